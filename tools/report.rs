@@ -49,7 +49,7 @@ const DEFECT: &str = "this is a defect of sexton, not of the disk: keep a copy o
 docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` says what would be lost without the entry";
 
 /// Why a command did not end well.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: u8,
     words: String,

@@ -12,6 +12,7 @@ mod pop;
 mod processes;
 mod queue_error;
 mod queues;
+mod results;
 mod services;
 mod system;
 #[cfg(feature = "jobs")]
@@ -28,6 +29,7 @@ pub use self::processes::{
 };
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, Queues};
+pub use self::results::Ending;
 pub use self::services::Services;
 pub(crate) use self::system::System;
 #[cfg(feature = "jobs")]

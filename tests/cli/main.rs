@@ -50,6 +50,7 @@ mod unkillable;
 mod upgrade;
 mod work;
 mod work_bounds;
+mod work_kept;
 mod work_lines;
 mod work_report;
 mod work_result;

@@ -10,7 +10,7 @@ use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::time::Duration;
 
 /// A coordinator with this in its configuration file.
-fn configured(config: &str) -> Tree {
+pub(crate) fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
     tree.daemon.take().expect("one runs").kill();
     let file = tree.data.with_extension("toml");

@@ -47,6 +47,7 @@ mod queue_config;
 mod queue_exchange;
 mod queue_failed;
 mod queue_refused;
+mod queue_result;
 #[cfg(feature = "cli")]
 mod queue_status;
 mod repetition;

@@ -46,7 +46,10 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         roots_max: 15,
         default: TypeRules::default(),
         types: BTreeMap::from([("purges".to_owned(), purges)]),
-        tenants: BTreeMap::from([("acme".to_owned(), TenantRules { weight: 3 })]),
+        across: Across {
+            tenants: BTreeMap::from([("acme".to_owned(), TenantRules { weight: 3 })]),
+            ..Across::default()
+        },
     };
     let told = opened(&rules).get("/v1/queues/config", "").json();
     let limits = json!({

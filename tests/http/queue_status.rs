@@ -16,6 +16,7 @@ use sexton::node::Node;
 use std::path::Path;
 
 const QUEUE: &str = "held";
+const KEEP: &str = "/v1/queues/keep-result";
 /// A type of which every job is tried once.
 const FEW: &str = "few";
 
@@ -36,7 +37,8 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
             return (None, None);
         }
         "/v1/queues/queue" => return (Some("queue=held"), None),
-        "/v1/queues/job" => return (Some("id=1"), None),
+        "/v1/queues/job" | "/v1/queues/result" => return (Some("id=1"), None),
+        KEEP => json!({"id": 1, "token": 1, "keep_ms": 1000, "done": true}),
         PUSH => json!({"queue": QUEUE, "body": "x"}),
         "/v1/queues/push-all" => json!({"jobs": [{"queue": QUEUE, "body": "x"}]}),
         POP => json!({"queues": [QUEUE]}),
@@ -60,7 +62,8 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
     let ready = push(opened, QUEUE, "ready");
     let asking = Asking::well(path, method);
     match path {
-        "/v1/queues/job" => asking.at_target(&format!("{path}?id={ready}")),
+        "/v1/queues/job" | "/v1/queues/result" => asking.at_target(&format!("{path}?id={ready}")),
+        KEEP => asking.about(&kept(&target(&claim))),
         "/v1/queues/delete" | "/v1/queues/cancel" => asking.about(&json!({"id": ready})),
         "/v1/queues/kick-job" | "/v1/queues/kick" => {
             let bury = Asking::well("/v1/queues/bury", "POST").about(&target(&claim));
@@ -93,7 +96,8 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
 pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
     let asking = Asking::well(path, method);
     let absent = match path {
-        "/v1/queues/job" => asking.at_target("/v1/queues/job?id=999999999"),
+        "/v1/queues/job" | "/v1/queues/result" => asking.at_target(&format!("{path}?id=999999999")),
+        KEEP => asking.about(&kept(&json!({"id": 999_999_999, "token": 1}))),
         "/v1/queues/queue" => asking.at_target("/v1/queues/queue?queue=absent"),
         "/v1/queues/next" => asking.at_target("/v1/queues/next?types=absent"),
         "/v1/queues/kick-job" | "/v1/queues/delete" | "/v1/queues/cancel" => {
@@ -121,10 +125,16 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
             json!({"id": claim["id"], "token": 1})
         }
         "/v1/queues/delete" | "/v1/queues/kick-job" => json!({"id": claim["id"]}),
+        KEEP => kept(&json!({"id": claim["id"], "token": 1})),
         POP => return claim_again(opened),
         path => panic!("{path} has no conflict here"),
     };
     Asking::well(path, method).about(&fields).of(opened)
+}
+
+/// That the result of this claim is to be kept.
+fn kept(claim: &Value) -> Value {
+    json!({"id": claim["id"], "token": claim["token"], "keep_ms": 1000, "done": true})
 }
 
 /// Asks again for a claim that has ended.

@@ -7,12 +7,12 @@
 
 use crate::lock::binding;
 use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
-use crate::queue_views::{job_in_words, queue_in_words, totals_in_words};
+use crate::queue_views::{job_in_words, queue_in_words, result_in_words, totals_in_words};
 use sexton::actors::binding::{Binding, Gone};
 use sexton::actors::queue::{
-    AnyType, Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, Message, Order, Outcome,
-    Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules,
-    TenantRules, TypeRules, Watch, Worker,
+    AnyType, Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, JobEnd, KeepResult, Message,
+    Order, Outcome, Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply,
+    Right, Root, Rules, TenantRules, TypeRules, Watch, Worker,
 };
 use sexton::ids::{Slot, Token};
 use sexton::spine::delivery::Item;
@@ -62,16 +62,21 @@ impl Tongue for Words {
             "rank",
             "in_any",
             "weight",
+            "results_max",
+            "results_bytes_max",
         ];
         let (places, options) = split(words, KNOWN);
         rules.jobs_max = number(&options, "jobs_max", rules.jobs_max)?;
         rules.queues_max = number(&options, "queues_max", rules.queues_max)?;
         if let (Some(weight), [tenant]) = (options.get("weight"), places.as_slice()) {
             let weight = weight.parse().map_err(|_| "how much?".to_owned())?;
-            let tenants = &mut rules.tenants;
+            let tenants = &mut rules.across.tenants;
             tenants.insert((*tenant).to_owned(), TenantRules { weight });
             return Ok(());
         }
+        let results = &mut rules.across.results;
+        results.count_max = number(&options, "results_max", results.count_max)?;
+        results.bytes_max = number(&options, "results_bytes_max", results.bytes_max)?;
         let default = rules.default.clone();
         let of_type = match places.as_slice() {
             [] => &mut rules.default,
@@ -121,6 +126,7 @@ impl Tongue for Words {
                 let watch = Watch::Job(pop(queues, claimant(who), true)?);
                 Some(((*who).to_owned(), watch))
             }
+            ["over", who, id] => Some(((*who).to_owned(), Watch::Over { id: id_of(id)? })),
             ["attend", who, using, watching @ ..] => {
                 let watch = Watch::Presence {
                     using: queue(using)?,
@@ -146,6 +152,9 @@ impl Tongue for Words {
         }
         if let Outcome::Forgotten { .. } = outcome {
             return Some("a root job is forgotten".to_owned());
+        }
+        if let Outcome::ResultDropped { .. } = outcome {
+            return Some("a result is forgotten".to_owned());
         }
         if let Message::Unpause { queue } = message {
             return Some(format!("{queue} is paused no longer"));
@@ -184,7 +193,8 @@ fn backoff(words: &str) -> Heard<Backoff> {
 fn message(words: &[&str]) -> Heard<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
-        "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant",
+        "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant", "for", "done",
+        "exit", "output", "took",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -297,6 +307,21 @@ fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
                 text: options.get("text").map(|text| (*text).to_owned().into()),
             },
         },
+        ["result", id] => Message::KeepResult(Box::new(KeepResult {
+            id: id_of(id)?,
+            by: right(options)?,
+            ms: span(options, "for", 3_600_000)?,
+            end: JobEnd {
+                done: yes(options, "done", true)?,
+                exit: match options.get("exit") {
+                    None => None,
+                    Some(exit) => Some(exit.parse().map_err(|_| "which status?".to_owned())?),
+                },
+                error: options.get("error").map(|text| (*text).to_owned().into()),
+                output: body_of(options.get("output").unwrap_or(&"''"))?.into(),
+                took_ms: span(options, "took", 0)?,
+            },
+        })),
         ["fail", id] => Message::Fail {
             id: id_of(id)?,
             by: right(options)?,
@@ -369,6 +394,7 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
             },
         },
         ["job", id] => Query::Job { id: id_of(id)? },
+        ["ended", id] => Query::Result { id: id_of(id)? },
         ["queue", which] => Query::Queue {
             queue: queue(which)?,
         },
@@ -512,6 +538,7 @@ fn told(reply: &Reply) -> String {
         Reply::Found(id, body) => format!("{id} {}", text(body)),
         Reply::Job(job) => job_in_words(job),
         Reply::Queue(queue) => queue_in_words(queue),
+        Reply::Result(result) => result_in_words(result),
         Reply::Totals(totals) => totals_in_words(totals),
         Reply::Queues { names, .. } => {
             let mut names: Vec<&str> = names.iter().map(QueueName::as_str).collect();

@@ -2,7 +2,7 @@
 
 use crate::node::moment;
 use crate::queue::named;
-use sexton::actors::queue::{JobView, Progress, QueueView, Totals};
+use sexton::actors::queue::{JobResult, JobView, Progress, QueueView, Totals};
 use sexton::clock::Timestamp;
 
 pub(crate) fn job_in_words(job: &JobView) -> String {
@@ -40,6 +40,34 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
                 .map(|text| format!("report={}", text.as_str())),
         );
     }
+    words.join(" ")
+}
+
+pub(crate) fn result_in_words(result: &JobResult) -> String {
+    let JobResult {
+        id,
+        queue,
+        end,
+        attempts,
+        age_ms,
+        ended,
+        until,
+    } = result;
+    let what = if end.done { "done" } else { "failed" };
+    let mut words = vec![format!("{id} {queue} {what}, try {attempts}")];
+    words.extend(end.exit.map(|exit| format!("exit={exit}")));
+    words.push(format!("took={}ms age={age_ms}ms", end.took_ms));
+    let dates = [ended, until].map(|date| moment(Timestamp(date.0)));
+    words.push(format!("ended {} until {}", dates[0], dates[1]));
+    let error = end.error.as_ref();
+    words.extend(error.map(|error| format!("error={}", error.as_str())));
+    let output = end.output.as_bytes();
+    let text = String::from_utf8_lossy(output);
+    words.push(if output.len() > 99 {
+        format!("{} bytes of output", output.len())
+    } else {
+        format!("output={text}")
+    });
     words.join(" ")
 }
 

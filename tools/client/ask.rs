@@ -4,6 +4,8 @@
 use crate::client::connection::Connection;
 use crate::client::target::Target;
 use crate::report::{BOTH_WAYS, Failure, reason_of, tell};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use sexton::persist::disk::RealDisk;
@@ -48,6 +50,34 @@ pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fie
     members
         .map(|(field, value)| (field.to_owned(), value))
         .collect()
+}
+
+/// Bytes as a request has them: as text, or in base64 where they are none or where that is shorter, since a control character takes
+/// six bytes in JSON. So nothing that is allowed makes a request too long.
+pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
+    let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
+    let member: (String, Value) = match String::from_utf8(bytes) {
+        Ok(text) => {
+            let in_base64 = text.len().div_ceil(3) * 4;
+            let as_text = Value::from(text.as_str());
+            if as_text.to_string().len() - 2 > in_base64 {
+                encoded(text.as_bytes())
+            } else {
+                (name.to_owned(), as_text)
+            }
+        }
+        Err(bytes) => encoded(bytes.as_bytes()),
+    };
+    Fields::from_iter([member])
+}
+
+/// The bytes of an answer, which stand in it so.
+pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
+    let member = |name: &str| said.get(name).and_then(Value::as_str);
+    let encoded = member(&format!("{name}_b64"));
+    let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
+    let text = member(name).map(|text| text.as_bytes().to_vec());
+    text.or(decoded).unwrap_or_default()
 }
 
 impl Answer {

@@ -7,6 +7,7 @@ use crate::queue::bulk::{Discard, Retry};
 use crate::queue::config::Configured;
 use crate::queue::job::{BoundTo, Done, Given, Popped, Pushed, Span};
 use crate::queue::list::{Chosen, Listed, Shown};
+use crate::queue::result::Ended;
 use crate::report::{Failure, tell};
 use crate::text::{count, number};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -194,6 +195,7 @@ Examples:
         /// Its number
         id: u64,
     },
+    Result(Ended),
     Show(Shown),
     Stats(Listed),
     Next(Chosen),
@@ -291,6 +293,7 @@ impl Action {
                 })
             }
             Self::Peek { id } => crate::queue::list::peek(asking, id),
+            Self::Result(ended) => ended.run(asking),
             Self::Show(shown) => shown.run(asking),
             Self::Stats(listed) => listed.run(asking),
             Self::Next(chosen) => chosen.run(asking),

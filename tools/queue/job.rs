@@ -1,14 +1,12 @@
 //! What is done with jobs: added, claimed, ended, given back. On the command line spans are seconds, perhaps with decimals.
 
-use crate::client::{Fields, fields};
+use crate::client::{self, Fields, fields};
 use crate::queue::answer::{Asking, JOB_BYTES};
 use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, milliseconds, seconds};
 use crate::text::{count, number, span, words};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
@@ -140,7 +138,7 @@ impl Pushed {
             ("items", json!(self.items)),
         ]);
         let bytes = body.len() as u64;
-        request.extend(member(body));
+        request.extend(client::bytes("body", body));
         let answer = asking.post("push", request, 0)?;
         if answer.is_refused_as(Reason::TooLarge) {
             // It is not even read. What a request may have is nothing that anybody has set.
@@ -158,24 +156,6 @@ impl Pushed {
             format!("{id}\n")
         };
         asking.tell(&answer, page).map(drop)
-    }
-}
-
-/// A body as a request has it: as text, or in base64 where it is none or where that is shorter, since a control
-/// character takes six bytes in JSON. So no body that is allowed makes a request too long.
-fn member(body: Vec<u8>) -> Fields {
-    let encoded = |bytes: &[u8]| fields([("body_b64", json!(STANDARD.encode(bytes)))]);
-    match String::from_utf8(body) {
-        Ok(text) => {
-            let in_base64 = text.len().div_ceil(3) * 4;
-            let as_text = json!(text);
-            if as_text.to_string().len() - 2 > in_base64 {
-                encoded(text.as_bytes())
-            } else {
-                fields([("body", as_text)])
-            }
-        }
-        Err(bytes) => encoded(bytes.as_bytes()),
     }
 }
 
@@ -312,15 +292,11 @@ fn left(job: &Value) -> String {
 
 /// What a job says, with the end of a line behind it.
 pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
-    let text = job.pointer("/body").and_then(Value::as_str);
-    let encoded = job.pointer("/body_b64").and_then(Value::as_str);
-    let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
-    let mut bytes = text.map(|text| text.as_bytes().to_vec()).or(decoded);
-    let bytes = bytes.get_or_insert_default();
+    let mut bytes = client::bytes_of(job, "body");
     if !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }
-    print_bytes(bytes)
+    print_bytes(&bytes)
 }
 
 /// The process that claims end with.

@@ -6,6 +6,7 @@
 //! | `job.rs` | what is done with jobs |
 //! | `batch.rs` | several jobs that are added as one |
 //! | `list.rs` | what only looks: which queues and jobs there are |
+//! | `result.rs` | how jobs ended |
 //! | `config.rs` | what holds for types of jobs |
 //! | `answer.rs` | what is asked and answered: as fields, for people, as JSON, and as an exit status |
 
@@ -16,5 +17,6 @@ mod command;
 mod config;
 mod job;
 mod list;
+mod result;
 
 pub(crate) use command::Queue;

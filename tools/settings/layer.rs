@@ -205,7 +205,7 @@ impl Given {
             .map_err(|error| Failure::usage(format!("failed to check the settings: {error}")))?;
         let mut node = settings.node()?;
         queue::settle(&settled.queues, &mut node.rules.queue);
-        node.rules.queue.tenants.clone_from(&settled.tenants);
+        node.rules.queue.across.tenants.clone_from(&settled.tenants);
         node.services.clone_from(&settled.services);
         for problem in node.problems() {
             let source = settled.source(problem.setting);

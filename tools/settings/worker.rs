@@ -9,14 +9,14 @@ use crate::settings::value::{number, switch};
 use crate::size::bytes;
 use crate::worker::{name_of, service_of};
 use sexton::actors::process::{Definition, Ready, Spec};
-use sexton::actors::queue::QueueName;
+use sexton::actors::queue::{Message, QueueName};
 use sexton::bytes::Bytes;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a table that are its own.
-const KEYS: &str = "types, command, tenant, procs, lines, timeout, memory, output_max";
+const KEYS: &str = "types, command, tenant, procs, lines, timeout, memory, output_max, keep_result";
 
 /// Keys of a table that mean what they mean for a service.
 const SHARED: [&str; 9] = [
@@ -168,6 +168,10 @@ impl Worker {
             }
             "timeout" => self.flag("--timeout", &format!("{}ms", service::span(value)?)),
             "memory" => self.flag("--memory", &size(value)?.to_string()),
+            "keep_result" => match service::span(value)? {
+                ms @ 1..=Message::RESULT_MS_MAX => self.flag("--keep-result", &format!("{ms}ms")),
+                _ => return Err("expected 1 ms to 30 days".to_owned()),
+            },
             "output_max" => self.flag("--output-max", &size(value)?.to_string()),
             _ => {
                 return Err(format!(

@@ -12,10 +12,9 @@ use crate::work::streams::{Outlet, Tail, body};
 use crate::work::tally::{LogForm, Verdict, Worked};
 use crate::work::watch::Watched;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The exit status that says "not now": `EX_TEMPFAIL` of sysexits.h.
@@ -44,9 +43,9 @@ pub(super) struct Attempts {
     pub(super) idle: Option<Mutex<Vec<Worker>>>,
     pub(super) bounds: Bounds,
     pub(super) log: Option<LogForm>,
-    /// Commands that run, by their records.
-    pub(super) running: Mutex<BTreeSet<String>>,
-    /// Claims that are worked on.
+    /// For how many milliseconds the result of each job is kept.
+    pub(super) keep_ms: Option<u64>,
+    /// Claims that are worked on, and by which commands.
     pub(super) watched: Watched,
     /// Whether what runs is to end now.
     pub(super) is_halted: AtomicBool,
@@ -68,7 +67,17 @@ pub(super) struct Bounds {
 pub(super) struct Finished {
     claim: Box<Claim>,
     verdict: Verdict,
+    left: Left,
     ms: u64,
+}
+
+/// What a command left behind for a job.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Its exit status, if it has ended by itself.
+    pub(super) exit: Option<u8>,
+    /// The end of what it wrote.
+    pub(super) output: Vec<u8>,
 }
 
 impl Finished {
@@ -83,7 +92,7 @@ impl Finished {
 
 /// What came of a command.
 pub(super) enum Came {
-    Said(Verdict),
+    Said(Verdict, Left),
     /// It cannot be run at all.
     NeverRan(Failure),
 }
@@ -99,7 +108,7 @@ impl Attempts {
         let secret = self.reports.begin(&claim)?;
         self.watched.begin(&claim);
         let came = if claim.is_duplicate {
-            Ok(Came::Said(Verdict::Done))
+            Ok(Came::Said(Verdict::Done, Left::default()))
         } else if let Some(idle) = &self.idle {
             self.hand_on(idle, &claim, &secret)
         } else {
@@ -107,9 +116,11 @@ impl Attempts {
         };
         let reported = self.reports.end(&secret);
         let is_lost = self.watched.end(&claim);
-        let verdict = match came? {
-            Came::Said(_) if is_lost => Verdict::Failed("it was cancelled".to_owned(), None),
-            Came::Said(verdict) => reported.unwrap_or(verdict),
+        let (verdict, left) = match came? {
+            Came::Said(_, left) if is_lost => {
+                (Verdict::Failed("it was cancelled".to_owned(), None), left)
+            }
+            Came::Said(verdict, left) => (reported.unwrap_or(verdict), left),
             Came::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
                 self.jobs.settle(&claim, &verdict)?;
@@ -117,7 +128,31 @@ impl Attempts {
             }
         };
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Finished { claim, verdict, ms })
+        let finished = Finished {
+            claim,
+            verdict,
+            left,
+            ms,
+        };
+        self.keep_result(&finished);
+        Ok(finished)
+    }
+
+    /// Has the result of a job kept, before the coordinator is told that it is over.
+    fn keep_result(&self, finished: &Finished) {
+        let Some(ms) = self.keep_ms else { return };
+        let Finished { claim, verdict, .. } = finished;
+        if let Verdict::Later(..) = verdict {
+            return;
+        }
+        let kept = self
+            .jobs
+            .keep_result(claim, (verdict, &finished.left), (ms, finished.ms));
+        if let Err(failure) = kept {
+            // What became of the job counts all the same.
+            let words = format!("the result of job {} is not kept", claim.id);
+            tell(&format!("{words}: {}", failure.whole()));
+        }
     }
 
     /// Tells the coordinator what became of a job, and what came of that.
@@ -128,7 +163,12 @@ impl Attempts {
 
     /// The coordinator was told, or not.
     pub(super) fn settled(&self, finished: Finished, told: Result<(), Failure>) -> Worked {
-        let Finished { claim, verdict, ms } = finished;
+        let Finished {
+            claim,
+            verdict,
+            left: _,
+            ms,
+        } = finished;
         let (error, _) = verdict.reason();
         let error = error.map(str::to_owned);
         let error = error.or_else(|| told.err().map(|failure| failure.whole()));
@@ -206,20 +246,14 @@ impl Attempts {
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Err(failure));
         }
-        let id = words(&record, "/id");
-        self.running().insert(id.clone());
-        if self.is_halted.load(Ordering::SeqCst) {
-            self.kill(&id);
-        }
-        Ok(Ok(id))
+        Ok(Ok(words(&record, "/id")))
     }
 
     /// Kills what runs: its jobs are given back.
     pub(super) fn halt(&self) {
         self.is_halted.store(true, Ordering::SeqCst);
-        let running = std::mem::take(&mut *self.running());
-        for id in running {
-            self.kill(&id);
+        for command in self.watched.commands() {
+            self.kill(&command);
         }
     }
 
@@ -230,7 +264,7 @@ impl Attempts {
         is_halted.then_some(Verdict::Later(words, Some(0)))
     }
 
-    fn kill(&self, id: &str) {
+    pub(super) fn kill(&self, id: &str) {
         // It may have ended. Else it is killed with this process, and its claim ends so.
         drop(self.stop_within(id, Duration::ZERO));
     }
@@ -249,10 +283,6 @@ impl Attempts {
             ("grace_ms", json!(grace.as_millis())),
         ]);
         self.asking.act("stop", asked)
-    }
-
-    fn running(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why it was never run, if it was not.
@@ -286,11 +316,11 @@ impl Attempts {
         drop((input, written));
         self.works_on(claim, &id);
         let (record, is_late) = self.follow(&id, secret)?;
-        self.running().remove(&id);
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Came::NeverRan(failure));
         }
-        Ok(Came::Said(self.judge(&record, &tail, is_late)))
+        let verdict = self.judge(&record, &tail, is_late);
+        Ok(Came::Said(verdict, Left::of(&record, tail.output())))
     }
 
     /// Waits until a command and all that it started have ended: the claim is not over before. Ends it if it takes too long.
@@ -396,6 +426,15 @@ impl Attempts {
             return format!("it took longer than {most} ms");
         }
         format!("it took longer than {}", crate::text::span(most))
+    }
+}
+
+impl Left {
+    /// What the command of this record has left.
+    pub(super) fn of(record: &Value, output: Vec<u8>) -> Self {
+        let exit = record.pointer("/code").and_then(Value::as_u64);
+        let exit = exit.and_then(|code| u8::try_from(code).ok());
+        Self { exit, output }
     }
 }
 

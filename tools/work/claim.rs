@@ -7,6 +7,7 @@ use crate::client::{self, Answer, Fields, Target, fields, instant, rest};
 use crate::process::attached;
 use crate::report::{Failure, reason_of, tell};
 use crate::text::{number, words};
+use crate::work::attempt::Left;
 use crate::work::tally::Verdict;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -40,6 +41,12 @@ pub(super) enum Found {
     /// The coordinator changes nothing: its disk is full.
     ReadOnly,
 }
+
+/// Whether a job that is done could be ended, and what was found in its place; nothing if that cannot be said.
+pub(super) type Exchanged = (Result<(), Failure>, Option<Found>);
+
+/// A claim, by the number of its job and its token.
+pub(super) type Key = (u64, u64);
 
 /// A job that is claimed.
 pub(super) struct Claim {
@@ -83,30 +90,25 @@ impl Jobs {
         fields([from, ("process", self.own.as_str().into())])
     }
 
-    /// Says that a job is done, however long it takes until somebody hears it, and claims the next one: whether its claim was there
-    /// still, and what was found; nothing if that cannot be said.
-    pub(super) fn exchange(&self, done: &Claim) -> (Result<(), Failure>, Option<Found>) {
+    /// Says that jobs are done, however long it takes until somebody hears it, and claims as many: of each whether its claim was there
+    /// still, and what was found in its place; nothing if that cannot be said.
+    pub(super) fn exchange(&self, done: &[Key]) -> Vec<Exchanged> {
         let exchanged = || {
+            let keys = done.iter();
+            let keys = keys.map(|(id, token)| json!({ "id": id, "token": token }));
             let mut asked = self.asked();
-            let done = json!([{ "id": done.id, "token": done.token }]);
-            asked.insert("done".to_owned(), done);
+            asked.extend(fields([
+                ("done", keys.collect::<Vec<_>>().into()),
+                ("count", done.len().into()),
+            ]));
             let target = self.target.under(&chance()?);
             let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), 0);
             patiently(pop, None)?.well(&[])
         };
-        let said = match exchanged() {
-            Ok(said) => said,
-            Err(failure) => return (Err(failure), None),
-        };
-        let told = match said.pointer("/not_done/0") {
-            None => Ok(()),
-            Some(refused) => Err(Failure::refused(refused, &[])),
-        };
-        let found = match said.pointer("/refused") {
-            None => Found::read(&said).ok(),
-            Some(refused) => reason_of(refused).and_then(Found::refused),
-        };
-        (told, found)
+        match exchanged() {
+            Ok(said) => exchanged_of(done, &said),
+            Err(failure) => done.iter().map(|_| (Err(failure.clone()), None)).collect(),
+        }
     }
 
     /// Says what became of a job, however long it takes until somebody hears it. Whether the claim was there still.
@@ -122,6 +124,31 @@ impl Jobs {
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
         patiently(settle, None)?.well(&[]).map(drop)
+    }
+
+    /// Has the result of a claimed job kept, however long it takes until somebody hears it: how it ended, for how long that is kept,
+    /// and how long it took, in milliseconds.
+    pub(super) fn keep_result(
+        &self,
+        claim: &Claim,
+        (verdict, left): (&Verdict, &Left),
+        (keep_ms, took_ms): (u64, u64),
+    ) -> Result<(), Failure> {
+        let (error, _) = verdict.reason();
+        let mut asked = fields([
+            ("id", claim.id.into()),
+            ("token", claim.token.into()),
+            ("keep_ms", keep_ms.into()),
+            ("took_ms", took_ms.into()),
+            ("done", (*verdict == Verdict::Done).into()),
+            ("exit", left.exit.into()),
+            ("error", error.filter(|it| !it.is_empty()).into()),
+        ]);
+        asked.extend(client::bytes("output", left.output.clone()));
+        let target = self.target.under(&chance()?);
+        let path = "/v1/queues/keep-result";
+        let keep = || client::send(&target, path, asked.clone(), 0);
+        patiently(keep, None)?.well(&[]).map(drop)
     }
 
     /// Says something of a claimed job.
@@ -201,6 +228,28 @@ impl Jobs {
     }
 }
 
+/// What an answer says of each job that is done, and what it has in its place.
+fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
+    let list = |place: &str| said.pointer(place).and_then(Value::as_array);
+    let not_done = list("/not_done").map_or(&[][..], Vec::as_slice);
+    let mut jobs = list("/jobs").into_iter().flatten();
+    let refused = said.pointer("/refused").and_then(reason_of);
+    let each = done.iter().map(|(id, _)| {
+        let of = |refused: &&Value| refused.pointer("/id").and_then(Value::as_u64) == Some(*id);
+        let told = match not_done.iter().find(of) {
+            None => Ok(()),
+            Some(refused) => Err(Failure::refused(refused, &[])),
+        };
+        let found = match (jobs.next(), refused) {
+            (Some(job), _) => Claim::read(job).ok().map(Box::new).map(Found::Claim),
+            (None, Some(reason)) => Found::refused(reason),
+            (None, None) => Some(Found::Nothing),
+        };
+        (told, found)
+    });
+    each.collect()
+}
+
 /// Asks until somebody hears it, or the time is over.
 pub(super) fn patiently(
     ask: impl Fn() -> Result<Answer, Failure>,
@@ -275,6 +324,10 @@ impl Claim {
         })
     }
 
+    pub(super) const fn key(&self) -> Key {
+        (self.id, self.token)
+    }
+
     /// The type of the job.
     pub(super) fn kind(&self) -> String {
         String::from_utf8_lossy(self.queue.kind()).into_owned()
@@ -306,4 +359,35 @@ pub(super) fn now() -> Timestamp {
 
 fn unread() -> Failure {
     Failure::unreachable("failed to read the coordinator's answer: it is no job")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, exchanged_of};
+    use serde_json::json;
+
+    #[test]
+    fn each_that_is_done_hears_of_itself_and_is_given_what_there_is() {
+        let done = [(7, 70), (8, 80), (9, 90)];
+        let job = json!({"id": 10, "token": 100, "queue": "q", "attempts": 1, "body": "x"});
+        let stale = json!({"id": 8, "reason": "stale", "detail": "the claim has passed on"});
+        let said = json!({"jobs": [job], "not_done": [stale]});
+        let told = exchanged_of(&done, &said);
+        let is_told: Vec<bool> = told.iter().map(|(told, _)| told.is_ok()).collect();
+        assert_eq!(is_told, [true, false, true]);
+        let is_given = told
+            .iter()
+            .map(|(_, found)| matches!(found, Some(Found::Claim(claim)) if claim.id == 10));
+        assert_eq!(is_given.collect::<Vec<_>>(), [true, false, false]);
+        let is_none = |(_, found): &(_, Option<Found>)| matches!(found, Some(Found::Nothing));
+        assert!(told.iter().skip(1).all(is_none), "the others wait");
+
+        let refused = json!({"reason": "draining", "detail": "it drains"});
+        let said = json!({"jobs": [], "not_done": [], "refused": refused});
+        let told = exchanged_of(&done, &said);
+        let drains = |(told, found): &(Result<(), _>, Option<Found>)| {
+            told.is_ok() && matches!(found, Some(Found::Draining))
+        };
+        assert!(told.iter().all(drains), "each is done all the same");
+    }
 }

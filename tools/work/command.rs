@@ -15,7 +15,7 @@ use crate::work::streams::Outlet;
 use crate::work::tally::{LogForm, Reached, Tally};
 use crate::work::watch::Watched;
 use clap::{Args, ValueEnum};
-use sexton::actors::queue::QueueName;
+use sexton::actors::queue::{Message, QueueName};
 use sexton::refusal::Reason;
 use std::ffi::OsString;
 use std::sync::Mutex;
@@ -43,6 +43,8 @@ Examples:
   sexton work mails thumbs --any-ready --procs 8 -- ./work
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
+  sexton work reports --keep-result 1h -- ./report
+                                                 `sexton queue result ID` shows what each printed, for an hour
 
 Exit status: 0 also where jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`: its job is given
 back; 3 no coordinator runs there.")]
@@ -107,6 +109,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     output_max: Option<u64>,
 
+    /// Keep how each job ended for so long, at most 30 days: `sexton queue result` shows its exit status and the end of its standard
+    /// output, 16 KiB of it
+    #[arg(long, value_name = SPAN, value_parser = keep_ms)]
+    keep_result: Option<u64>,
+
     /// Write a line for each job to standard error
     #[arg(long, value_enum, value_name = "FORM")]
     log: Option<LogForm>,
@@ -143,6 +150,16 @@ fn kind(text: &str) -> Result<String, String> {
     match QueueName::new(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
         None => Err("a type is 1 to 200 letters, digits and -+/;.$_(), the first no -".to_owned()),
+    }
+}
+
+/// For how long a result is kept.
+fn keep_ms(text: &str) -> Result<u64, String> {
+    let ms = milliseconds(text)?;
+    if (1..=Message::RESULT_MS_MAX).contains(&ms) {
+        Ok(ms)
+    } else {
+        Err("a result is kept for 1 ms to 30 days".to_owned())
     }
 }
 
@@ -193,7 +210,7 @@ impl Work {
             idle: self.lines.then(Mutex::default),
             bounds: self.bounds(),
             log: self.log,
-            running: Mutex::default(),
+            keep_ms: self.keep_result,
             watched: Watched::default(),
             is_halted: AtomicBool::new(false),
         };
@@ -238,6 +255,8 @@ impl Work {
             output: Outlet {
                 is_quiet: self.result.is_some(),
                 bytes_max: self.output_max,
+                // Workers that are kept say themselves what comes of a job.
+                is_kept: self.keep_result.is_some() && !self.lines,
             },
         }
     }

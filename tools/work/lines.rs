@@ -8,7 +8,7 @@ use crate::client::{fields, instant};
 use crate::process::ending;
 use crate::report::Failure;
 use crate::span::DELAY_MS_MAX;
-use crate::work::attempt::{Attempts, Came};
+use crate::work::attempt::{Attempts, Came, Left};
 use crate::work::claim::Claim;
 use crate::work::report::Report;
 use crate::work::streams::Tail;
@@ -70,12 +70,15 @@ struct Line {
     progress: Option<u8>,
     /// With `progress`, or alone.
     text: Option<String>,
+    /// What comes of the job, to be kept; with `ok` or `fail`.
+    output: Option<String>,
 }
 
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    Verdict(Verdict),
+    /// What became of the job, and what came of it.
+    Verdict(Verdict, String),
     Report(Report),
 }
 
@@ -138,14 +141,19 @@ impl Line {
         if line.progress.is_some_and(|percent| percent > 100) {
             return Err("a progress of the worker is more than 100".to_owned());
         }
+        let is_end = line.ok.is_some() || line.fail.is_some();
+        if line.output.is_some() && !is_end {
+            return Err("an output of the worker has neither ok nor fail".to_owned());
+        }
+        let output = line.output.unwrap_or_default();
         Ok(match (line.ok, line.fail, span(line.snooze)?, line.touch) {
-            (Some(true), None, None, None) if !is_report => Said::Verdict(Verdict::Done),
+            (Some(true), None, None, None) if !is_report => Said::Verdict(Verdict::Done, output),
             (None, Some(error), None, None) if !is_report => {
-                Said::Verdict(Verdict::Failed(error, retry_after))
+                Said::Verdict(Verdict::Failed(error, retry_after), output)
             }
             (None, None, Some(after), None) if !is_report => {
                 let why = line.why.unwrap_or_default();
-                Said::Verdict(Verdict::Later(why, Some(after)))
+                Said::Verdict(Verdict::Later(why, Some(after)), output)
             }
             (None, None, None, Some(true)) if !is_report => Said::Report(Report::Touch {}),
             (None, None, None, None) if is_report => Said::Report(Report::Progress {
@@ -179,9 +187,11 @@ impl Worker {
         };
         attempts.works_on(claim, &worker.id);
         match worker.ask(attempts, claim, secret) {
-            Ok(verdict) => {
+            Ok((verdict, output)) => {
                 worker.has_answered = true;
-                Ok((Came::Said(verdict), Some(worker)))
+                let output = output.into_bytes();
+                let left = Left { exit: None, output };
+                Ok((Came::Said(verdict, left), Some(worker)))
             }
             Err(silence) => Ok((worker.fail(attempts, silence)?, None)),
         }
@@ -230,7 +240,7 @@ impl Worker {
         attempts: &Attempts,
         claim: &Claim,
         secret: &str,
-    ) -> Result<Verdict, Silence> {
+    ) -> Result<(Verdict, String), Silence> {
         if self.idle() == Idle::Spoken {
             let words = "the worker wrote a line while it had no job";
             return Err(Silence::Malformed(words.to_owned()));
@@ -255,7 +265,7 @@ impl Worker {
             };
             let line = self.line(left)?;
             match Line::read(&line, claim.id).map_err(Silence::Malformed)? {
-                Said::Verdict(verdict) => return Ok(verdict),
+                Said::Verdict(verdict, output) => return Ok((verdict, output)),
                 // What is reported after the claim was lost helps nobody: the answer will say so.
                 Said::Report(said) => drop(attempts.reports.take(secret, said)),
             }
@@ -316,7 +326,7 @@ impl Worker {
             Silence::Late | Silence::Malformed(_) => attempts.end(&self.id, grace)?,
         };
         if let Some(given_back) = attempts.halted() {
-            return Ok(Came::Said(given_back));
+            return Ok(Came::Said(given_back, Left::default()));
         }
         let code = record.pointer("/code").and_then(Value::as_u64);
         let never_ran = !self.has_answered && code.is_some_and(|it| NOT_EXECUTED.contains(&it));
@@ -325,7 +335,7 @@ impl Worker {
             let words = format!("{}: {}", attempts.name, self.tail.text());
             return Ok(Came::NeverRan(Failure::of_command(code, words)));
         }
-        Ok(Came::Said(match silence {
+        let verdict = match silence {
             Silence::Malformed(words) => Verdict::Failed(words, None),
             Silence::Late => Verdict::Failed(attempts.late(), None),
             Silence::Closed
@@ -341,7 +351,8 @@ impl Worker {
                 Verdict::Failed(words, None)
             }
             Silence::Closed => attempts.judge(&record, &self.tail, false),
-        }))
+        };
+        Ok(Came::Said(verdict, Left::of(&record, Vec::new())))
     }
 
     /// Tells it that there are no more jobs; its record, to wait for its end.
@@ -400,8 +411,12 @@ mod tests {
                 Verdict::Later("y".to_owned(), Some(60_000)),
             ),
         ] {
-            assert_eq!(read(line), Ok(Said::Verdict(said)), "{line}");
+            assert_eq!(read(line), Ok(Said::Verdict(said, String::new())), "{line}");
         }
+        assert_eq!(
+            read(r#"{"id":17,"ok":true,"output":"4"}"#),
+            Ok(Said::Verdict(Verdict::Done, "4".to_owned()))
+        );
         assert_eq!(
             read(r#"{"id":17,"progress":40,"text":"t"}"#),
             Ok(Said::Report(Report::Progress {

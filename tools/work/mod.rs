@@ -6,6 +6,7 @@
 //! | `runner.rs` | several workers, their limits, and their end |
 //! | `shown.rs` | how far a run is, on a terminal |
 //! | `claim.rs` | where jobs come from, and what the coordinator is told of them |
+//! | `exchange.rs` | jobs that are done, and the next ones for them |
 //! | `attempt.rs` | one job: its command, and what came of it |
 //! | `lines.rs` | a command that works on one job after another |
 //! | `report.rs` | what commands report of their jobs |
@@ -15,6 +16,7 @@
 mod attempt;
 mod claim;
 mod command;
+mod exchange;
 mod lines;
 mod report;
 mod runner;

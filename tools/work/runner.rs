@@ -5,6 +5,7 @@ use crate::report::Failure;
 use crate::signals::Signals;
 use crate::work::attempt::{Attempts, Finished};
 use crate::work::claim::{Claim, Found};
+use crate::work::exchange::Exchange;
 use crate::work::tally::{Reached, Tally, Verdict, Worked};
 use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
@@ -38,6 +39,7 @@ pub(super) struct Limits {
 /// Workers, and what they have come to.
 pub(super) struct Runner {
     pub(super) attempts: Attempts,
+    exchange: Exchange,
     limits: Limits,
     began: Instant,
     state: Mutex<State>,
@@ -80,6 +82,7 @@ impl Runner {
         };
         Arc::new(Self {
             attempts,
+            exchange: Exchange::default(),
             limits,
             began: instant(),
             state: Mutex::new(state),
@@ -223,7 +226,7 @@ impl Runner {
     fn claim(&self, before: Option<Finished>) -> (Option<Worked>, Result<Found, Failure>) {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
-            let (told, found) = jobs.exchange(before.claim());
+            let (told, found) = self.exchange.of(jobs, before.claim().key());
             let before = self.attempts.settled(before, told);
             match found {
                 Some(Found::Nothing) | None => self.count(before),

@@ -1,7 +1,8 @@
 //! The streams of a command that works on jobs: what it writes goes on to the streams of this process, which keeps the end of
-//! its standard error, and counts all of it if there is to be a limit.
+//! its standard error, and of its standard output if that is to be known, and counts all of it if there is to be a limit.
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use sexton::actors::queue::OutputTail;
 use std::fs::File;
 use std::io::{self, PipeReader, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -25,6 +26,8 @@ pub(super) struct Outlet {
     pub(super) is_quiet: bool,
     /// The most bytes of one job.
     pub(super) bytes_max: Option<u64>,
+    /// Whether the end of standard output is kept.
+    pub(super) is_kept: bool,
 }
 
 /// What a command writes to.
@@ -41,10 +44,20 @@ pub(super) struct Tail {
 
 struct Shared {
     /// The end of standard error.
-    kept: Mutex<Vec<u8>>,
+    errors: Mutex<Vec<u8>>,
+    /// The end of standard output, if that is kept.
+    output: Mutex<Vec<u8>>,
     /// Bytes of both streams.
     count: AtomicU64,
     bytes_max: u64,
+}
+
+/// One of the streams that are read here.
+#[derive(Clone, Copy)]
+enum Stream {
+    Errors,
+    /// Whether it goes to standard output; else to standard error.
+    Output(bool),
 }
 
 /// A job's body, as the file that a command reads it from.
@@ -59,22 +72,22 @@ impl Outlet {
     /// Streams for a command.
     pub(super) fn open(self) -> io::Result<(Written, Tail)> {
         let shared = Arc::new(Shared {
-            kept: Mutex::default(),
+            errors: Mutex::default(),
+            output: Mutex::default(),
             count: AtomicU64::new(0),
             bytes_max: self.bytes_max.unwrap_or(u64::MAX),
         });
         let (whole, is_whole) = channel();
         let (reader, errors) = io::pipe()?;
-        shared.pass_on(reader, whole, false)?;
-        let output = match (self.bytes_max, self.is_quiet) {
-            (None, false) => io::stdout().as_fd().try_clone_to_owned()?,
-            (None, true) => io::stderr().as_fd().try_clone_to_owned()?,
-            (Some(_), is_quiet) => {
-                let (reader, output) = io::pipe()?;
-                let (unheard, _) = channel();
-                shared.pass_on(reader, unheard, !is_quiet)?;
-                output.into()
-            }
+        shared.pass_on(reader, whole.clone(), Stream::Errors)?;
+        let output = if self.bytes_max.is_some() || self.is_kept {
+            let (reader, output) = io::pipe()?;
+            shared.pass_on(reader, whole, Stream::Output(!self.is_quiet))?;
+            output.into()
+        } else if self.is_quiet {
+            io::stderr().as_fd().try_clone_to_owned()?
+        } else {
+            io::stdout().as_fd().try_clone_to_owned()?
         };
         let errors = errors.into();
         Ok((Written { output, errors }, Tail { shared, is_whole }))
@@ -82,18 +95,17 @@ impl Outlet {
 }
 
 impl Shared {
-    /// Passes a stream on, to standard output or to standard error, of which the end is kept.
+    /// Passes a stream on, and keeps its end; until then it has `whole`.
     fn pass_on(
         self: &Arc<Self>,
         reader: PipeReader,
         whole: Sender<()>,
-        is_output: bool,
+        stream: Stream,
     ) -> io::Result<()> {
         let shared = Arc::clone(self);
         let passing = move || {
-            shared.read(reader, is_output);
-            // Nobody may wait for it any more.
-            let _ = whole.send(());
+            shared.read(reader, stream);
+            drop(whole);
         };
         Builder::new()
             .name("output".to_owned())
@@ -102,7 +114,7 @@ impl Shared {
     }
 
     /// Until the end of the stream, or until there was too much: the stream is closed then, and who writes on to it gets SIGPIPE.
-    fn read(&self, mut reader: PipeReader, is_output: bool) {
+    fn read(&self, mut reader: PipeReader, stream: Stream) {
         let mut bytes = [0; 8192];
         loop {
             let read = match reader.read(&mut bytes) {
@@ -114,14 +126,17 @@ impl Shared {
                 return;
             }
             // If nobody reads it, it is kept all the same.
-            if is_output {
-                drop(io::stdout().lock().write_all(read));
-                continue;
-            }
-            drop(io::stderr().lock().write_all(read));
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(match stream {
+                Stream::Output(true) => io::stdout().lock().write_all(read),
+                Stream::Output(false) | Stream::Errors => io::stderr().lock().write_all(read),
+            });
+            let (kept, most) = match stream {
+                Stream::Errors => (&self.errors, TAIL_BYTES_MAX),
+                Stream::Output(_) => (&self.output, OutputTail::BYTES_MAX),
+            };
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend_from_slice(read);
-            let old = kept.len().saturating_sub(TAIL_BYTES_MAX);
+            let old = kept.len().saturating_sub(most);
             kept.drain(..old);
         }
     }
@@ -132,21 +147,25 @@ impl Tail {
     pub(super) fn text(&self) -> String {
         match self.is_whole.recv_timeout(PATIENCE) {
             // What there is by then is what counts.
-            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.now(),
+            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                let kept = self.shared.errors.lock();
+                let kept = kept.unwrap_or_else(PoisonError::into_inner);
+                String::from_utf8_lossy(&kept).trim().to_owned()
+            }
         }
     }
 
-    /// The end of it so far.
-    pub(super) fn now(&self) -> String {
-        let kept = self.shared.kept.lock();
-        let kept = kept.unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).trim().to_owned()
+    /// The end of standard output so far, if that is kept.
+    pub(super) fn output(&self) -> Vec<u8> {
+        let kept = self.shared.output.lock();
+        kept.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Begins anew, for another job.
     pub(super) fn clear(&self) {
-        let kept = self.shared.kept.lock();
-        kept.unwrap_or_else(PoisonError::into_inner).clear();
+        for kept in [&self.shared.errors, &self.shared.output] {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
         self.shared.count.store(0, Ordering::Relaxed);
     }
 

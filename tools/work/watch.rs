@@ -6,19 +6,17 @@
 use crate::client::{self, fields, rest};
 use crate::report::Failure;
 use crate::work::attempt::Attempts;
-use crate::work::claim::Claim;
+use crate::work::claim::{Claim, Key};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often it is asked.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A claim: the number of its job, and its token.
-type Key = (u64, u64);
-
-/// What is worked on.
+/// What is worked on, and by which commands.
 #[derive(Default)]
 pub(super) struct Watched(Mutex<BTreeMap<Key, Held>>);
 
@@ -28,12 +26,6 @@ struct Held {
     /// The record of its command, once there is one.
     command: Option<String>,
     is_lost: bool,
-}
-
-impl Claim {
-    const fn key(&self) -> Key {
-        (self.id, self.token)
-    }
 }
 
 impl Watched {
@@ -68,6 +60,13 @@ impl Watched {
             held.command.clone()
         })
         .collect()
+    }
+
+    /// The commands that work on something.
+    pub(super) fn commands(&self) -> Vec<String> {
+        let held = self.held();
+        let commands = held.values().filter_map(|held| held.command.clone());
+        commands.collect()
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<Key, Held>> {
@@ -129,6 +128,10 @@ impl Attempts {
     pub(super) fn works_on(&self, claim: &Claim, command: &str) {
         if self.watched.is_of(claim, command) {
             self.stop(command);
+        }
+        // Whoever halts looks for commands after it has said so.
+        if self.is_halted.load(Ordering::SeqCst) {
+            self.kill(command);
         }
     }
 }

@@ -3,9 +3,10 @@
 use crate::actors::queue::bound::bound_by;
 use crate::actors::queue::job::Bound;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, Outcome, Placed};
+use crate::actors::queue::message::{Message, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
+use crate::actors::queue::right::Claimant;
 use crate::actors::queue::said::ErrorText;
 use crate::actors::queue::state::end_claim;
 use crate::clock::{Date, Timestamp};
@@ -66,6 +67,10 @@ impl QueueMachine {
             }
             Outcome::Abandoned { slot } => self.commit_last(*slot, entry, message),
             Outcome::Cancelled { slot, prune } => self.cancel(*slot, entry, *prune, message),
+            Outcome::ResultKept { slot, .. } => {
+                self.commit_keep(*slot, entry, (message, outcome));
+            }
+            Outcome::ResultDropped { slot } => self.state.drop_result(*slot, entry.seq),
             Outcome::Draining => {
                 self.state
                     .change_head(entry.seq, |head| head.draining = true);
@@ -327,6 +332,25 @@ impl QueueMachine {
             story.timeouts = story.timeouts.saturating_add(1);
         });
         self.state.give_back(slot, stamp);
+    }
+
+    fn commit_keep(&mut self, slot: Slot, stamp: Stamp, of: (&Message, &Outcome)) {
+        let (
+            Message::KeepResult(keep),
+            Outcome::ResultKept {
+                ended,
+                until,
+                dropped,
+                ..
+            },
+        ) = of
+        else {
+            unreachable!("only a result is kept as one")
+        };
+        for slot in dropped {
+            self.state.drop_result(*slot, stamp.seq);
+        }
+        self.state.keep_result(slot, stamp, (keep, *ended, *until));
     }
 
     fn commit_pause(&mut self, stamp: Stamp, message: &Message, until: Date) {

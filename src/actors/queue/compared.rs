@@ -31,6 +31,9 @@ impl Pair {
         };
         names.sort();
         assert_eq!(names, queues);
+        for id in 1..self.model.next_id {
+            assert_eq!(ask(Query::Result { id }), self.model.result(id));
+        }
         for queue in &queues {
             self.compare_queue(queue);
         }

@@ -4,10 +4,13 @@
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, Outcome, Pop, Refused, Right, Worker};
+use crate::actors::queue::message::{Message, Outcome, Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::right::{Claimant, Right, Worker};
 use crate::actors::queue::rules::{Backoff, TypeRules};
+use crate::actors::queue::said::KeepResult;
+use crate::actors::queue::state::State;
 use crate::clock::{Date, Now, Timestamp};
 use crate::ids::Slot;
 use crate::spine::machine::{Draining, Moment};
@@ -82,6 +85,11 @@ impl QueueMachine {
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
             Message::Cancel { id, .. } => self.decide_cancel(moment.now.date(), *id),
+            Message::KeepResult(keep) => self.decide_keep(moment.now.date(), keep),
+            Message::DropResult { slot } if self.state.results.known.get(*slot).is_none() => {
+                Outcome::Absent
+            }
+            Message::DropResult { slot } => Outcome::ResultDropped { slot: *slot },
         }
     }
 
@@ -95,6 +103,16 @@ impl QueueMachine {
             }
             Some(_) | None => Outcome::Absent,
         }
+    }
+
+    fn decide_keep(&self, date: Date, keep: &KeepResult) -> Outcome {
+        let State { rules, results, .. } = &self.state;
+        self.of_claimed(keep.id, keep.by, |slot| Outcome::ResultKept {
+            slot,
+            ended: date,
+            until: date.plus_ms(keep.ms),
+            dropped: results.in_the_way(rules.across.results, keep.id, &keep.end),
+        })
     }
 
     fn decide_pop(&self, moment: &Moment, pop: &Pop) -> Outcome {

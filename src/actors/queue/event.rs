@@ -4,9 +4,10 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, NewJob, Outcome, Placed, Pop, Put};
+use crate::actors::queue::message::{Message, NewJob, Outcome, Placed, Pop, Put};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::right::Claimant;
 use crate::actors::queue::said::Progress;
 use crate::clock::Date;
 use crate::ids::{Seq, Slot};
@@ -153,6 +154,8 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         | Outcome::Departed { .. }
         | Outcome::Pruned { .. }
         | Outcome::Draining
+        | Outcome::ResultKept { .. }
+        | Outcome::ResultDropped { .. }
         | Outcome::Duplicate { .. }
         | Outcome::Absent
         | Outcome::Refused(_) => return None,

@@ -7,9 +7,10 @@
 )]
 
 use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::message::{DedupKey, Worker};
+use crate::actors::queue::message::DedupKey;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::aside;
+use crate::actors::queue::right::Worker;
 use crate::actors::queue::rules::Order;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;

@@ -2,9 +2,9 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::Worker;
 use crate::actors::queue::phase::{Counts, Phase};
 use crate::actors::queue::queue::Queue;
+use crate::actors::queue::right::Worker;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, Seq, Slot, Ticket};
@@ -36,6 +36,7 @@ impl QueueMachine {
         state.assert_time();
         state.assert_offers();
         state.roots.assert_whole();
+        state.results.assert_whole();
         state.jobs.assert_whole();
         state.numbers.assert_whole();
     }

@@ -3,8 +3,9 @@
 //! Change rule: the fields but for the links are durable, see `message.rs`.
 
 use crate::actors::binding::Binding;
-use crate::actors::queue::message::{DedupKey, Root, Worker, is_not};
+use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::right::Worker;
 use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Deadline, Timestamp};

@@ -44,6 +44,7 @@ impl State {
                 Page::Roots(page) => state.roots.load(page),
                 Page::Closed(page) => closed = page,
                 Page::Turns(page) => turns = Some(page),
+                Page::Results(page) => state.results.load(page),
             }
         }
         assert!(without.is_empty(), "a job without a body has a page for it");

@@ -2,10 +2,12 @@
 
 use crate::actors::queue::job::{Job, shown};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Claimant, Message, Pop};
+use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
+use crate::actors::queue::results::JobResult;
+use crate::actors::queue::right::Claimant;
 use crate::clock::Offset;
 use crate::ids::Slot;
 
@@ -53,6 +55,10 @@ impl QueueMachine {
             Query::PeekNext { queue, phase } => self.found(self.next_of(queue, *phase)),
             Query::Job { id } => match self.state.find(*id) {
                 Some((slot, job)) => Reply::Job(Box::new(self.job_view((slot, job), offset))),
+                None => Reply::Absent,
+            },
+            Query::Result { id } => match self.state.results.of(*id) {
+                Some(result) => Reply::Result(Box::new(result.clone())),
                 None => Reply::Absent,
             },
             Query::Queue { queue } => match self.state.queue_named(queue) {
@@ -147,11 +153,15 @@ impl QueueMachine {
         let jobs = self.state.jobs.iter();
         let mut jobs: Vec<JobView> = jobs.map(|of| self.job_view(of, dates)).collect();
         jobs.sort_by_key(|job| job.id);
+        let results = self.state.results.known.iter();
+        let mut results: Vec<JobResult> = results.map(|(_, it)| it.result.clone()).collect();
+        results.sort_by_key(|result| result.id);
         View {
             totals: self.totals(),
             next_id: self.state.head.next_id,
             queues,
             jobs,
+            results,
         }
     }
 }

@@ -3,9 +3,10 @@
 //! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
 //! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
 
-use crate::actors::queue::message::{Claimant, Message, Outcome, Placed, Pop, Refused};
+use crate::actors::queue::message::{Message, Outcome, Placed, Pop, Refused};
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
+use crate::actors::queue::right::Claimant;
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
@@ -19,11 +20,12 @@ use crate::spine::machine::{
 };
 
 /// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
-/// slot; or somebody who waits for a job that is there, by ticket.
+/// slot, or a result; or somebody who waits for a job that is there, by ticket.
 const QUEUE: u64 = 1 << 62;
 const WAITER: u64 = 2 << 62;
 const ROOT: u64 = 3 << 62;
-const KINDS: u64 = 3 << 62;
+const RESULT: u64 = 7 << 61;
+const KINDS: u64 = 7 << 61;
 
 /// The rules of queues, over their state.
 #[derive(Debug)]
@@ -45,7 +47,8 @@ impl QueueMachine {
         } else {
             state.roots.known.due(now).map(item(ROOT))
         };
-        let timed = [job, pause, root].into_iter().flatten().min();
+        let result = state.results.known.due(now).map(item(RESULT));
+        let timed = [job, pause, root, result].into_iter().flatten().min();
         timed
             .map(|(_, item)| item)
             .or_else(|| self.state.wanted().map(|ticket| WAITER | ticket.0))
@@ -76,6 +79,17 @@ impl QueueMachine {
     fn wake_if_unclaimed(&mut self, effects: &mut Effects<Self>) {
         if self.state.totals.jobs.claimed == 0 {
             for ticket in self.waiting.take_unclaimed() {
+                effects.wake(ticket, Reply::Done);
+            }
+        }
+    }
+}
+
+impl QueueMachine {
+    /// Tells those who wait for the end of jobs that these are over.
+    fn wake_of_over(&mut self, effects: &mut Effects<Self>) {
+        for id in std::mem::take(&mut self.state.over) {
+            for ticket in self.waiting.take_ends(id) {
                 effects.wake(ticket, Reply::Done);
             }
         }
@@ -132,6 +146,7 @@ impl Machine for QueueMachine {
             | Outcome::KickedJob { slot }
             | Outcome::Abandoned { slot }
             | Outcome::Cancelled { slot, .. }
+            | Outcome::ResultKept { slot, .. }
             | Outcome::Pruned { slot } => passes(*slot),
             Outcome::Departed { back, abandoned } => {
                 let comes_back = |slot: &Slot| self.state.job(*slot).is_some_and(|job| job.retries);
@@ -143,6 +158,7 @@ impl Machine for QueueMachine {
             | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
             | Outcome::TimedOut { .. }
+            | Outcome::ResultDropped { .. }
             | Outcome::Forgotten { .. } => true,
             Outcome::Batch { .. }
             | Outcome::Registered { .. }
@@ -179,6 +195,7 @@ impl Machine for QueueMachine {
         self.apply(entry, message, outcome, effects);
         self.state.settle_turns();
         self.wake_if_unclaimed(effects);
+        self.wake_of_over(effects);
     }
 
     fn unchanged(&mut self, outcome: &Outcome) {
@@ -227,6 +244,8 @@ impl Machine for QueueMachine {
             | Outcome::Registered { .. }
             | Outcome::Forgotten { .. }
             | Outcome::Draining
+            | Outcome::ResultKept { .. }
+            | Outcome::ResultDropped { .. }
             | Outcome::Cancelled { .. } => Reply::Done,
             Outcome::Abandoned { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
@@ -269,6 +288,7 @@ impl Machine for QueueMachine {
             | Message::Kick { .. }
             | Message::Repush { .. }
             | Message::KickJob { .. }
+            | Message::KeepResult(_)
             | Message::Pause { .. } => Weight::Keeps,
             // Whoever waits is due until there is an answer: a refusal would be repeated for ever.
             Message::Pop(Pop {
@@ -286,6 +306,7 @@ impl Machine for QueueMachine {
             | Message::Unpause { .. }
             | Message::Forget { .. }
             | Message::Drain
+            | Message::DropResult { .. }
             | Message::Cancel { .. } => Weight::Frees,
         }
     }
@@ -293,6 +314,7 @@ impl Machine for QueueMachine {
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
         self.waiting.watch(&mut self.state, ticket, watch);
         self.wake_if_unclaimed(effects);
+        self.wake_of_over(effects);
     }
 
     fn unwatch(&mut self, ticket: Ticket) {
@@ -326,7 +348,8 @@ impl Timed for QueueMachine {
         let (job, pause) = (state.jobs.deadline(offset), state.numbers.deadline(offset));
         let root = state.roots.known.deadline(offset);
         let root = root.filter(|_| !state.is_held());
-        let times = [job, state.opens(), pause, root];
+        let result = state.results.known.deadline(offset);
+        let times = [job, state.opens(), pause, root, result];
         times.into_iter().flatten().min()
     }
 
@@ -341,6 +364,9 @@ impl Timed for QueueMachine {
                 Message::Pop(pop.expect("who is waited for waits").clone())
             }
             ROOT => Message::Forget {
+                slot: slot_of(item),
+            },
+            RESULT => Message::DropResult {
                 slot: slot_of(item),
             },
             QUEUE => {
@@ -362,6 +388,7 @@ impl Timed for QueueMachine {
             WAITER => true,
             QUEUE => state.numbers.is_forgotten(slot_of(item)),
             ROOT => state.roots.known.is_forgotten(slot_of(item)),
+            RESULT => state.results.known.is_forgotten(slot_of(item)),
             _ => state.jobs.is_forgotten(slot_of(item)),
         }
     }
@@ -375,6 +402,7 @@ impl Timed for QueueMachine {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
             QUEUE => self.state.numbers.forget_deadline(slot_of(item), now),
             ROOT => self.state.roots.known.forget_deadline(slot_of(item), now),
+            RESULT => (self.state.results.known).forget_deadline(slot_of(item), now),
             _ => self.state.jobs.forget_deadline(slot_of(item), now),
         }
     }

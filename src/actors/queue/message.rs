@@ -7,19 +7,15 @@
 use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
-use crate::actors::queue::said::{ErrorText, Progress};
+use crate::actors::queue::right::{Claimant, Right, Worker};
+use crate::actors::queue::said::{ErrorText, KeepResult, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Timestamp};
-use crate::ids::{Slot, Ticket, Token};
+use crate::ids::{Slot, Ticket};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use std::sync::Arc;
-
-/// Who works on jobs over a connection, whose end gives them back. Unique as long as the process lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Worker(pub u64);
 
 /// The key by which a job is one with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -190,9 +186,19 @@ pub enum Message {
         #[serde(default)]
         error: Option<ErrorText>,
     },
+    /// Note how the work on a claimed job ended. What ends the job comes after it.
+    KeepResult(Box<KeepResult>),
+    /// A result has been kept for long enough.
+    DropResult {
+        /// Where it stands.
+        slot: Slot,
+    },
 }
 
 impl Message {
+    /// How long the result of a job may be kept, in milliseconds: 30 days.
+    pub const RESULT_MS_MAX: u64 = 30 * 86_400_000;
+
     /// How old a job may become that is deferred again and again, in milliseconds: a day.
     pub const DEFERRED_MS_MAX: u64 = 86_400_000;
 }
@@ -332,31 +338,6 @@ impl AnyType {
     pub(super) fn excepts(&self, kind: &[u8]) -> bool {
         self.except.iter().any(|it| it.as_bytes() == kind)
     }
-}
-
-/// For whom a claim is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Claimant {
-    /// A connection: its end gives the job back.
-    Worker(Worker),
-    /// Whoever shows the token.
-    Bearer,
-    /// Whoever shows the token, as long as a process lives: its end gives the job back. Unless it says how long it lasts,
-    /// such a claim has no other end.
-    Process(Binding),
-}
-
-/// By what right a job is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Right {
-    /// The connection that claimed it. To delete, a job that nobody has claimed will do.
-    Worker(Worker),
-    /// The token of its claim.
-    Token(Token),
-    /// None: only for jobs that nobody has claimed.
-    Unclaimed,
 }
 
 /// What was decided. Jobs are named by their slots.
@@ -513,6 +494,22 @@ pub enum Outcome {
         slot: Slot,
         /// When it is pruned.
         prune: Date,
+    },
+    /// The result of a job is kept.
+    ResultKept {
+        /// Which job.
+        slot: Slot,
+        /// What the wall clock showed.
+        ended: Date,
+        /// Until when.
+        until: Date,
+        /// Results that gave way, by where they stood.
+        dropped: Vec<Slot>,
+    },
+    /// A result is forgotten.
+    ResultDropped {
+        /// Where it stood.
+        slot: Slot,
     },
     /// There is nothing of the kind. Changes nothing.
     Absent,

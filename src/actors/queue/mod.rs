@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `name.rs` `body.rs` | what may change a queue, and what can come of it |
+//! | `message.rs` `right.rs` `name.rs` | what may change a queue, and what can come of it |
 //! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
 //! | `job.rs` `said.rs` `phase.rs` `queue.rs` | one job; what is said of it; what can be the matter with it; one queue |
@@ -14,6 +14,7 @@
 //! | `bound.rs` | claims that are bound to processes |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
 //! | `turns.rs` `turning.rs` | whose turn it is among tenants, and which of its queues gives a job |
+//! | `results.rs` | how jobs ended that are over |
 //! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
@@ -58,6 +59,8 @@ mod phase;
 mod queue;
 mod ready;
 mod reply;
+mod results;
+mod right;
 mod roots;
 mod rules;
 mod said;
@@ -77,10 +80,7 @@ mod waiting;
 pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
-pub use message::{
-    AnyType, Claimant, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Right, Root,
-    Worker,
-};
+pub use message::{AnyType, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Root};
 pub use name::QueueName;
 pub use pages::Page;
 pub use phase::{Counts, Phase};
@@ -88,5 +88,7 @@ pub use reply::{
     BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply,
     Totals, View, Watch,
 };
-pub use rules::{Backoff, Class, Order, Rules, TenantRules, TypeRules};
-pub use said::{ErrorText, Progress};
+pub use results::JobResult;
+pub use right::{Claimant, Right, Worker};
+pub use rules::{Across, Backoff, Class, Order, ResultRules, Rules, TenantRules, TypeRules};
+pub use said::{ErrorText, JobEnd, KeepResult, OutputTail, Progress};

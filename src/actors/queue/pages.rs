@@ -9,6 +9,7 @@ use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
+use crate::actors::queue::results::KnownResult;
 use crate::actors::queue::roots::KnownRoot;
 use crate::actors::queue::turns::{StoredTurns, TURNS};
 use crate::bytes::Bytes as Body;
@@ -24,6 +25,9 @@ const INLINE_BYTES_MAX: usize = 200;
 
 /// The kind of pages that each hold the body of one job, by its slot. See [`Item::KIND`] for the others.
 const BODIES: u8 = 2;
+
+/// The kind of pages with results.
+pub(super) const RESULTS: u8 = <KnownResult as Item>::KIND;
 
 /// Slots of jobs stay below this, so that each has a page for its body.
 pub(super) const SLOTS_MAX: u32 = PageId::len(BODIES);
@@ -79,6 +83,8 @@ pub enum Page {
     Closed(Vec<Closed>),
     /// Whose turn it is among tenants.
     Turns(StoredTurns),
+    /// Results by slot.
+    Results(Loaded<KnownResult>),
 }
 
 impl Page {
@@ -91,6 +97,7 @@ impl Page {
             Numbered::KIND => Kept::decode(page, content).map(Self::Queues),
             BODIES => Ok(Self::Body(Slot(page.index()), Body::new(content))),
             KnownRoot::KIND => Kept::decode(page, content).map(Self::Roots),
+            RESULTS => Kept::decode(page, content).map(Self::Results),
             _ => Kept::decode(page, content).map(Self::Jobs),
         }
     }

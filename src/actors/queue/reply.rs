@@ -5,6 +5,7 @@ use crate::actors::binding::Binding;
 use crate::actors::queue::message::{Pop, Refused};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
+use crate::actors::queue::results::JobResult;
 use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::Timestamp;
@@ -32,6 +33,11 @@ pub enum Query {
     },
     /// What is known of a job.
     Job {
+        /// Which.
+        id: u64,
+    },
+    /// The result that is kept of a job, over or not.
+    Result {
         /// Which.
         id: u64,
     },
@@ -114,6 +120,11 @@ pub enum Watch {
     Job(Pop),
     /// That no job is claimed.
     Unclaimed,
+    /// That a job is over: done, gone, or abandoned.
+    Over {
+        /// Which.
+        id: u64,
+    },
     /// Nothing: this queue is there as long as somebody says so, whoever has to do with it.
     Standing(QueueName),
     /// Nothing: these queues are there as long as somebody says so.
@@ -160,6 +171,8 @@ pub enum Reply {
     Found(u64, Body),
     /// What is known of a job.
     Job(Box<JobView>),
+    /// How the newest try of a job ended that somebody noted the result of.
+    Result(Box<JobResult>),
     /// What is known of a queue.
     Queue(Box<QueueView>),
     /// What is known of all of them together.
@@ -365,6 +378,9 @@ pub struct View {
     pub queues: Vec<QueueView>,
     /// Their jobs, by number.
     pub jobs: Vec<JobView>,
+    /// The results of jobs that are over, by number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<JobResult>,
 }
 
 impl From<Refusal> for Reply {

@@ -22,9 +22,25 @@ pub struct Rules {
     pub default: TypeRules,
     /// What holds for a type.
     pub types: BTreeMap<String, TypeRules>,
+    /// What holds across types. Left out of what is stored while nothing of it is set.
+    #[serde(skip_serializing_if = "Across::is_default")]
+    pub across: Across,
+}
+
+/// What holds across types of jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Across {
     /// What holds for a tenant, by its name; that of the default one is empty.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tenants: BTreeMap<String, TenantRules>,
+    /// What holds for results of jobs that are over.
+    pub results: ResultRules,
+}
+
+impl Across {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What holds for the jobs of one tenant.
@@ -48,6 +64,25 @@ impl TenantRules {
 impl Default for TenantRules {
     fn default() -> Self {
         Self { weight: 1 }
+    }
+}
+
+/// How much is kept of jobs that are over. Beyond it the oldest results are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResultRules {
+    /// The most results.
+    pub count_max: u32,
+    /// The most bytes of them.
+    pub bytes_max: u64,
+}
+
+impl Default for ResultRules {
+    fn default() -> Self {
+        Self {
+            count_max: 100_000,
+            bytes_max: 64 << 20,
+        }
     }
 }
 
@@ -167,7 +202,7 @@ impl Default for Rules {
             roots_max: 1_000_000,
             default: TypeRules::default(),
             types: BTreeMap::new(),
-            tenants: BTreeMap::new(),
+            across: Across::default(),
         }
     }
 }
@@ -228,7 +263,7 @@ impl Rules {
     /// The weight of a queue's tenant.
     pub(super) fn weight_of(&self, queue: &QueueName) -> u32 {
         let name = std::str::from_utf8(queue.tenant()).unwrap_or_default();
-        let own = self.tenants.get(name).copied();
+        let own = self.across.tenants.get(name).copied();
         own.unwrap_or_default().weight
     }
 

@@ -11,14 +11,17 @@
 
 use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::message::{DedupKey, NewJob, Put, Root, Worker};
+use crate::actors::queue::message::{DedupKey, NewJob, Put, Root};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages::{self, Head};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::reply::{QueueView, Totals};
+use crate::actors::queue::results::{JobResult, Results};
+use crate::actors::queue::right::Worker;
 use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
+use crate::actors::queue::said::KeepResult;
 use crate::actors::queue::turns::{self, Turns};
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Ticket};
@@ -51,6 +54,11 @@ pub(super) struct State {
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
     pub(super) roots: Roots,
+    /// How jobs ended that are over.
+    pub(super) results: Results,
+    /// Jobs whose end somebody waits for, and those of them that are over. Volatile.
+    pub(super) awaited: BTreeSet<u64>,
+    pub(super) over: Vec<u64>,
     /// Queues that are offered to whoever asks for any: something can be claimed, and they are not read-only.
     pub(super) offered: Vec<Slot>,
     /// Queues from which something can be claimed, and that somebody waits for.
@@ -86,6 +94,7 @@ impl State {
     pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
         self.jobs.hold(held);
+        self.results.known.hold(held);
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -106,6 +115,9 @@ impl State {
             bound: BTreeSet::new(),
             dedup: BTreeSet::new(),
             roots: Roots::default(),
+            results: Results::default(),
+            awaited: BTreeSet::new(),
+            over: Vec::new(),
             offered: Vec::new(),
             wanted: BTreeSet::new(),
             turns: Turns::default(),
@@ -230,6 +242,7 @@ impl State {
         digest.merge(self.jobs.digest());
         digest.merge(self.numbers.digest());
         digest.merge(self.roots.known.digest());
+        digest.merge(self.results.known.digest());
         digest
     }
 
@@ -249,6 +262,7 @@ impl State {
             Job::KIND => self.jobs.encode(page, content),
             Numbered::KIND => self.numbers.encode(page, content),
             KnownRoot::KIND => self.roots.known.encode(page, content),
+            pages::RESULTS => self.results.known.encode(page, content),
             _ => pages::encode_body(self.jobs.get(Slot(page.index())), content),
         }
     }
@@ -344,12 +358,31 @@ impl State {
         self.roots.remove(self.pages.by(seq), slot);
     }
 
+    /// Keeps the result of a job.
+    pub(super) fn keep_result(
+        &mut self,
+        slot: Slot,
+        stamp: Stamp,
+        keep: (&KeepResult, Date, Date),
+    ) {
+        let job = &self.jobs[slot];
+        let queue = self.queue_of(job).name.clone();
+        let result = JobResult::of((job, queue), stamp.at, keep);
+        self.results.keep(self.pages.by(stamp.seq), stamp, result);
+    }
+
+    /// Forgets a result.
+    pub(super) fn drop_result(&mut self, slot: Slot, seq: Seq) {
+        self.results.remove(self.pages.by(seq), slot);
+    }
+
     /// Ends a job.
     pub(super) fn delete(&mut self, slot: Slot, seq: Seq) {
         self.leave(slot);
         self.touch_body(slot, pages::is_apart(self.jobs[slot].body()), seq);
         let job = self.jobs.remove(self.pages.by(seq), slot);
         self.ids.remove(job.id);
+        self.note_over(job.id);
         job.canonical_body(&mut self.scratch);
         self.bodies.remove(&self.scratch);
         self.totals.bytes -= job.bytes();
@@ -430,6 +463,7 @@ impl State {
         }
         if self.jobs[slot].story().prune != Date(0) {
             self.totals.abandoned += 1;
+            self.note_over(self.jobs[slot].id);
         }
         self.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
@@ -442,6 +476,13 @@ impl State {
                 job.phase = Phase::Abandoned;
             }
         });
+    }
+
+    /// A job is over: it is gone, or abandoned.
+    fn note_over(&mut self, id: u64) {
+        if self.awaited.remove(&id) {
+            self.over.push(id);
+        }
     }
 
     /// The queue of this name, made if there is none.

@@ -2,8 +2,8 @@
 
 use crate::actors::binding::{Binding, Gone, Until};
 use crate::actors::queue::{
-    AnyType, Backoff, Body, Claimant, Class, DedupKey, Message, Order, Pop, Progress, Put,
-    QueueName, Right, Root, Rules, TenantRules, TypeRules, Worker,
+    Across, AnyType, Backoff, Body, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order,
+    Pop, Progress, Put, QueueName, ResultRules, Right, Root, Rules, TenantRules, TypeRules, Worker,
 };
 use crate::ids::ProcessId;
 use proptest::prelude::*;
@@ -110,7 +110,13 @@ pub(super) fn rules(order: Order) -> Rules {
         roots_max: 3,
         default,
         types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
-        tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
+        across: Across {
+            tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
+            results: ResultRules {
+                count_max: 3,
+                bytes_max: 800,
+            },
+        },
     }
 }
 
@@ -246,7 +252,7 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    let parts = (id, 0..36, claimant(), binding(), changed);
+    let parts = (id, 0..39, claimant(), binding(), changed);
     parts.prop_map(
         move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
             0..3 => Message::Delete { id, by },
@@ -281,6 +287,18 @@ fn about() -> impl Strategy<Value = Message> {
                 },
             },
             31..34 => Message::Bind { id, by, to },
+            34..37 => Message::KeepResult(Box::new(KeepResult {
+                id,
+                by,
+                ms: delay_ms,
+                end: JobEnd {
+                    done: priority.is_none(),
+                    exit: priority.map(|_| 1),
+                    error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
+                    output: Body::new(vec![b'y'; 100 * (id % 3) as usize]).into(),
+                    took_ms: id,
+                },
+            })),
             _ => Message::Cancel {
                 id,
                 error: (delay_ms > 0).then(|| "nobody wants it".to_owned().into()),

@@ -6,7 +6,7 @@
 )]
 
 use crate::actors::binding::ToProcesses;
-use crate::actors::queue::model::{Due, Model};
+use crate::actors::queue::model::{Due, Entry, Model};
 use crate::actors::queue::steps::{Step, Whose, order, rules, steps};
 use crate::actors::queue::{
     Message, Order, Outcome, Pop, QueueMachine, QueueName, Reply, Right, View, Watch, Worker,
@@ -158,7 +158,10 @@ impl Pair {
         };
         if !matches!(
             message,
-            Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. }
+            Message::Expire { .. }
+                | Message::Unpause { .. }
+                | Message::Forget { .. }
+                | Message::DropResult { .. }
         ) {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
             assert_eq!(*reply, expected, "the answer to {message:?}");
@@ -190,6 +193,7 @@ impl Pair {
                 Message::Expire { slot } => Due::Job(*slot),
                 Message::Unpause { queue } => Due::Pause(queue.clone()),
                 Message::Forget { slot } => Due::Root(*slot),
+                Message::DropResult { slot } => Due::Result(*slot),
                 Message::Pop(pop) => Due::Waiter(pop.ticket.expect("it is of one who waits")),
                 other => panic!("{other:?} is no work of time"),
             };
@@ -335,15 +339,13 @@ impl Pair {
 
     /// Puts a job that is there, and the right to it, into a message.
     fn about(&self, mut message: Message, whose: Whose) -> Message {
-        let pick = |id: u64| {
-            let jobs = &self.model.jobs;
-            let place = usize::try_from(id).expect("few") % (jobs.len() + 1);
-            jobs.get(place)
-        };
         if let Message::PopJob { id, .. } | Message::KickJob { id } | Message::Cancel { id, .. } =
             &mut message
         {
-            *id = pick(*id).map_or(u64::MAX, |job| job.view.id);
+            *id = self.pick(*id).map_or(u64::MAX, |job| job.view.id);
+        }
+        if let Message::KeepResult(keep) = &mut message {
+            (keep.id, keep.by) = self.of_claim(keep.id, whose);
         }
         if let Message::Delete { id, by }
         | Message::Release { id, by, .. }
@@ -353,21 +355,31 @@ impl Pair {
         | Message::Defer { id, by, .. }
         | Message::Fail { id, by, .. } = &mut message
         {
-            let job = pick(*id);
-            *id = job.map_or(u64::MAX, |job| job.view.id);
-            let token = job.and_then(|job| job.view.token).unwrap_or_default();
-            let worker = job.and_then(|job| job.worker);
-            *by = match (whose, worker) {
-                (Whose::Claimant, Some(worker)) => Right::Worker(worker),
-                (Whose::Claimant, None) => Right::Token(token),
-                (Whose::Worker(worker), _) => Right::Worker(Worker(worker)),
-                (Whose::Stale(by), _) => {
-                    Right::Token(crate::ids::Token(token.0.saturating_sub(by)))
-                }
-                (Whose::Nobody, _) => Right::Unclaimed,
-            };
+            (*id, *by) = self.of_claim(*id, whose);
         }
         message
+    }
+
+    /// A job that is there, and the right to it.
+    fn of_claim(&self, id: u64, whose: Whose) -> (u64, Right) {
+        let job = self.pick(id);
+        let token = job.and_then(|job| job.view.token).unwrap_or_default();
+        let worker = job.and_then(|job| job.worker);
+        let by = match (whose, worker) {
+            (Whose::Claimant, Some(worker)) => Right::Worker(worker),
+            (Whose::Claimant, None) => Right::Token(token),
+            (Whose::Worker(worker), _) => Right::Worker(Worker(worker)),
+            (Whose::Stale(by), _) => Right::Token(crate::ids::Token(token.0.saturating_sub(by))),
+            (Whose::Nobody, _) => Right::Unclaimed,
+        };
+        (job.map_or(u64::MAX, |job| job.view.id), by)
+    }
+
+    /// One of the jobs that are there, or none.
+    fn pick(&self, id: u64) -> Option<&Entry> {
+        let jobs = &self.model.jobs;
+        let place = usize::try_from(id).expect("few") % (jobs.len() + 1);
+        jobs.get(place)
     }
 
     fn reload(&mut self) {
@@ -418,13 +430,14 @@ fn shown(machine: &QueueMachine) -> String {
         next_id,
         mut queues,
         jobs,
+        results,
     } = machine.view();
     for queue in &mut queues {
         (queue.using, queue.watching, queue.waiting) = (0, 0, 0);
         (queue.total, queue.deletes, queue.pauses) = (0, 0, 0);
     }
     let (counts, bytes, draining) = (totals.jobs, totals.bytes, totals.draining);
-    format!("{counts:?} {bytes} {draining} {next_id} {queues:?} {jobs:?}")
+    format!("{counts:?} {bytes} {draining} {next_id} {queues:?} {jobs:?} {results:?}")
 }
 
 impl Logged {
@@ -490,6 +503,8 @@ const MET: &[&str] = &[
     "Expire Abandoned",
     "Expire Pruned",
     "Drain Draining",
+    "KeepResult ResultKept",
+    "DropResult ResultDropped",
     "waited",
     "taken",
     "early",

@@ -1,8 +1,10 @@
 //! Who waits for a job, and who has to do with a queue. Volatile: the host states it again after a rebuild, and nobody
 //! waits on beyond the end of the process.
 
+use crate::actors::queue::job::Job;
 use crate::actors::queue::message::Pop;
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::Watch;
 use crate::actors::queue::state::State;
 use crate::ids::{Slot, Ticket};
@@ -17,6 +19,9 @@ pub(super) struct Waiting {
     standing: BTreeMap<Ticket, Slot>,
     /// Those who wait until no job is claimed.
     unclaimed: BTreeSet<Ticket>,
+    /// Those who wait for the end of a job, and by job.
+    ends: BTreeMap<Ticket, u64>,
+    by_job: BTreeSet<(u64, Ticket)>,
 }
 
 /// The queues that somebody has to do with.
@@ -45,6 +50,17 @@ impl Waiting {
             }
             Watch::Unclaimed => {
                 self.unclaimed.insert(ticket);
+            }
+            Watch::Over { id } => {
+                self.forget(state, ticket);
+                self.ends.insert(ticket, *id);
+                self.by_job.insert((*id, ticket));
+                let is_over = |job: &Job| job.phase == Phase::Abandoned;
+                if state.find(*id).is_none_or(|(_, job)| is_over(job)) {
+                    state.over.push(*id);
+                } else {
+                    state.awaited.insert(*id);
+                }
             }
             Watch::Standing(queue) => {
                 let queue = state.queue_for(queue);
@@ -76,6 +92,12 @@ impl Waiting {
             }
         }
         self.unclaimed.remove(&ticket);
+        if let Some(id) = self.ends.remove(&ticket) {
+            self.by_job.remove(&(id, ticket));
+            if self.waits_for(id).next().is_none() {
+                state.awaited.remove(&id);
+            }
+        }
         if let Some(queue) = self.standing.remove(&ticket) {
             state.attend(queue, |queue| queue.standing -= 1);
             state.forsake(queue);
@@ -95,6 +117,21 @@ impl Waiting {
     /// Those who waited until no job is claimed, and do no longer.
     pub(super) fn take_unclaimed(&mut self) -> BTreeSet<Ticket> {
         std::mem::take(&mut self.unclaimed)
+    }
+
+    /// Those who waited for the end of this job, and do no longer.
+    pub(super) fn take_ends(&mut self, id: u64) -> Vec<Ticket> {
+        let tickets: Vec<Ticket> = self.waits_for(id).collect();
+        for ticket in &tickets {
+            self.ends.remove(ticket);
+            self.by_job.remove(&(id, *ticket));
+        }
+        tickets
+    }
+
+    fn waits_for(&self, id: u64) -> impl Iterator<Item = Ticket> + '_ {
+        let all = (id, Ticket(0))..=(id, Ticket(u64::MAX));
+        self.by_job.range(all).map(|(_, ticket)| *ticket)
     }
 
     /// What this ticket waits for.

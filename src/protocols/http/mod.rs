@@ -19,7 +19,7 @@
 //! | `input.rs` | queries and bodies into the types of requests |
 //! | `operate.rs` | the node: routes, types, calls |
 //! | `lock.rs` | locks, the same way |
-//! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` | queues, the same way: work with jobs, operation on one and on many, and what only looks |
+//! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues, the same way: work with jobs, operation on one and on many, what only looks, and how jobs ended |
 //! | `process.rs` `process_look.rs` `process_now.rs` | processes, the same way |
 //! | `service.rs` | services, the same way |
 //! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases, the same way: passes, operation, and what only looks |
@@ -59,6 +59,7 @@ mod process_now;
 mod queue;
 mod queue_bulk;
 mod queue_look;
+mod result;
 mod room;
 mod route;
 mod routes;

@@ -8,14 +8,19 @@ use crate::protocols::http::job::Deleted;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
 use crate::protocols::http::schema::{Number, Span};
-use crate::protocols::http::{job, queue_bulk, queue_look};
+use crate::protocols::http::{job, queue_bulk, queue_look, result};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 impl Routed for QueueMachine {
-    const ROUTES: &'static [fn() -> Vec<Route>] =
-        &[queue_look::routes, job::routes, routes, queue_bulk::routes];
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[
+        queue_look::routes,
+        job::routes,
+        result::routes,
+        routes,
+        queue_bulk::routes,
+    ];
 }
 
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]

@@ -436,7 +436,7 @@ async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfi
         roots_max,
         default: _,
         types: _,
-        tenants: _,
+        across: _,
     } = *rules;
     let types = match &of.r#type {
         Some(kind) => vec![TypeConfig {
@@ -460,10 +460,14 @@ async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfi
         body_bytes_max,
         roots_max,
     };
-    let tenants = rules.tenants.iter().map(|(tenant, of)| TenantConfig {
-        tenant: tenant.clone(),
-        weight: of.weight,
-    });
+    let tenants = rules
+        .across
+        .tenants
+        .iter()
+        .map(|(tenant, of)| TenantConfig {
+            tenant: tenant.clone(),
+            weight: of.weight,
+        });
     Ok(Json(QueueConfig {
         limits,
         types,

@@ -147,6 +147,21 @@ pub(crate) struct JobText {
     pub(crate) body: Body,
 }
 
+/// What a command wrote, as a member of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct OutputText {
+    /// The end of what it wrote.
+    pub(crate) output: Body,
+}
+
+impl Serialize for OutputText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(1))?;
+        encode(&mut members, "output", self.output.as_bytes())?;
+        members.end()
+    }
+}
+
 impl Serialize for EntryNames {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(Some(3))?;

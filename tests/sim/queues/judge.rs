@@ -14,8 +14,8 @@ use crate::queues::kinds::{
 use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::queue::{
-    JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
-    Rules, Watch,
+    JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply,
+    ResultRules, Right, Rules, Watch,
 };
 use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
@@ -62,6 +62,7 @@ impl Queues {
             Message::Expire { slot } => Due::Job(*slot),
             Message::Unpause { queue } => Due::Pause(queue.clone()),
             Message::Forget { slot } => Due::Root(*slot),
+            Message::DropResult { slot } => Due::Result(*slot),
             _ => unreachable!("only time ticks"),
         };
         let due = self.model.next_due(at);
@@ -92,6 +93,10 @@ impl Reference for Queues {
         });
         Rules {
             jobs_max: JOBS_MAX,
+            results: ResultRules {
+                count_max: 5,
+                ..ResultRules::default()
+            },
             default: rules_of(&QueueName::parse(b"any").expect("a name")),
             types: types.into(),
             ..Rules::default()
@@ -108,7 +113,11 @@ impl Reference for Queues {
         self.model.open(stamp.at);
         // That the process actor is told shows in what becomes of claims.
         self.model.told.clear();
-        if let Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. } = message {
+        if let Message::Expire { .. }
+        | Message::Unpause { .. }
+        | Message::Forget { .. }
+        | Message::DropResult { .. } = message
+        {
             return self.tick(stamp.at, message);
         }
         if let Some(due) = self.due(stamp.at) {
@@ -152,7 +161,12 @@ impl Reference for Queues {
     }
 
     fn poisoned(&mut self, message: &Message) {
-        let Model { jobs, pauses, .. } = &mut self.model;
+        let Model {
+            jobs,
+            pauses,
+            results,
+            ..
+        } = &mut self.model;
         match message {
             Message::Expire { slot } => {
                 for job in jobs.iter_mut().filter(|job| job.slot == *slot) {
@@ -162,6 +176,11 @@ impl Reference for Queues {
             Message::Unpause { queue } => {
                 for pause in pauses.iter_mut().filter(|pause| pause.queue == *queue) {
                     pause.quarantined = true;
+                }
+            }
+            Message::DropResult { slot } => {
+                if let Some(Some(kept)) = results.get_mut(slot.index()) {
+                    kept.quarantined = true;
                 }
             }
             _ => {}
@@ -193,6 +212,7 @@ impl Reference for Queues {
             Query::Job { id } => self.find(*id).map_or(Reply::Absent, |job| {
                 Reply::Job(Box::new(self.model.shown(job)))
             }),
+            Query::Result { id } => self.model.result(*id),
             Query::Queue { .. }
             | Query::Totals
             | Query::Queues { .. }
@@ -216,6 +236,11 @@ impl Reference for Queues {
             let (next, draining) = (view.next_id, view.totals.draining);
             return Err(format!("the next is {next}, and draining is {draining}"));
         }
+        let mut mine: Vec<_> = self.model.results.iter().flatten().collect();
+        mine.sort_by_key(|kept| kept.result.id);
+        if view.results.iter().ne(mine.iter().map(|kept| &kept.result)) {
+            return Err(format!("results are {:?}, not {mine:?}", view.results));
+        }
         let paused = view.queues.iter();
         let paused = paused.filter_map(|queue| Some((&queue.name, queue.paused_until?)));
         let mine = self.model.pauses.iter();
@@ -232,6 +257,7 @@ impl Reference for Queues {
             Message::Expire { .. }
             | Message::Unpause { .. }
             | Message::Forget { .. }
+            | Message::DropResult { .. }
             | Message::Pop(Pop {
                 ticket: Some(_), ..
             }) => Origin::Tick,
@@ -251,6 +277,7 @@ impl Reference for Queues {
             | Reply::Found(..)
             | Reply::Job(_)
             | Reply::Queue(_)
+            | Reply::Result(_)
             | Reply::Totals(_)
             | Reply::Queues { .. }
             | Reply::JobPage { .. }
@@ -295,6 +322,7 @@ impl Reference for Queues {
                 let by_worker = matches!(by, Right::Worker(_));
                 by_worker && !told().any(is_counted) || is_in_memory_by_id(*id)
             }
+            (Message::KeepResult(keep), _) => is_in_memory_by_id(keep.id),
             (
                 Message::Delete { id, .. }
                 | Message::Release { id, .. }
@@ -351,6 +379,11 @@ impl Reference for Queues {
             Outcome::Fenced { .. } => counted.claims_fenced += 1,
             Outcome::Deferred { .. } => counted.jobs_deferred += 1,
             Outcome::Cancelled { .. } => counted.jobs_cancelled += 1,
+            Outcome::ResultKept { dropped, .. } => {
+                counted.results_kept += 1;
+                counted.results_dropped += dropped.len() as u64;
+            }
+            Outcome::ResultDropped { .. } => counted.results_over += 1,
             Outcome::Reported { .. } => counted.reports += 1,
             Outcome::Ready { .. } => counted.delays_over += 1,
             Outcome::TimedOut { .. } => counted.claims_over += 1,
@@ -380,6 +413,7 @@ impl Reference for Queues {
                 | Message::Kick { .. }
                 | Message::Repush { .. }
                 | Message::KickJob { .. }
+                | Message::KeepResult(_)
                 | Message::Pause { .. }
         )
     }

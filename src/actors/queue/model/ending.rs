@@ -152,7 +152,7 @@ impl Model {
     }
 
     /// Why somebody may not say so.
-    fn refused(&mut self, message: &Message, (id, by): (u64, Right)) -> Option<Reply> {
+    pub(super) fn refused(&mut self, message: &Message, (id, by): (u64, Right)) -> Option<Reply> {
         let job = self.job(id);
         let claimed = job.as_ref().map(|job| job.view.phase == Phase::Claimed);
         let allowed = job.as_ref().is_some_and(|job| match by {

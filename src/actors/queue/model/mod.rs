@@ -9,6 +9,7 @@
 
 mod adding;
 mod ending;
+mod results;
 mod time;
 mod turns;
 
@@ -38,6 +39,8 @@ pub(super) struct Model {
     pub(super) turns: turns::Turns,
     /// Root jobs by slot, and until when they are remembered.
     roots: Vec<Option<(Root, Timestamp)>>,
+    /// Results that are kept, by slot.
+    pub(super) results: Vec<Option<results::Kept>>,
     /// Which queue has which number.
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
@@ -92,6 +95,7 @@ pub(super) enum Due {
     Job(Slot),
     Pause(QueueName),
     Root(Slot),
+    Result(Slot),
     Waiter(Ticket),
 }
 
@@ -163,6 +167,7 @@ impl Model {
             closings: Vec::new(),
             turns: turns::Turns::default(),
             roots: Vec::new(),
+            results: Vec::new(),
             numbers: Vec::new(),
             waiters: Vec::new(),
             present: Vec::new(),
@@ -385,7 +390,11 @@ impl Model {
                 self.draining = true;
                 Reply::Done
             }
-            Message::Expire { .. } | Message::Unpause { .. } | Message::Forget { .. } => {
+            Message::KeepResult(keep) => self.keep(message, keep, (seq, at)),
+            Message::Expire { .. }
+            | Message::Unpause { .. }
+            | Message::Forget { .. }
+            | Message::DropResult { .. } => {
                 unreachable!("time is told by `tick`")
             }
             Message::Delete { id, by }

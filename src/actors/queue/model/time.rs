@@ -24,6 +24,9 @@ impl Model {
         for pause in &mut self.pauses {
             pause.quarantined = false;
         }
+        for kept in self.results.iter_mut().flatten() {
+            kept.quarantined = false;
+        }
         self.number();
         self.line_up();
     }
@@ -48,7 +51,9 @@ impl Model {
             Some((until, 2, place, Due::Root(Slot(place))))
         });
         let roots = roots.filter(|_| !self.held);
-        let timed = jobs.chain(pauses).chain(roots);
+        let results = self.forgotten();
+        let results = results.map(|(until, place, slot)| (until, 3, place, Due::Result(slot)));
+        let timed = jobs.chain(pauses).chain(roots).chain(results);
         let timed = timed.filter(|(until, ..)| *until <= at);
         let first = timed.min_by_key(|(until, kind, number, _)| (*until, *kind, *number));
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
@@ -95,6 +100,7 @@ impl Model {
         match due {
             Due::Pause(queue) => self.pauses.retain(|pause| pause.queue != *queue),
             Due::Root(slot) => self.roots[slot.index()] = None,
+            Due::Result(slot) => self.results[slot.index()] = None,
             Due::Job(slot) => {
                 let job = self.jobs.iter().find(|job| job.slot == *slot);
                 let view = job.expect("what is due is there").view.clone();

@@ -1,0 +1,204 @@
+//! Results of jobs over HTTP: what a worker notes, and what is known of it afterwards. The members are those of
+//! `docs/protocols/http.md`, "Queues".
+
+use crate::actors::queue::{self, JobEnd, JobResult, JobView, Message, QueueName};
+use crate::clock::Date;
+use crate::handle::Ending;
+use crate::ids::Token;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::{Body, Json, Query, Route, Words};
+use crate::protocols::http::schema::{Number, OutputText};
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::timeout;
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, DiskFull, Failed, Fencing, Stale, Waits};
+    vec![
+        Route::post_once(
+            "/v1/queues/keep-result",
+            keep,
+            Words {
+                id: "keep_job_result",
+                summary: "Note how the work on a claimed job ended",
+                more: "Only with the token of its claim, and before the job is ended with it. Told for `keep_ms` once the job is over; that of a later try takes its place. There are at most 100,000 results, and 64 MiB of them: the oldest give way.",
+                answer: "It is kept.",
+            },
+            &[Absent, Stale, Fencing, DiskFull, Failed],
+        ),
+        Route::get(
+            "/v1/queues/result",
+            result,
+            Words {
+                id: "job_result",
+                summary: "How a job ended",
+                more: "As its worker noted it; of a job that was abandoned without a word, what is known of it. With `wait`, answers when the job is over or the wait ends. A job that is over without a result is absent.",
+                answer: "The result; with `status` open, there is none yet.",
+            },
+            &[Absent, Waits, Failed],
+        ),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Keep {
+    /// The number of the job.
+    id: u64,
+    /// The token of its claim.
+    token: Token,
+    /// Milliseconds for which it is told, at most 30 days.
+    keep_ms: Number<u64, 1, { Message::RESULT_MS_MAX }>,
+    /// Whether the job is done; else it has failed.
+    done: bool,
+    /// The exit status of its command.
+    exit: Option<Number<u64, 0, 255>>,
+    /// What went wrong: the first 1,000 bytes are kept.
+    error: Option<String>,
+    /// What it wrote: the last 16,384 bytes are kept.
+    #[serde(default)]
+    output: queue::Body,
+    /// Milliseconds that the try took.
+    #[serde(default)]
+    took_ms: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Kept {
+    #[schemars(extend("const" = 1))]
+    kept: u32,
+}
+
+/// Notes how the work on a claimed job ended.
+async fn keep(call: &Call, Body(of): Body<Keep>) -> Result<Json<Kept>, Problem> {
+    let end = JobEnd {
+        done: of.done,
+        exit: of.exit.and_then(|it| u8::try_from(it.0).ok()),
+        error: of.error.map(Into::into),
+        output: of.output.into(),
+        took_ms: of.took_ms,
+    };
+    let terms = (of.keep_ms.0, end);
+    call.queues().keep_result(of.id, of.token, terms).await?;
+    Ok(Json(Kept { kept: 1 }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Asked {
+    /// The number of the job.
+    id: u64,
+    /// Seconds to wait for its end at most.
+    #[serde(default)]
+    wait: Number<u64, 0, 3600>,
+}
+
+/// How it stands with the end of a job.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "JobEnding")]
+pub(crate) enum Status {
+    /// It is not over.
+    Open,
+    /// It is done.
+    Done,
+    /// It has failed, for good.
+    Failed,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "JobResult")]
+pub(crate) struct Ended {
+    /// The number of the job.
+    id: u64,
+    queue: QueueName,
+    status: Status,
+    /// The exit status of its command; null if it has none, or nobody noted it.
+    exit: Option<u8>,
+    /// What went wrong.
+    error: Option<String>,
+    /// Claims since it was added or kicked.
+    attempts: u32,
+    /// Milliseconds that its last try took; null if nobody noted it.
+    took_ms: Option<u64>,
+    /// Milliseconds from when it was added to its end; null if nobody noted it.
+    age_ms: Option<u64>,
+    /// When it ended, in milliseconds since 1970; null if nobody noted it.
+    ended_at: Option<u64>,
+    /// Milliseconds for which this is told; null if nobody noted it.
+    remaining_ms: Option<u64>,
+    /// The end of what it wrote; empty if nobody noted it.
+    #[serde(flatten)]
+    text: OutputText,
+}
+
+/// How a job ended.
+async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Ended>, Problem> {
+    let queues = call.node.queues();
+    if of.wait.0 > 0 {
+        let over = timeout(Duration::from_secs(of.wait.0), queues.result_waiting(of.id));
+        if let Ok(ending) = call.wait(over).await? {
+            return Ok(Json(shown(call.node.date(), ending?)));
+        }
+    }
+    let ending = queues.result(of.id).await?;
+    Ok(Json(shown(call.node.date(), ending)))
+}
+
+fn shown(now: Date, ending: Ending) -> Ended {
+    match ending {
+        Ending::Open(job) => unnoted(*job, Status::Open),
+        Ending::Abandoned(job) => unnoted(*job, Status::Failed),
+        Ending::Known(result) => noted(now, *result),
+    }
+}
+
+fn noted(now: Date, result: JobResult) -> Ended {
+    let JobResult {
+        id,
+        queue,
+        end,
+        attempts,
+        age_ms,
+        ended,
+        until,
+    } = result;
+    Ended {
+        id,
+        queue,
+        status: if end.done {
+            Status::Done
+        } else {
+            Status::Failed
+        },
+        exit: end.exit,
+        error: end.error.map(Into::into),
+        attempts,
+        took_ms: Some(end.took_ms),
+        age_ms: Some(age_ms),
+        ended_at: Some(ended.0),
+        remaining_ms: Some(until.0.saturating_sub(now.0)),
+        text: OutputText {
+            output: end.output.into(),
+        },
+    }
+}
+
+fn unnoted(job: JobView, status: Status) -> Ended {
+    Ended {
+        id: job.id,
+        queue: job.queue,
+        status,
+        exit: None,
+        error: job.error.map(Into::into),
+        attempts: job.attempts,
+        took_ms: None,
+        age_ms: None,
+        ended_at: None,
+        remaining_ms: None,
+        text: OutputText {
+            output: queue::Body::default(),
+        },
+    }
+}

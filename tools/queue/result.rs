@@ -1,0 +1,112 @@
+//! How a job ended, as far as that is known.
+
+use crate::client::{Answer, bytes_of, fields, instant, rest};
+use crate::queue::answer::{Asking, well};
+use crate::report::{Failure, print, print_bytes, tell};
+use crate::span::{SPAN, seconds};
+use crate::text::{number, span, words};
+use clap::Args;
+use serde_json::Value;
+use std::time::Duration;
+
+/// The longest wait, in seconds.
+const WAIT_MAX: u64 = 86_400;
+
+/// How long one request waits, in seconds: less than an answer may take.
+const TURN: u64 = 10;
+
+/// How soon a coordinator that cannot be reached is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Show how a job ended, and what it printed
+///
+/// Of jobs of `sexton work --keep-result`, and of others whose workers noted a result, for as long as they said. What the command
+/// wrote to its standard output, of which the last 16 KiB are kept, is printed as it is; how it ended stands on standard error.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton queue result 17
+  sexton queue result 17 --wait 1m               waits until it is over
+  sum=$(sexton queue result $(sexton queue push sums '1 2') --wait 10)
+
+Exit status: 0 the job is done; 1 it has failed, it is not over, or nothing is known of it.")]
+pub(super) struct Ended {
+    /// Its number
+    id: u64,
+    /// Whole seconds to wait for its end at most
+    #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
+    wait: u64,
+}
+
+impl Ended {
+    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+        let answer = self.ask(asking)?;
+        if asking.json {
+            print(&answer.body)?;
+        }
+        let said = well(&answer)?;
+        let status = words(&said, "/status");
+        if status == "open" {
+            let words = format!("job {} is not over", self.id);
+            return Err(Failure::found(words).help("`--wait 1m` waits for its end"));
+        }
+        if !asking.json {
+            print_bytes(&bytes_of(&said, "output"))?;
+        }
+        if status != "done" {
+            let error = words(&said, "/error");
+            let error = if error.is_empty() {
+                String::new()
+            } else {
+                format!(": {error}")
+            };
+            return Err(Failure::found(format!("{}{error}", head(&said))));
+        }
+        if !asking.json {
+            tell(&head(&said));
+        }
+        Ok(())
+    }
+
+    /// Asks until the job is over, or the wait is; a coordinator that was there is waited for as well.
+    fn ask(&self, asking: &Asking) -> Result<Answer, Failure> {
+        let (began, mut was_there) = (instant(), false);
+        loop {
+            let left = self.wait.saturating_sub(began.elapsed().as_secs());
+            let turn = left.min(TURN);
+            let query = fields([
+                ("id", self.id.to_string().into()),
+                ("wait", turn.to_string().into()),
+            ]);
+            match asking.get("/result", &query) {
+                Ok(answer) => {
+                    let is_open = answer
+                        .said()
+                        .is_ok_and(|said| words(&said, "/status") == "open");
+                    if turn == 0 || !is_open {
+                        return Ok(answer);
+                    }
+                    was_there = true;
+                }
+                Err(failure) if turn == 0 || !was_there => return Err(failure),
+                Err(_) => rest(PAUSE),
+            }
+        }
+    }
+}
+
+/// How it ended, in a line.
+fn head(said: &Value) -> String {
+    let known = |place: &str| said.pointer(place).and_then(Value::as_u64);
+    let exit = known("/exit").map_or_else(String::new, |exit| format!(", exit {exit}"));
+    let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", span(ms)));
+    let left = known("/remaining_ms");
+    let left = left.map_or_else(String::new, |ms| format!(", known for {} more", span(ms)));
+    format!(
+        "job {} of {}: {}, try {}{exit}{took}{left}",
+        number(said, "/id"),
+        words(said, "/queue"),
+        words(said, "/status"),
+        number(said, "/attempts"),
+    )
+}
