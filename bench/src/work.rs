@@ -154,7 +154,7 @@ impl Work {
     #[expect(clippy::too_many_lines, reason = "a table, row after row")]
     fn rows(&self) -> Vec<Row> {
         let many = self.drain;
-        let rows: [(Part, &str, String, &str, Option<Limit>); 11] = [
+        let rows: [(Part, &str, String, &str, Option<Limit>); 12] = [
             (
                 Part::Command,
                 "command",
@@ -202,6 +202,13 @@ impl Work {
                 "drain",
                 format!("{many} jobs that wait, to the end"),
                 "/s",
+                None,
+            ),
+            (
+                Part::Drain,
+                "drain_cpu",
+                "the coordinator, a job".to_owned(),
+                "us",
                 None,
             ),
             (
@@ -363,7 +370,7 @@ impl Measuring<'_> {
         push(&coordinator, jobs, self.stop)?;
         let memory = || Ok::<_, Failure>(as_float(coordinator.resident()?) / 1e6);
         let full = memory()?;
-        let began = now();
+        let (before, began) = (coordinator.processor_time()?, now());
         let half = (jobs / 2).to_string();
         ended(self.runner(
             coordinator.data(),
@@ -373,8 +380,10 @@ impl Measuring<'_> {
         let middle = memory()?;
         ended(self.runner(coordinator.data(), &["--lines"], command)?)?;
         let took = now() - began;
+        let cpu = coordinator.processor_time()?.saturating_sub(before);
         let empty = memory()?;
         round.insert("drain", rate(jobs, took));
+        round.insert("drain_cpu", cpu.as_secs_f64() * 1e6 / f64::from(jobs));
         round.insert("memory_full", full);
         round.insert("memory_half", middle);
         round.insert("memory_empty", empty);
