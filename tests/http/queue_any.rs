@@ -97,7 +97,7 @@ fn tenants_have_their_turns_in_one_request_each() {
     let opened = Opened::configured(|config| {
         rules(config);
         let weight = TenantRules { weight: 2 };
-        config.rules.queue.tenants = [("heavy".to_owned(), weight)].into();
+        config.rules.queue.across.tenants = [("heavy".to_owned(), weight)].into();
     });
     for _ in 0..8 {
         push(&opened, "big:named", "x");

@@ -2,7 +2,7 @@
 
 use crate::opened::Opened;
 use serde_json::{Value, json};
-use sexton::actors::queue::{Backoff, Class, Order, Rules, TenantRules, TypeRules};
+use sexton::actors::queue::{Across, Backoff, Class, Order, Rules, TenantRules, TypeRules};
 use std::collections::BTreeMap;
 
 /// A coordinator that goes by these.

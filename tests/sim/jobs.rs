@@ -14,8 +14,8 @@ use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::binding;
 use sexton::actors::queue::{
-    AnyType, Body, Claimant, DedupKey, JobEnd, KeepResult, Message, Phase, Pop, Progress, Put,
-    Query, QueueName, Reply, Right, Root, Watch, Worker,
+    AnyType, Body, Claimant, DedupKey, Message, Phase, Pop, Progress, Put, Query, QueueName, Reply,
+    Right, Root, Watch, Worker,
 };
 use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
@@ -217,7 +217,6 @@ impl Jobs {
             (2, 5),
             (2, 6),
             (2, 7),
-            (2, 8),
         ]) {
             0 => Message::Delete { id, by },
             1 => Message::Release {
@@ -249,18 +248,6 @@ impl Jobs {
                         .then(|| "half of it".to_owned().into()),
                 },
             },
-            8 => Message::KeepResult(Box::new(KeepResult {
-                id,
-                by,
-                ms: *chance.pick(&[1, 2000, 20_000]),
-                end: JobEnd {
-                    done: chance.per_mille(500),
-                    exit: None,
-                    error: None,
-                    output: Body::new(format!("output {}", chance.below(99)).into_bytes()).into(),
-                    took_ms: 7,
-                },
-            })),
             _ => Message::Fail {
                 id,
                 by,
@@ -299,10 +286,9 @@ impl Jobs {
 
     fn query(&self, chance: &mut Chance) -> Query {
         let id = self.id(chance);
-        match chance.below(4) {
+        match chance.below(3) {
             0 => Query::Peek { id },
             1 => Query::Job { id },
-            2 => Query::Result { id },
             _ => Query::PeekNext {
                 queue: queue(chance),
                 phase: *chance.pick(&[Phase::Ready, Phase::Delayed, Phase::Buried]),

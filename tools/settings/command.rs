@@ -72,7 +72,7 @@ fn document(entries: &[Entry], queues: &Rules) -> Map<String, Value> {
         (entry.key.clone(), shown)
     });
     let settings = Value::Object(settings.collect());
-    let tenants = tenant::document(&queues.tenants);
+    let tenants = tenant::document(&queues.across.tenants);
     let queues = queue::document(queues);
     Map::from_iter([
         ("settings".to_owned(), settings),

@@ -14,8 +14,8 @@ use crate::queues::kinds::{
 use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::queue::{
-    JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply,
-    ResultRules, Right, Rules, Watch,
+    JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
+    Rules, Watch,
 };
 use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
@@ -93,10 +93,6 @@ impl Reference for Queues {
         });
         Rules {
             jobs_max: JOBS_MAX,
-            results: ResultRules {
-                count_max: 5,
-                ..ResultRules::default()
-            },
             default: rules_of(&QueueName::parse(b"any").expect("a name")),
             types: types.into(),
             ..Rules::default()
@@ -379,11 +375,6 @@ impl Reference for Queues {
             Outcome::Fenced { .. } => counted.claims_fenced += 1,
             Outcome::Deferred { .. } => counted.jobs_deferred += 1,
             Outcome::Cancelled { .. } => counted.jobs_cancelled += 1,
-            Outcome::ResultKept { dropped, .. } => {
-                counted.results_kept += 1;
-                counted.results_dropped += dropped.len() as u64;
-            }
-            Outcome::ResultDropped { .. } => counted.results_over += 1,
             Outcome::Reported { .. } => counted.reports += 1,
             Outcome::Ready { .. } => counted.delays_over += 1,
             Outcome::TimedOut { .. } => counted.claims_over += 1,
@@ -391,6 +382,8 @@ impl Reference for Queues {
             Outcome::Pruned { .. } => counted.jobs_pruned += 1,
             Outcome::Spoiled { .. }
             | Outcome::Forgotten { .. }
+            | Outcome::ResultKept { .. }
+            | Outcome::ResultDropped { .. }
             | Outcome::Draining
             | Outcome::Duplicate { .. }
             | Outcome::Absent
