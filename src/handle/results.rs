@@ -1,10 +1,5 @@
 //! How jobs ended: what a worker notes of it, and what is known of it afterwards.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "an answer is the one hoped for, or says why not"
-)]
-
 use crate::actors::queue::{
     JobEnd, JobResult, JobView, KeepResult, Message, Phase, Query, Reply, Right, Watch,
 };

@@ -22,10 +22,7 @@ impl QueueMachine {
             Message::Put(put) => self.decide_put(moment, put),
             Message::Batch(puts) => self.decide_batch(moment, puts),
             Message::Register(root) => self.decide_register(*root),
-            Message::Forget { slot } if self.state.roots.known.get(*slot).is_none() => {
-                Outcome::Absent
-            }
-            Message::Forget { slot } => Outcome::Forgotten { slot: *slot },
+            Message::Forget { slot } => self.decide_forget(*slot),
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
@@ -86,10 +83,7 @@ impl QueueMachine {
             Message::Drain => Outcome::Draining,
             Message::Cancel { id, .. } => self.decide_cancel(moment.now.date(), *id),
             Message::KeepResult(keep) => self.decide_keep(moment.now.date(), keep),
-            Message::DropResult { slot } if self.state.results.known.get(*slot).is_none() => {
-                Outcome::Absent
-            }
-            Message::DropResult { slot } => Outcome::ResultDropped { slot: *slot },
+            Message::DropResult { slot } => self.decide_drop(*slot),
         }
     }
 
@@ -103,6 +97,16 @@ impl QueueMachine {
             }
             Some(_) | None => Outcome::Absent,
         }
+    }
+
+    fn decide_forget(&self, slot: Slot) -> Outcome {
+        let known = self.state.roots.known.get(slot);
+        known.map_or(Outcome::Absent, |_| Outcome::Forgotten { slot })
+    }
+
+    fn decide_drop(&self, slot: Slot) -> Outcome {
+        let known = self.state.results.known.get(slot);
+        known.map_or(Outcome::Absent, |_| Outcome::ResultDropped { slot })
     }
 
     fn decide_keep(&self, date: Date, keep: &KeepResult) -> Outcome {

@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Keep {
+pub(crate) struct JobNote {
     /// The number of the job.
     id: u64,
     /// The token of its claim.
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
 }
 
 /// Notes how the work on a claimed job ended.
-async fn keep(call: &Call, Body(of): Body<Keep>) -> Result<Json<Kept>, Problem> {
+async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Problem> {
     let end = JobEnd {
         done: of.done,
         exit: of.exit.and_then(|it| u8::try_from(it.0).ok()),
@@ -109,7 +109,7 @@ pub(crate) enum Status {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JobResult")]
-pub(crate) struct Ended {
+pub(crate) struct Shown {
     /// The number of the job.
     id: u64,
     queue: QueueName,
@@ -134,7 +134,7 @@ pub(crate) struct Ended {
 }
 
 /// How a job ended.
-async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Ended>, Problem> {
+async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Shown>, Problem> {
     let queues = call.node.queues();
     if of.wait.0 > 0 {
         let over = timeout(Duration::from_secs(of.wait.0), queues.result_waiting(of.id));
@@ -146,7 +146,7 @@ async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Ended>, Pro
     Ok(Json(shown(call.node.date(), ending)))
 }
 
-fn shown(now: Date, ending: Ending) -> Ended {
+fn shown(now: Date, ending: Ending) -> Shown {
     match ending {
         Ending::Open(job) => unnoted(*job, Status::Open),
         Ending::Abandoned(job) => unnoted(*job, Status::Failed),
@@ -154,7 +154,7 @@ fn shown(now: Date, ending: Ending) -> Ended {
     }
 }
 
-fn noted(now: Date, result: JobResult) -> Ended {
+fn noted(now: Date, result: JobResult) -> Shown {
     let JobResult {
         id,
         queue,
@@ -164,7 +164,7 @@ fn noted(now: Date, result: JobResult) -> Ended {
         ended,
         until,
     } = result;
-    Ended {
+    Shown {
         id,
         queue,
         status: if end.done {
@@ -185,8 +185,8 @@ fn noted(now: Date, result: JobResult) -> Ended {
     }
 }
 
-fn unnoted(job: JobView, status: Status) -> Ended {
-    Ended {
+fn unnoted(job: JobView, status: Status) -> Shown {
+    Shown {
         id: job.id,
         queue: job.queue,
         status,
