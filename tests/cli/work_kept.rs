@@ -1,10 +1,5 @@
 //! `sexton work --keep-result` and `sexton queue result`: how a job ended, and what it printed, for a while.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::tree::Tree;
 use crate::work::{push, work};
 use crate::work_result::configured;

@@ -1,10 +1,5 @@
 //! How a job ended, noted by its worker and told for a while.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::opened::Opened;
 use crate::queue::{pop, push, target};
 use serde_json::{Value, json};

@@ -258,14 +258,7 @@ impl Action {
             Self::Delete { id } => asking.act("delete", fields([("id", json!(id))]), |_| {
                 "deleted\n".to_owned()
             }),
-            Self::Kick { id: Some(id), .. } => {
-                asking.act("kick-job", fields([("id", json!(id))]), |said| {
-                    if number(said, "/kicked") == 0 {
-                        return "ready already\n".to_owned();
-                    }
-                    told("kicked", said)
-                })
-            }
+            Self::Kick { id: Some(id), .. } => kick_job(asking, id),
             Self::Kick { queue, count, .. } => {
                 let members = [("queue", json!(queue)), ("count", json!(count))];
                 asking.queue("kick", queue.as_ref(), fields(members), "kicked")
@@ -300,6 +293,15 @@ impl Action {
             Self::Config(configured) => configured.run(asking),
         }
     }
+}
+
+fn kick_job(asking: &Asking, id: u64) -> Result<(), Failure> {
+    asking.act("kick-job", fields([("id", json!(id))]), |said| {
+        if number(said, "/kicked") == 0 {
+            return "ready already\n".to_owned();
+        }
+        told("kicked", said)
+    })
 }
 
 fn cancel(asking: &Asking, id: u64, reason: Option<String>) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! Tenants have their turns, however many jobs each has, and whatever comes between.
 
 use crate::actors::queue::{
-    AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply, Right,
-    Rules, TenantRules, TypeRules,
+    Across, AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply,
+    Right, Rules, TenantRules, TypeRules,
 };
 use crate::clock::{Now, Timestamp};
 use crate::ids::Seq;
@@ -27,7 +27,10 @@ impl Bench {
             .map(|(name, of)| ((*name).to_owned(), of.clone()));
         Self {
             machine: QueueMachine::new(Rules {
-                tenants: tenants.iter().map(weight).collect(),
+                across: Across {
+                    tenants: tenants.iter().map(weight).collect(),
+                    ..Across::default()
+                },
                 types: types.collect(),
                 ..Rules::default()
             }),
@@ -205,7 +208,10 @@ fn other_rules_are_gone_by_at_once() {
     }
     let weights = [("a".to_owned(), TenantRules { weight: 9 })];
     bench.machine.set_rules(Rules {
-        tenants: weights.into(),
+        across: Across {
+            tenants: weights.into(),
+            ..Across::default()
+        },
         ..Rules::default()
     });
     bench.machine.assert_whole();

@@ -110,12 +110,16 @@ pub(super) fn rules(order: Order) -> Rules {
         roots_max: 3,
         default,
         types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
-        across: Across {
-            tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
-            results: ResultRules {
-                count_max: 3,
-                bytes_max: 800,
-            },
+        across: across(),
+    }
+}
+
+fn across() -> Across {
+    Across {
+        tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
+        results: ResultRules {
+            count_max: 3,
+            bytes_max: 800,
         },
     }
 }

@@ -263,10 +263,8 @@ impl Campaign {
             let (place, runner) = self.runners.get_mut(nth).expect("all are there");
             let place = *place;
             if runner.try_wait().is_ok_and(|end| end.is_some()) {
-                let runner = self.runner(place);
-                if let Some(ended) = self.runners.get_mut(nth) {
-                    *ended = (place, runner);
-                }
+                let begun = (place, self.runner(place));
+                *self.runners.get_mut(nth).expect("all are there") = begun;
             }
         }
     }

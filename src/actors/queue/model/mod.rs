@@ -347,12 +347,7 @@ impl Model {
                 Reply::Done
             }
             Message::Pop(pop) => self.pop(pop, (seq, at)),
-            Message::PopJob { id, by } => match self.job(*id) {
-                Some(job) if job.view.phase != Phase::Claimed => {
-                    self.claim(*id, (*by, 0), (seq, at))
-                }
-                _ => Reply::Absent,
-            },
+            Message::PopJob { id, by } => self.pop_job(*id, *by, (seq, at)),
             Message::Kick { queue, count } => {
                 let buried = self.kickable(queue, Phase::Buried);
                 let delayed = self.kickable(queue, Phase::Delayed);
@@ -409,6 +404,13 @@ impl Model {
         self.number();
         self.line_up();
         reply
+    }
+
+    fn pop_job(&mut self, id: u64, by: Claimant, moment: Moment) -> Reply {
+        match self.job(id) {
+            Some(job) if job.view.phase != Phase::Claimed => self.claim(id, (by, 0), moment),
+            _ => Reply::Absent,
+        }
     }
 
     /// What is bound to this process ends.
