@@ -62,6 +62,8 @@ impl ActorId {
     pub const PROCESS: Self = Self(5);
     /// The `LeaseActor`.
     pub const LEASE: Self = Self(6);
+    /// The `DispatchActor`.
+    pub const DISPATCH: Self = Self(7);
 }
 
 impl fmt::Display for ActorId {

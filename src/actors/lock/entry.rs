@@ -85,6 +85,15 @@ pub(super) struct Terms {
 
 /// What a request asks for, and for which entry; nothing of another message.
 pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
+    if let Message::Hold(hold) = message {
+        let terms = Terms {
+            ttl: u16::MAX,
+            ttw: u16::MAX,
+            priority: 0,
+            tie: Tie::Actor(hold.by),
+        };
+        return Some(((&hold.key, &hold.index, &hold.owner), terms));
+    }
     let (Message::Request {
         key,
         index,
@@ -172,7 +181,7 @@ impl Entry {
     pub(super) fn set_tie(&mut self, tie: Tie) {
         let tie = match tie {
             Tie::Connection if self.is_owner() => Tie::None,
-            Tie::None | Tie::Connection | Tie::Process(_) => tie,
+            Tie::None | Tie::Connection | Tie::Process(_) | Tie::Actor(_) => tie,
         };
         let standing = (self.token(), self.first());
         self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
@@ -187,7 +196,10 @@ impl Entry {
 
     /// Makes an owner of a contender.
     pub(super) fn grant(&mut self, entry: Stamp) {
-        let tie = self.bound().map_or(Tie::None, Tie::Process);
+        let tie = match self.tie() {
+            Tie::None | Tie::Connection => Tie::None,
+            tie @ (Tie::Process(_) | Tie::Actor(_)) => tie,
+        };
         let standing = (entry.seq.into(), self.first());
         self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
         self.since = entry.at;
@@ -205,7 +217,8 @@ impl Entry {
     /// what is being fenced ends with its tree alone.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
-        let is_endless = self.is_fencing() || span == u16::MAX && self.bound().is_some();
+        let is_tied = self.bound().is_some() || self.tie().actor().is_some();
+        let is_endless = self.is_fencing() || span == u16::MAX && is_tied;
         (!is_endless).then(|| self.since.max(epoch).plus_seconds(span.into()))
     }
 

@@ -95,7 +95,9 @@ const fn cause(message: &Message) -> Cause {
         | Message::Release { .. }
         | Message::Leave { .. }
         | Message::ReleaseAll { .. }
-        | Message::Drain => Cause::Request,
+        | Message::Drain
+        | Message::Hold(_)
+        | Message::Yield(_) => Cause::Request,
     }
 }
 

@@ -28,6 +28,9 @@ impl State {
                     let bound = page.items.iter();
                     let bound = bound.filter_map(|(slot, it)| Some((it.bound()?.process, *slot)));
                     state.bound.extend(bound);
+                    let tied = page.items.iter();
+                    let of_actors = tied.filter(|(_, it)| it.tie().actor().is_some());
+                    state.of_actors.extend(of_actors.map(|(slot, _)| *slot));
                     state.contenders += u32::try_from(contenders.count()).unwrap_or(u32::MAX);
                     state.entries.load(page);
                 }

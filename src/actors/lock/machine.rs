@@ -6,7 +6,8 @@
 use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
-    Gone, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+    Gone, Held, Hold, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, ToHolder,
+    Watch,
 };
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
@@ -14,6 +15,7 @@ use crate::actors::lock::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
+use crate::spine::effect::To;
 use crate::spine::machine::{
     Asked, Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed,
     Weight,
@@ -67,6 +69,47 @@ impl LockMachine {
                     .place_of_new(holder, priority, self.rules.high_first);
                 Outcome::Queued { slot, place }
             }
+        }
+    }
+
+    /// A lock that no client can have. It is bounded by what the actor has that asks, and by no rule of locks.
+    fn decide_hold(&self, hold: &Hold) -> Outcome {
+        let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
+        if let Some(slot) = self.state.find(key, index, owner) {
+            return self.renewed(slot);
+        }
+        let slot = self.state.entries.next_free();
+        match self.state.holder(key, index) {
+            None => Outcome::Granted { slot },
+            Some(holder) => {
+                let place = self.state.place_of_new(holder, 0, self.rules.high_first);
+                Outcome::Queued { slot, place }
+            }
+        }
+    }
+
+    fn decide_yield(&self, hold: &Hold) -> Outcome {
+        let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
+        let Some(slot) = self.state.find(key, index, owner) else {
+            return Outcome::Absent;
+        };
+        let heir = self.in_line(slot).next();
+        let gone = vec![Gone { slot, heir }];
+        Outcome::Ended { gone }
+    }
+
+    /// Tells the actor that an entry is of how it stands.
+    fn tell_holder(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let entry = self.state.entries.get(slot);
+        if let Some((entry, by)) = entry.and_then(|it| Some((it, it.tie().actor()?))) {
+            let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
+            let held = Held {
+                key: name(entry.key()),
+                index: name(entry.index()),
+                owner: name(entry.owner()),
+                granted: entry.is_owner(),
+            };
+            effects.tell(To::new(by), &ToHolder::Held(held));
         }
     }
 
@@ -356,6 +399,8 @@ impl Machine for LockMachine {
             Message::Force { key, index } => self.decide_force(key, index),
             Message::Gone(gone) => self.decide_gone(*gone),
             Message::Expire { slot } => self.decide_expire(*slot),
+            Message::Hold(hold) => self.decide_hold(hold),
+            Message::Yield(hold) => self.decide_yield(hold),
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
         }
@@ -397,17 +442,24 @@ impl Machine for LockMachine {
                 let (names, terms) = requested(message).expect("only a request makes an entry");
                 self.state.insert(*slot, entry, names, terms);
                 self.state_binding(*slot, effects);
+                self.tell_holder(*slot, effects);
             }
             Outcome::Renewed { slot, .. } => match requested(message) {
                 Some((_, terms)) if matches!(message, Message::Acquire { .. }) => {
                     self.state.extend(*slot, entry, terms);
                     self.state_binding(*slot, effects);
                 }
-                _ => self.state.renew(*slot, entry),
+                _ => {
+                    self.state.renew(*slot, entry);
+                    self.tell_holder(*slot, effects);
+                }
             },
             Outcome::Ended { gone } => {
                 for Gone { slot, heir } in gone {
                     self.state.remove(*slot, *heir, entry);
+                    if let Some(heir) = heir {
+                        self.tell_holder(*heir, effects);
+                    }
                 }
                 self.wake(gone, effects);
             }
@@ -486,6 +538,8 @@ impl Machine for LockMachine {
                 }
             }
             Message::Renew { .. } => Weight::Keeps,
+            // Refused, it would be asked for again, and what it guards may be under way already.
+            Message::Hold(_) | Message::Yield(_) => Weight::Frees,
             Message::Release { .. }
             | Message::Leave { .. }
             | Message::ReleaseAll { .. }
@@ -533,10 +587,14 @@ impl Machine for LockMachine {
         self.state.start(start.stamp);
     }
 
-    /// Each binding: a process may have ended while nobody was there to be told.
+    /// Each binding: a process may have ended while nobody was there to be told. And each lock of an actor, which may have
+    /// given it up unheard.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for (_, slot) in &self.state.bound {
             self.state_binding(*slot, effects);
+        }
+        for slot in &self.state.of_actors {
+            self.tell_holder(*slot, effects);
         }
     }
 }

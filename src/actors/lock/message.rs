@@ -5,7 +5,8 @@
 
 use crate::actors::binding::{self, Binding};
 use crate::clock::Timestamp;
-use crate::ids::{Slot, Token};
+use crate::ids::{ActorId, Slot, Token};
+use crate::spine::effect::To;
 use crate::spine::machine::Refusal;
 use crate::text;
 use serde::de::{Error as _, Unexpected, Visitor};
@@ -206,6 +207,48 @@ pub enum Message {
     },
     /// Take no new entries from now on, until the next start.
     Drain,
+    /// Another actor: own a lock that no client can have, or wait for it, until it is yielded. Answered by [`ToHolder::Held`],
+    /// and once more when a wait is over. An upsert.
+    Hold(Hold),
+    /// Another actor: give such a lock up, or the wait for it.
+    Yield(Hold),
+}
+
+/// A lock that an actor has, or is to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Which actor.
+    pub by: ActorId,
+    /// The key.
+    pub key: Name,
+    /// The index.
+    pub index: Name,
+    /// For whom: the owner of the entry.
+    pub owner: Name,
+}
+
+/// Where another actor sends a [`Message::Hold`] or [`Message::Yield`].
+pub const LOCKS: To<Message> = To::new(ActorId::LOCK);
+
+/// What the `LockActor` says to an actor that asked for a lock: a variant of that actor's message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToHolder {
+    /// How it stands.
+    Held(Held),
+}
+
+/// How an actor stands with a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The key.
+    pub key: Name,
+    /// The index.
+    pub index: Name,
+    /// The owner of the entry.
+    pub owner: Name,
+    /// Whether the entry owns its lock; it waits in line if not.
+    pub granted: bool,
 }
 
 /// What an entry ends with, beside its spans.
@@ -220,6 +263,8 @@ pub enum Tie {
     Connection,
     /// A place in line, and what comes of it, ends with a process. A span of 65,535 seconds has no end.
     Process(Binding),
+    /// It ends when this actor says so.
+    Actor(ActorId),
 }
 
 impl Tie {
@@ -231,7 +276,15 @@ impl Tie {
     pub const fn binding(&self) -> Option<Binding> {
         match self {
             Self::Process(binding) => Some(*binding),
-            Self::None | Self::Connection => None,
+            Self::None | Self::Connection | Self::Actor(_) => None,
+        }
+    }
+
+    /// The actor that says when it ends.
+    pub const fn actor(self) -> Option<ActorId> {
+        match self {
+            Self::Actor(actor) => Some(actor),
+            Self::None | Self::Connection | Self::Process(_) => None,
         }
     }
 }

@@ -31,8 +31,8 @@ mod waiting;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Contended, Gone, Listed, Message, Name, Outcome, Query, Refused, Reply, Rules, Selection,
-    Standing, Tie, View, Watch,
+    Contended, Gone, Held, Hold, LOCKS, Listed, Message, Name, Outcome, Query, Refused, Reply,
+    Rules, Selection, Standing, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
 

@@ -3,7 +3,7 @@
 //! Follows `docs/protocols/lockserver.md`; shares no code with `machine.rs` or `state.rs`.
 
 use sexton::actors::binding::{Binding, Gone, ToProcesses, Until, Watch};
-use sexton::actors::lock::{Listed, Message, Name, Refused, Reply, Standing, Tie};
+use sexton::actors::lock::{Held, Hold, Listed, Message, Name, Refused, Reply, Standing, Tie};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq, Slot, Token};
 
@@ -16,6 +16,8 @@ pub(super) struct Model {
     pub(super) entries: Vec<Place>,
     /// What the `ProcessActor` was told since this was last taken.
     pub(super) tells: Vec<ToProcesses>,
+    /// What actors were told of their own entries since this was last taken.
+    pub(super) told: Vec<(ActorId, Held)>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +49,8 @@ impl Place {
     fn begin_span(&mut self, at: Timestamp) {
         self.quarantined = false;
         let span = if self.owns() { self.ttl } else { self.ttw };
-        let endless = self.fencing || span == 65_535 && self.tie.binding().is_some();
+        let tied = self.tie.binding().is_some() || self.tie.actor().is_some();
+        let endless = self.fencing || span == 65_535 && tied;
         self.deadline = (!endless).then(|| at.plus_seconds(span.into()));
     }
 
@@ -69,6 +72,11 @@ impl Place {
         tells
     }
 
+    /// Whether no client can change it.
+    fn is_reserved(&self) -> bool {
+        self.lock.0.as_bytes().starts_with(b"wip-pool-lock-")
+    }
+
     fn token(&self) -> Option<Token> {
         self.owns().then_some(self.token)
     }
@@ -82,6 +90,7 @@ impl Model {
             draining: false,
             entries: Vec::new(),
             tells: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -178,6 +187,10 @@ impl Model {
             }
             Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
             Message::Force { key, index } => {
+                let line = self.line(&(key.clone(), index.clone()));
+                if line.first().is_some_and(|it| it.is_reserved()) {
+                    return Reply::Refused(Refused::Reserved);
+                }
                 let holder = self.holder(key, index);
                 self.take(|it| Some(it.slot) == holder, seq, at)
             }
@@ -187,8 +200,40 @@ impl Model {
                 self.draining = true;
                 Reply::Draining
             }
+            Message::Hold(hold) => self.hold(hold, seq, at),
+            Message::Yield(hold) => {
+                let lock = (hold.key.clone(), hold.index.clone());
+                self.take(|it| it.lock == lock && it.owner == hold.owner, seq, at)
+            }
             Message::Expire { .. } => unreachable!("time is told by `tick`"),
         }
+    }
+
+    /// An actor has a lock that no client can have, until it says otherwise.
+    fn hold(&mut self, hold: &Hold, seq: Seq, at: Timestamp) -> Reply {
+        let lock = (hold.key.clone(), hold.index.clone());
+        if self.standing(&lock, &hold.owner).is_none() {
+            self.add(&lock, &hold.owner, (u16::MAX, u16::MAX, 0), (seq, at));
+            for it in self.entries.iter_mut().filter(|it| it.seq == seq) {
+                it.tie = Tie::Actor(hold.by);
+            }
+        }
+        let reply = self.renew(&lock, &hold.owner, at);
+        let held = self.held(&lock, &hold.owner);
+        self.told.extend(held);
+        reply
+    }
+
+    /// What an actor is told of an entry of its own.
+    pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, Held)> {
+        let (place, it) = self.standing(lock, owner)?;
+        let held = Held {
+            key: lock.0.clone(),
+            index: lock.1.clone(),
+            owner: owner.clone(),
+            granted: place == 1,
+        };
+        Some((it.tie.actor()?, held))
     }
 
     /// Who asks with `acquire` says what its place ends with, and has its terms.
@@ -236,6 +281,7 @@ impl Model {
             Some((_, it)) if token.is_some_and(|token| token != it.token) => {
                 Reply::Refused(Refused::StaleToken)
             }
+            Some((_, it)) if it.is_reserved() => Reply::Refused(Refused::Reserved),
             Some((_, it)) if it.fencing => Reply::Refused(Refused::Fencing),
             Some(_) => self.renew(lock, owner, at),
         }
@@ -269,7 +315,9 @@ impl Model {
         (seq, at): (Seq, Timestamp),
     ) {
         let taken = |slot: &Slot| self.entries.iter().any(|it| it.slot == *slot);
-        let slot = (0..=self.entries_max).map(Slot).find(|slot| !taken(slot));
+        // What actors hold does not count.
+        let slots = 0..=self.entries_max.saturating_add(64);
+        let slot = slots.map(Slot).find(|slot| !taken(slot));
         let holder = self.line(lock).first().map(|it| it.first);
         let place = Place {
             slot: slot.expect("there are fewer entries than slots"),
@@ -330,7 +378,7 @@ impl Model {
         if !gone.is_empty() && gone.iter().all(|it| it.fencing) {
             return Reply::Refused(Refused::Fencing);
         }
-        self.take(|it| meant(it) && !it.fencing, seq, at)
+        self.take(|it| meant(it) && !it.fencing && !it.is_reserved(), seq, at)
     }
 
     fn take(&mut self, meant: impl Fn(&Place) -> bool, seq: Seq, at: Timestamp) -> Reply {
@@ -356,9 +404,15 @@ impl Model {
             .map(|it| it.slot);
         for heir in self.entries.iter_mut().filter(|it| Some(it.slot) == first) {
             heir.token = seq.into();
-            heir.tie = heir.tie.binding().map_or(Tie::None, Tie::Process);
+            if heir.tie == Tie::Connection {
+                heir.tie = Tie::None;
+            }
             heir.begin_span(at);
         }
+        let owner = self.line(lock).first().map(|it| it.owner.clone());
+        let held = owner.filter(|_| first.is_some());
+        let held = held.and_then(|owner| self.held(lock, &owner));
+        self.told.extend(held);
     }
 
     pub(super) fn next_due(&self, at: Timestamp) -> Option<&Place> {

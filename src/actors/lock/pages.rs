@@ -143,6 +143,7 @@ impl Item for Entry {
                 };
                 bytes.extend_from_slice(&[until, fence.into(), self.is_fencing().into()]);
             }
+            Tie::Actor(actor) => bytes.extend_from_slice(&[3, actor.0]),
         }
         bytes.extend_from_slice(&self.names);
     }

@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
     /// Entries that are bound to a process, by it.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
+    /// Entries of other actors.
+    pub(super) of_actors: BTreeSet<Slot>,
     pub(super) contenders: u32,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
@@ -274,6 +276,7 @@ impl State {
             (it.since, it.ttl, it.ttw) = (entry.at, terms.ttl, it.ttw.max(terms.ttw));
             it.set_tie(match (terms.tie, it.tie()) {
                 (Tie::Process(binding), _) | (_, Tie::Process(binding)) => Tie::Process(binding),
+                (_, Tie::Actor(actor)) | (Tie::Actor(actor), _) => Tie::Actor(actor),
                 (Tie::Connection, Tie::Connection) => Tie::Connection,
                 (Tie::None | Tie::Connection, Tie::None) | (Tie::None, Tie::Connection) => {
                     Tie::None
@@ -422,9 +425,13 @@ impl State {
         }
     }
 
+    /// Notes what an entry is tied to.
     pub(super) fn join_process(&mut self, slot: Slot) {
         if let Some(binding) = self.entries[slot].bound() {
             self.bound.insert((binding.process, slot));
+        }
+        if self.entries[slot].tie().actor().is_some() {
+            self.of_actors.insert(slot);
         }
     }
 
@@ -432,6 +439,7 @@ impl State {
         if let Some(binding) = self.entries[slot].bound() {
             self.bound.remove(&(binding.process, slot));
         }
+        self.of_actors.remove(&slot);
     }
 
     fn join_owner(&mut self, slot: Slot) {

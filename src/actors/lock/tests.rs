@@ -3,8 +3,8 @@
 use crate::actors::binding::{Binding, Gone, ToProcesses, Until};
 use crate::actors::lock::model::{Model, Place};
 use crate::actors::lock::{
-    Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing, Tie,
-    Watch,
+    Hold, Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing,
+    Tie, ToHolder, Watch,
 };
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq, Slot, Ticket, Token};
@@ -16,6 +16,8 @@ use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
+/// An actor that asks for locks.
+const HOLDER: ActorId = ActorId(201);
 /// Few, so that the bound is met.
 const ENTRIES_MAX: u32 = 8;
 
@@ -112,12 +114,17 @@ impl Pair {
 
     /// Who waited for nothing to be left is woken; the `ProcessActor` is told what the model says.
     fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
-        let mut told: Vec<ToProcesses> = Vec::new();
+        let (mut told, mut held): (Vec<ToProcesses>, Vec<_>) = (Vec::new(), Vec::new());
         for effect in effects.take() {
             match effect {
                 Effect::Wake(_, reply) => {
                     assert_eq!(reply, Reply::Due);
                     self.woken += 1;
+                }
+                Effect::Tell(to, message) if to == HOLDER => {
+                    let ToHolder::Held(it) =
+                        rmp_serde::from_slice(&message).expect("it is one of those");
+                    held.push((to, it));
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
@@ -127,6 +134,7 @@ impl Pair {
             }
         }
         assert_eq!(told, std::mem::take(&mut self.model.tells));
+        assert_eq!(held, std::mem::take(&mut self.model.told));
     }
 
     /// All that stands is stated again.
@@ -136,6 +144,12 @@ impl Pair {
         let mut bound: Vec<_> = self.model.entries.iter().collect();
         bound.sort_by_key(|it| (it.tie.binding().map(|it| it.process), it.slot));
         self.model.tells = bound.into_iter().flat_map(Place::tells).collect();
+        let mut all: Vec<_> = self.model.entries.iter().collect();
+        all.sort_by_key(|it| it.slot);
+        let held = all
+            .into_iter()
+            .filter_map(|it| self.model.held(&it.lock, &it.owner));
+        self.model.told = held.collect();
         self.note_wakes(&mut effects);
     }
 
@@ -440,6 +454,17 @@ fn tie() -> impl Strategy<Value = Tie> {
     prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
 
+/// A lock of an actor. Its keys are reserved, and its owners are no client's.
+fn hold() -> impl Strategy<Value = Hold> {
+    let owner = name(&["attempt-1", "attempt-2", "attempt-3"]);
+    (name(&["wip-pool-lock-1"]), name(&["1", "b"]), owner).prop_map(|(key, index, owner)| Hold {
+        by: HOLDER,
+        key,
+        index,
+        owner,
+    })
+}
+
 fn message() -> impl Strategy<Value = Message> {
     // Names that run into each other when they are put one behind the other, and one that is reserved.
     let key = || {
@@ -480,6 +505,8 @@ fn message() -> impl Strategy<Value = Message> {
         1 => (key(), index())
             .prop_map(|(key, index)| Message::Leave { key, index, token: Token(1) }),
         1 => owner().prop_map(|owner| Message::ReleaseAll { owner }),
+        4 => hold().prop_map(Message::Hold),
+        3 => hold().prop_map(Message::Yield),
     ]
 }
 
@@ -519,7 +546,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
     let (mut taken, mut early) = (0, 0);
     let (mut fenced, mut departed, mut fencing) = (0, 0, 0);
-    for _ in 0..200 {
+    for _ in 0..300 {
         let steps = steps()
             .new_tree(&mut runner)
             .expect("steps can be drawn")

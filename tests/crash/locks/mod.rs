@@ -129,7 +129,9 @@ fn owner(message: &Message) -> &Name {
         | Message::Force { .. }
         | Message::Leave { .. }
         | Message::Gone(_)
-        | Message::Drain => {
+        | Message::Drain
+        | Message::Hold(_)
+        | Message::Yield(_) => {
             panic!("nobody asked for {message:?}")
         }
     }

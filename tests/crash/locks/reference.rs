@@ -51,7 +51,9 @@ impl Reference {
             | Message::Force { .. }
             | Message::Leave { .. }
             | Message::Gone(_)
-            | Message::Drain) => {
+            | Message::Drain
+            | Message::Hold(_)
+            | Message::Yield(_)) => {
                 panic!("nobody asked for {message:?}")
             }
         }
