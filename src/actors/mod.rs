@@ -4,6 +4,7 @@
 //! in, in [`crate::lookup`].
 
 pub mod binding;
+pub mod dispatch;
 pub mod lease;
 pub mod lock;
 pub mod process;
@@ -37,6 +38,8 @@ macro_rules! actors_of_a_node {
                 process: $crate::actors::process::ProcessMachine,
                 /// Leases.
                 lease: $crate::actors::lease::LeaseMachine,
+                /// Tasks.
+                dispatch: $crate::actors::dispatch::DispatchMachine,
                 $($more)*
             }
         }

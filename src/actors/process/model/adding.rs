@@ -149,7 +149,12 @@ impl Model {
             labels: tags.labels.clone(),
             argv: masked(&spec.argv),
             dir: spec.dir.clone(),
-            env: spec.env.iter().map(|(name, _)| name.clone()).collect(),
+            env: {
+                let mut names: Vec<String> =
+                    spec.env.iter().map(|(name, _)| name.clone()).collect();
+                names.extend(spec.secrets.iter().cloned());
+                names
+            },
             run_dir: spec.run_dir.clone(),
             timeout_ms: spec.timeout_ms,
             launched: running.is_none(),

@@ -1,0 +1,572 @@
+//! Makes so what was decided. Nothing is left to decide here.
+
+use crate::actors::binding::{Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
+use crate::actors::dispatch::decide::{EXECUTE, UPDATE};
+use crate::actors::dispatch::machine::DispatchMachine;
+use crate::actors::dispatch::message::{Message, Report};
+use crate::actors::dispatch::outcome::{Step, TaskStep};
+use crate::actors::dispatch::server::{Group, Server};
+use crate::actors::dispatch::task::{
+    Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Saved, Stage, Task, Terms, Verdict,
+};
+use crate::actors::lock::{self, Hold, LOCKS, Name};
+use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
+use crate::bytes::Bytes;
+use crate::clock::Timestamp;
+use crate::ids::{ActorId, ProcessId, Slot, Token};
+use crate::spine::machine::{Effects, Machine as _, Stamp};
+
+impl DispatchMachine {
+    /// Makes one step so.
+    pub(super) fn apply(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        step: &Step,
+        effects: &mut Effects<Self>,
+    ) {
+        let seq = entry.seq;
+        match step {
+            Step::Task(slot, step) => self.apply_to_task(entry, message, (*slot, step), effects),
+            Step::ServerMade { name, threads } => self.make_server(entry, name, *threads),
+            Step::ServerThreads(slot, threads) => {
+                self.state
+                    .change_server(seq, *slot, |it| it.threads = *threads);
+            }
+            Step::ServerEnabled(slot, on) => {
+                self.state.change_server(seq, *slot, |it| it.enabled = *on);
+            }
+            Step::ServerRemoved(slot) if self.state.index.threads.used(*slot) == 0 => {
+                self.state.remove_server(seq, *slot);
+            }
+            Step::ServerRemoved(slot) => {
+                self.state.change_server(seq, *slot, |it| it.leaves = true);
+            }
+            Step::GroupSet {
+                slot,
+                name,
+                max,
+                pause,
+            } => {
+                let (name, max, pause) = (name.clone(), *max, *pause);
+                self.state.set_group(seq, *slot, Group { name, max, pause });
+            }
+            Step::Paused(pause) => {
+                let change = self.state.pages.by(seq);
+                self.state.head.change(change, |it| it.pause = *pause);
+            }
+            Step::Rests => {
+                let change = self.state.pages.by(seq);
+                self.state.head.change(change, |it| it.rests = true);
+            }
+            Step::GivesBack(held) => {
+                let names = [&held.key, &held.index, &held.owner].map(Name::clone);
+                effects.tell(LOCKS, &lock::Message::Yield(hold(names)));
+            }
+        }
+    }
+
+    fn make_server(&mut self, entry: Stamp, name: &Name, threads: u32) {
+        let leaving = self.state.server(name).map(|(slot, _)| slot);
+        if let Some(slot) = leaving {
+            self.state.change_server(entry.seq, slot, |it| {
+                (it.threads, it.enabled, it.leaves) = (threads, true, false);
+            });
+            return;
+        }
+        let server = Server {
+            name: name.clone(),
+            threads,
+            enabled: true,
+            leaves: false,
+        };
+        let slot = self.state.servers.next_free();
+        self.state.insert_server(entry.seq, slot, server);
+    }
+
+    fn apply_to_task(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        (slot, step): (Slot, &TaskStep),
+        effects: &mut Effects<Self>,
+    ) {
+        match step {
+            TaskStep::Added { terms } => {
+                let task = Task::added(entry, message, *terms);
+                self.state.insert(entry.seq, slot, task);
+            }
+            TaskStep::Forgotten => {
+                self.give_up_cleaning(slot, effects);
+                self.state.remove(entry.seq, slot);
+            }
+            TaskStep::Ended { cleanup, .. } => {
+                self.give_back(slot, &[EXECUTE, UPDATE], effects);
+                if cleanup.is_some() {
+                    self.give_up_cleaning(slot, effects);
+                }
+                let server = self.server_of(slot);
+                self.state
+                    .change(entry.seq, slot, |it| it.end(entry, step, server));
+                self.state_obligations(slot, effects);
+            }
+            TaskStep::Blocked => {
+                self.give_back(slot, &[UPDATE], effects);
+                let server = self.server_of(slot);
+                self.state
+                    .change(entry.seq, slot, |it| it.block(entry, server));
+            }
+            TaskStep::Unblocked | TaskStep::Over { .. } => {
+                self.give_back(slot, &[EXECUTE], effects);
+                self.state
+                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+            }
+            TaskStep::Claimed { .. }
+            | TaskStep::Locked
+            | TaskStep::Launched
+            | TaskStep::CleanupLaunched
+            | TaskStep::Stopping(_) => {
+                self.state
+                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                self.state_obligations(slot, effects);
+            }
+            TaskStep::Updates
+            | TaskStep::Reported { .. }
+            | TaskStep::CleanupEnded(_)
+            | TaskStep::Ready
+            | TaskStep::Paused(_)
+            | TaskStep::Woken(_)
+            | TaskStep::Terminating
+            | TaskStep::Restarted => {
+                self.state
+                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+            }
+        }
+    }
+
+    /// The name of the server that an attempt runs on.
+    fn server_of(&self, slot: Slot) -> Name {
+        let attempt = self
+            .state
+            .tasks
+            .get(slot)
+            .and_then(|it| it.attempt.as_ref());
+        let server = attempt.and_then(|it| self.state.servers.get(it.server));
+        server.map(|it| it.name.clone()).unwrap_or_default()
+    }
+
+    /// Gives locks back that a task has by its attempt, or waits for.
+    fn give_back(&self, slot: Slot, keys: &[&str], effects: &mut Effects<Self>) {
+        let Some(task) = self.state.tasks.get(slot) else {
+            return;
+        };
+        let of_attempt = task.attempt.as_ref().map(|it| it.token);
+        if let Some(token) = of_attempt.or(task.blocked) {
+            for key in keys {
+                let hold = hold(task.lock(key, token));
+                effects.tell(LOCKS, &lock::Message::Yield(hold));
+            }
+        }
+    }
+
+    /// Nobody is to be told any more of what cleans up after an attempt. Its end is asked for all the same: whoever asked for a
+    /// launch and does not ask for its end may not know of it, and the record stays.
+    fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
+        if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
+            state_end(cleaning.process, effects);
+        }
+    }
+
+    /// States what the other actors are to do for a task.
+    pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let Some(task) = self.state.tasks.get(slot) else {
+            return;
+        };
+        if let Some(token) = task.blocked {
+            let hold = hold(task.lock(EXECUTE, token));
+            effects.tell(LOCKS, &lock::Message::Hold(hold));
+        }
+        if let Some(cleaning) = task.cleaning {
+            let launching = || task.cleaning_up(&cleaning);
+            state_process(cleaning.process, cleaning.taken, launching, effects);
+        }
+        let Some(attempt) = &task.attempt else {
+            return;
+        };
+        if attempt.has_lock() {
+            let launching = || task.launching(attempt);
+            let is_taken = attempt.launched.is_some();
+            state_process(attempt.process, is_taken, launching, effects);
+            if attempt.stopping.is_some() {
+                effects.tell(PROCESSES, &ToProcesses::Fence(attempt.process));
+            }
+        } else {
+            for key in [EXECUTE, UPDATE] {
+                let hold = hold(task.lock(key, attempt.token));
+                effects.tell(LOCKS, &lock::Message::Hold(hold));
+            }
+        }
+    }
+}
+
+fn hold([key, index, owner]: [Name; 3]) -> Hold {
+    Hold {
+        by: ActorId::DISPATCH,
+        key,
+        index,
+        owner,
+    }
+}
+
+/// States that a process is to be launched, or, once it is, that its end is to be told.
+fn state_process(
+    id: ProcessId,
+    is_taken: bool,
+    launching: impl FnOnce() -> Launching,
+    effects: &mut Effects<DispatchMachine>,
+) {
+    if is_taken {
+        state_end(id, effects);
+    } else {
+        let by = DispatchMachine::ID;
+        let launching = launching();
+        let launch = LaunchAs { by, id, launching };
+        effects.tell(LAUNCHES, &ToLaunch::LaunchAs(Box::new(launch)));
+    }
+}
+
+/// States that the end of a process is to be told.
+fn state_end(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
+    let (by, until) = (DispatchMachine::ID, Until::Tree);
+    let watch = Watching { by, process, until };
+    effects.tell(PROCESSES, &ToProcesses::Watch(watch));
+}
+
+impl Task {
+    fn added(entry: Stamp, message: &Message, terms: Terms) -> Self {
+        let Message::Add(adding) = message else {
+            unreachable!("only an addition adds a task");
+        };
+        let is_named = !adding.group.as_bytes().is_empty();
+        let default = || Name::try_from(Group::DEFAULT).unwrap_or_default();
+        Self {
+            id: entry.seq.0,
+            work: adding.work.clone(),
+            group: if is_named {
+                adding.group.clone()
+            } else {
+                default()
+            },
+            name: adding.name.clone(),
+            priority: adding.priority,
+            command: adding.command.clone(),
+            cleanup: adding.cleanup.clone(),
+            terms,
+            created: entry.at,
+            status: if adding.not_ready {
+                RunStatus::NotReady
+            } else {
+                RunStatus::NotStarted
+            },
+            paused: adding.paused,
+            ..Self::default()
+        }
+    }
+
+    fn apply(&mut self, entry: Stamp, message: &Message, step: &TaskStep) {
+        match step {
+            TaskStep::Claimed { server, process } => self.claim(entry, (*server, *process)),
+            TaskStep::Locked => self.change_attempt(|it| it.stage = Stage::Locked),
+            TaskStep::Updates => self.change_attempt(|it| it.updates = true),
+            TaskStep::Launched => self.change_attempt(|it| {
+                (it.stage, it.launched) = (Stage::Launched, Some(entry.at));
+            }),
+            TaskStep::Stopping(cause) => self.change_attempt(|it| it.stopping = Some(*cause)),
+            TaskStep::Reported { until } => {
+                if let Message::Report { report, .. } = message {
+                    self.report(entry, report, *until);
+                }
+            }
+            TaskStep::Unblocked => self.blocked = None,
+            TaskStep::CleanupLaunched => {
+                self.cleaning = self.cleaning.map(|it| Cleaning { taken: true, ..it });
+            }
+            TaskStep::CleanupEnded(exit) => self.cleaned(*exit),
+            TaskStep::Over { exit, forgotten } => {
+                self.be_over(entry.at, *exit);
+                self.forgotten = Some(*forgotten);
+            }
+            TaskStep::Ready => self.status = RunStatus::NotStarted,
+            TaskStep::Paused(on) => self.paused = *on,
+            TaskStep::Woken(at) if self.status == RunStatus::Waiting => {
+                (self.wake, self.is_due) = (self.wake.min(*at), true);
+            }
+            TaskStep::Woken(_) => self.woken = true,
+            TaskStep::Terminating => self.terminating = true,
+            TaskStep::Restarted => self.restart(),
+            TaskStep::Added { .. }
+            | TaskStep::Blocked
+            | TaskStep::Ended { .. }
+            | TaskStep::Forgotten => {
+                unreachable!("it is made so elsewhere")
+            }
+        }
+    }
+
+    fn change_attempt(&mut self, make: impl FnOnce(&mut Attempt)) {
+        if let Some(attempt) = &mut self.attempt {
+            make(attempt);
+        }
+    }
+
+    fn claim(&mut self, entry: Stamp, (server, process): (Slot, ProcessId)) {
+        self.status = RunStatus::Processing;
+        self.counts = true;
+        self.woken = false;
+        self.attempts += 1;
+        self.started.get_or_insert(entry.at);
+        self.attempt = Some(Attempt {
+            token: entry.seq.into(),
+            server,
+            process,
+            stage: Stage::Claimed,
+            claimed: entry.at,
+            launched: None,
+            revision: self.revision,
+            updates: false,
+            beat: None,
+            said: None,
+            stopping: None,
+            last: self.terminating,
+        });
+    }
+
+    fn report(&mut self, entry: Stamp, report: &Report, until: Option<crate::clock::Date>) {
+        if let Report::Save(body) = report {
+            self.revision += 1;
+            self.saved = Some(Saved {
+                at: entry.at,
+                body: body.clone(),
+            });
+        }
+        let said = match report {
+            Report::Done { warning, words } => Some(Said::Done {
+                warning: *warning,
+                words: words.clone(),
+            }),
+            Report::Fail { words } => Some(Said::Fail {
+                words: words.clone(),
+            }),
+            Report::Wait { .. } => until.map(|until| Said::Wait { until }),
+            Report::Save(_) | Report::Beat => None,
+        };
+        self.change_attempt(|it| {
+            // Whatever it says is a sign of life, once it is known to give them.
+            if matches!(report, Report::Beat) || it.beat.is_some() {
+                it.beat = Some(entry.at);
+            }
+            if said.is_some() {
+                it.said = said;
+            }
+        });
+    }
+
+    /// Its attempt has ended.
+    fn end(&mut self, entry: Stamp, step: &TaskStep, server: Name) {
+        let (
+            TaskStep::Ended {
+                exit,
+                verdict,
+                wake,
+                is_due,
+                forgotten,
+                cleanup,
+            },
+            Some(attempt),
+        ) = (step, self.attempt.take())
+        else {
+            unreachable!("only an attempt ends");
+        };
+        let has_saved = self.revision > attempt.revision;
+        self.setbacks = match verdict {
+            Verdict::Reset(_) if !has_saved => self.setbacks.saturating_add(1),
+            Verdict::Reset(_) | Verdict::Waits | Verdict::Ended(_) | Verdict::FailedOut(_) => 0,
+        };
+        self.words = attempt.words(*verdict, *exit);
+        match verdict.exit() {
+            Some(exit) => {
+                self.be_over(entry.at, exit);
+                self.forgotten = Some(*forgotten);
+            }
+            None => {
+                self.status = RunStatus::Waiting;
+                (self.wake, self.is_due) = (*wake, *is_due);
+            }
+        }
+        self.woken = false;
+        if let Some(process) = cleanup {
+            self.cleaning = Some(Cleaning {
+                process: *process,
+                token: attempt.token,
+                taken: false,
+            });
+        }
+        self.remember(&attempt, (entry.at, *exit, *verdict), (server, has_saved));
+    }
+
+    /// Another has its execute lock: its attempt has ended, and it waits in line.
+    fn block(&mut self, entry: Stamp, server: Name) {
+        let Some(attempt) = self.attempt.take() else {
+            unreachable!("only an attempt is held up");
+        };
+        self.status = RunStatus::Waiting;
+        self.is_due = true;
+        self.blocked = Some(attempt.token);
+        let verdict = Verdict::Reset(Cause::ExecuteLock);
+        self.remember(&attempt, (entry.at, None, verdict), (server, false));
+    }
+
+    fn remember(
+        &mut self,
+        attempt: &Attempt,
+        (ended, exit, verdict): (Timestamp, Option<Exit>, Verdict),
+        (server, saved): (Name, bool),
+    ) {
+        if self.past.len() >= Self::PAST_MAX {
+            self.past.remove(0);
+        }
+        self.past.push(Past {
+            token: attempt.token,
+            server,
+            process: attempt.launched.map(|_| attempt.process),
+            claimed: attempt.claimed,
+            launched: attempt.launched,
+            ended,
+            exit,
+            saved,
+            verdict,
+            cleanup: None,
+        });
+    }
+
+    fn be_over(&mut self, at: Timestamp, exit: ExitStatus) {
+        self.status = RunStatus::Complete;
+        self.exit = exit;
+        self.ended = Some(at);
+        self.counts = false;
+        self.blocked = None;
+        self.is_due = false;
+    }
+
+    fn cleaned(&mut self, exit: Exit) {
+        if let Some(cleaning) = self.cleaning.take() {
+            let after = |it: &&mut Past| it.token == cleaning.token;
+            if let Some(past) = self.past.iter_mut().find(after) {
+                past.cleanup = Some(exit);
+            }
+        }
+    }
+
+    /// It runs again from what it saved.
+    fn restart(&mut self) {
+        self.status = RunStatus::Restarted;
+        self.exit = ExitStatus::NotFinished;
+        (self.started, self.ended, self.forgotten) = (None, None, None);
+        self.words = String::new();
+        self.terminating = false;
+        self.setbacks = 0;
+    }
+
+    /// One of its locks, as an attempt has it: key, index, owner.
+    fn lock(&self, key: &str, token: Token) -> [Name; 3] {
+        let names = [
+            key.to_owned(),
+            self.id.to_string(),
+            format!("attempt-{token}"),
+        ];
+        names.map(|name| Name::new(name.into_bytes()).unwrap_or_default())
+    }
+
+    /// What is launched for an attempt.
+    fn launching(&self, attempt: &Attempt) -> Launching {
+        let last = if attempt.last { "1" } else { "0" };
+        let more = [
+            ("SEXTON_TASK_BURST_MS", self.terms.burst_ms.to_string()),
+            ("SEXTON_TASK_TERMINATING", last.to_owned()),
+        ];
+        let mut launching = self.with_names(&self.command, attempt.token, &more);
+        launching.spec.secrets.push(Self::SECRET.to_owned());
+        launching
+    }
+
+    /// What is launched to clean up after an attempt.
+    fn cleaning_up(&self, cleaning: &Cleaning) -> Launching {
+        let after = |it: &&Past| it.token == cleaning.token;
+        let past = self.past.iter().find(after);
+        let verdict = match past.map(|it| it.verdict) {
+            Some(Verdict::Ended(exit)) => exit.name(),
+            Some(Verdict::Waits) => "waits",
+            Some(Verdict::Reset(cause) | Verdict::FailedOut(cause)) => cause.name(),
+            None => "",
+        };
+        let more = [
+            ("SEXTON_TASK_ENDED", verdict.to_owned()),
+            ("SEXTON_TASK_STATUS", self.status.name().to_owned()),
+        ];
+        let command = self.cleanup.as_ref().unwrap_or(&self.command);
+        self.with_names(command, cleaning.token, &more)
+    }
+
+    fn with_names(&self, command: &Launching, token: Token, more: &[(&str, String)]) -> Launching {
+        let mut launching = command.clone();
+        let env = [
+            ("SEXTON_FENCE", token.to_string()),
+            ("SEXTON_TASK_ID", self.id.to_string()),
+            ("SEXTON_TASK_GROUP", self.group.to_text()),
+            ("SEXTON_TASK_NAME", self.name.to_text()),
+            ("SEXTON_TASK_WORK", self.work.to_text()),
+            ("SEXTON_TASK_REVISION", self.revision.to_string()),
+        ];
+        let env = env.iter().chain(more);
+        let env = env.map(|(name, value)| {
+            let value = Bytes::new(value.clone().into_bytes());
+            ((*name).to_owned(), value)
+        });
+        launching.spec.env.extend(env);
+        launching
+    }
+}
+
+impl Attempt {
+    /// What there is to say of what it came to.
+    fn words(&self, verdict: Verdict, exit: Option<Exit>) -> String {
+        match (verdict, &self.said) {
+            (Verdict::Ended(_), Some(Said::Done { words, .. } | Said::Fail { words })) => {
+                words.clone()
+            }
+            (Verdict::Ended(ExitStatus::UserError), _) => match exit {
+                Some(Exit::Code(code)) => format!("its command ended with status {code}"),
+                _ => String::new(),
+            },
+            (Verdict::FailedOut(Cause::Died), _) => {
+                let how = match exit {
+                    Some(Exit::Signal(signal)) => format!("was killed by signal {signal}"),
+                    Some(Exit::Code(code)) => format!("ended with status {code}, unannounced,"),
+                    _ => "was lost".to_owned(),
+                };
+                format!("its command {how} before it saved anything")
+            }
+            (Verdict::FailedOut(Cause::Overdue), _) => "its attempt took too long".to_owned(),
+            (Verdict::FailedOut(Cause::Silent), _) => {
+                "its command gave no sign of life any more".to_owned()
+            }
+            (Verdict::FailedOut(Cause::ServerGone), _) => {
+                "its server is gone, and it may not run twice".to_owned()
+            }
+            (Verdict::Ended(_) | Verdict::Waits | Verdict::Reset(_) | Verdict::FailedOut(_), _) => {
+                String::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The rules of tasks, servers and groups. Follows Wip, as `docs/tasks.md` has it.
+
+use crate::actors::dispatch::machine::DispatchMachine;
+use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
+use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
+use crate::actors::dispatch::server::{Group, Pause, Server};
+use crate::actors::dispatch::task::{Cause, ExitStatus, RunStatus, Task, Terms};
+use crate::actors::lock::{Held, Name};
+use crate::actors::process::Launching;
+use crate::clock::Date;
+use crate::ids::{ProcessId, Slot, Token};
+use crate::spine::machine::Moment;
+use std::collections::BTreeMap;
+
+/// The most tasks that are forgotten at once.
+pub(super) const PRUNED_MAX: u32 = 1000;
+
+/// The key of a lock of the coordinator's, by what it guards.
+pub(super) const EXECUTE: &str = "wip-pool-lock-execute";
+pub(super) const UPDATE: &str = "wip-pool-lock-update";
+
+impl DispatchMachine {
+    pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
+        let decided = match message {
+            Message::Add(adding) => self.adding(moment, adding),
+            Message::Act { task, act } => match self.state.find(*task) {
+                Some((slot, task)) => self.act(moment, (slot, task), *act),
+                None => return Outcome::Absent,
+            },
+            Message::Report { process, report } => self.report(moment, *process, report),
+            Message::Pause { group, pause } => self.pause(group.as_ref(), *pause),
+            Message::Limit { group, max } => self.set_group(group, Some(*max), None),
+            Message::Server { name, change } => self.server(name, *change),
+            Message::Inventory { hosts } => self.inventory(hosts),
+            Message::Prune {
+                before,
+                keep,
+                limit,
+            } => Ok(self.prune(moment, *before, (*keep, *limit))),
+            Message::Gone(gone) => Ok(self.gone(moment, *gone)),
+            Message::Launched(process) => Ok(self.launched(*process)),
+            Message::Held(held) => Ok(self.held(moment, held)),
+            Message::Lapse { slot } => Ok(self.lapse(moment, *slot)),
+            Message::Dispatch => Ok(self.dispatch(moment)),
+        };
+        decided.unwrap_or_else(Outcome::Refused)
+    }
+
+    fn adding(&self, moment: &Moment, adding: &Adding) -> Result<Outcome, Refused> {
+        if moment.draining.has_begun() {
+            return Err(Refused::Draining);
+        }
+        if self.state.tasks.len() >= self.rules.tasks_max as usize {
+            return Err(Refused::Full);
+        }
+        let terms = adding.terms.unwrap_or(self.rules.terms);
+        let spans = 1..=Terms::SPAN_MS_MAX;
+        let of_terms = [terms.burst_ms, terms.fail_after_ms, terms.progress_ms];
+        if !of_terms.iter().all(|span| spans.contains(span)) {
+            return Err(Refused::Span);
+        }
+        check_command(&adding.command)?;
+        adding.cleanup.as_deref().map_or(Ok(()), check_command)?;
+        let mut steps = Vec::new();
+        if !self.state.head.had_servers {
+            steps.push(Step::ServerMade {
+                name: Name::try_from(Server::LOCAL).unwrap_or_default(),
+                threads: self.rules.local_threads.max(1),
+            });
+        }
+        let slot = self.state.tasks.next_free();
+        steps.push(Step::Task(slot, TaskStep::Added { terms }));
+        Ok(changed(steps))
+    }
+
+    fn act(
+        &self,
+        moment: &Moment,
+        (slot, task): (Slot, &Task),
+        act: Act,
+    ) -> Result<Outcome, Refused> {
+        let is_over = task.status == RunStatus::Complete;
+        if is_over && act != Act::Restart {
+            return Err(Refused::Over);
+        }
+        let step = match act {
+            Act::Ready if task.status == RunStatus::NotReady => TaskStep::Ready,
+            Act::Ready => return Err(Refused::NotHeld),
+            Act::Pause if task.paused => return Ok(Outcome::Unchanged),
+            Act::Pause => TaskStep::Paused(true),
+            Act::Resume if !task.paused => return Ok(Outcome::Unchanged),
+            Act::Resume => TaskStep::Paused(false),
+            Act::Wake if task.status.is_under_way() => TaskStep::Woken(moment.now.date()),
+            Act::Wake => return Ok(Outcome::Unchanged),
+            Act::Terminate { now } => return Ok(self.terminate(moment, (slot, task), now)),
+            Act::Restart if is_over => TaskStep::Restarted,
+            Act::Restart => return Err(Refused::NotOver),
+        };
+        Ok(of_task(slot, step))
+    }
+
+    /// A task that has not started is over at once; any other has one more burst to wind up in, unless it is to end now.
+    fn terminate(&self, moment: &Moment, (slot, task): (Slot, &Task), now: bool) -> Outcome {
+        let over = || TaskStep::Over {
+            exit: ExitStatus::Terminated,
+            forgotten: self.forgotten(moment),
+        };
+        match &task.attempt {
+            Some(attempt) if now && attempt.stopping.is_none() => {
+                of_task(slot, TaskStep::Stopping(Cause::Terminated))
+            }
+            Some(_) if now || task.terminating => Outcome::Unchanged,
+            None if now || !task.status.is_under_way() => {
+                let mut steps = vec![Step::Task(slot, over())];
+                steps.extend(self.makes_room());
+                changed(steps)
+            }
+            None if task.terminating => Outcome::Unchanged,
+            Some(_) | None => changed(vec![
+                Step::Task(slot, TaskStep::Terminating),
+                Step::Task(slot, TaskStep::Woken(moment.now.date())),
+            ]),
+        }
+    }
+
+    fn report(
+        &self,
+        moment: &Moment,
+        process: ProcessId,
+        report: &Report,
+    ) -> Result<Outcome, Refused> {
+        let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
+        let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
+        if let Some(cause) = attempt.stopping {
+            return Err(Refused::Stopping(cause));
+        }
+        match report {
+            Report::Save(body) if body.as_bytes().len() > self.rules.saved_bytes_max as usize => {
+                return Err(Refused::TooLarge);
+            }
+            Report::Save(_) if !attempt.updates => {
+                // What cannot be saved is not worth going on with: the next attempt gets the lock, or waits for it.
+                let step = Step::Task(slot, TaskStep::Stopping(Cause::UpdateLock));
+                return Ok(Outcome::Changed {
+                    steps: vec![step],
+                    refused: Some(Refused::Locked),
+                });
+            }
+            Report::Done { words, .. } | Report::Fail { words }
+                if words.len() > Task::WORDS_BYTES_MAX =>
+            {
+                return Err(Refused::Words);
+            }
+            Report::Wait { ms } if *ms > Terms::SPAN_MS_MAX => return Err(Refused::Span),
+            Report::Save(_)
+            | Report::Beat
+            | Report::Done { .. }
+            | Report::Wait { .. }
+            | Report::Fail { .. } => {}
+        }
+        let until = if let Report::Wait { ms } = report {
+            Some(moment.now.date().plus_ms(*ms))
+        } else {
+            None
+        };
+        Ok(of_task(slot, TaskStep::Reported { until }))
+    }
+
+    fn pause(&self, group: Option<&Name>, pause: Pause) -> Result<Outcome, Refused> {
+        match group {
+            Some(group) => self.set_group(group, None, Some(pause)),
+            None if self.state.head.pause == pause => Ok(Outcome::Unchanged),
+            None => Ok(changed(vec![Step::Paused(pause)])),
+        }
+    }
+
+    fn set_group(
+        &self,
+        name: &Name,
+        max: Option<u32>,
+        pause: Option<Pause>,
+    ) -> Result<Outcome, Refused> {
+        let known = self.state.group(name);
+        if known.is_none() && self.state.groups.len() >= self.rules.groups_max as usize {
+            return Err(Refused::GroupsFull);
+        }
+        let slot = known.map_or_else(|| self.state.groups.next_free(), |(slot, _)| slot);
+        let before = known.map_or((Group::MAX, Pause::Off), |(_, it)| (it.max, it.pause));
+        let after = (max.unwrap_or(before.0), pause.unwrap_or(before.1));
+        if before == after {
+            return Ok(Outcome::Unchanged);
+        }
+        Ok(changed(vec![Step::GroupSet {
+            slot,
+            name: name.clone(),
+            max: after.0,
+            pause: after.1,
+        }]))
+    }
+
+    fn server(&self, name: &Name, change: ServerChange) -> Result<Outcome, Refused> {
+        let found = self.state.server(name).filter(|(_, it)| !it.leaves);
+        let step = match (change, found) {
+            (ServerChange::Threads(threads), found) => {
+                if !(1..=Server::THREADS_MAX).contains(&threads) {
+                    return Err(Refused::Threads);
+                }
+                match found {
+                    Some((_, it)) if it.threads == threads => return Ok(Outcome::Unchanged),
+                    Some((slot, _)) => Step::ServerThreads(slot, threads),
+                    None => return Ok(changed(vec![self.new_server(name, threads, 0)?])),
+                }
+            }
+            (ServerChange::Enabled(_) | ServerChange::Removed, None) => return Ok(Outcome::Absent),
+            (ServerChange::Enabled(on), Some((_, it))) if it.enabled == on => {
+                return Ok(Outcome::Unchanged);
+            }
+            (ServerChange::Enabled(on), Some((slot, _))) => Step::ServerEnabled(slot, on),
+            (ServerChange::Removed, Some((slot, _))) => return Ok(changed(self.removing(slot))),
+        };
+        Ok(changed(vec![step]))
+    }
+
+    /// A server goes, and what runs there is stopped: nobody is to believe that it goes on.
+    fn removing(&self, server: Slot) -> Vec<Step> {
+        let stops = |slot: &Slot| {
+            let attempt = self.state.tasks.get(*slot)?.attempt.as_ref()?;
+            let is_there = attempt.server == server && attempt.stopping.is_none();
+            is_there.then_some(Step::Task(*slot, TaskStep::Stopping(Cause::ServerGone)))
+        };
+        let stopped = self.state.index.bound.iter().filter_map(stops);
+        std::iter::once(Step::ServerRemoved(server))
+            .chain(stopped)
+            .collect()
+    }
+
+    /// A server that is added, when so many others are added with it before; one that goes comes back.
+    fn new_server(&self, name: &Name, threads: u32, before: usize) -> Result<Step, Refused> {
+        if name.as_bytes().is_empty() {
+            return Err(Refused::NoName);
+        }
+        let is_new = self.state.server(name).is_none();
+        if is_new && self.state.servers.len() + before >= self.rules.servers_max as usize {
+            return Err(Refused::ServersFull);
+        }
+        Ok(Step::ServerMade {
+            name: name.clone(),
+            threads,
+        })
+    }
+
+    /// Adds what is new and removes what is gone, and never touches what an operator disabled, as `wipctl server update` does.
+    pub(super) fn inventory(&self, hosts: &[Host]) -> Result<Outcome, Refused> {
+        let mut wanted = BTreeMap::new();
+        for host in hosts {
+            let threads = host.threads.max(1);
+            if threads > Server::THREADS_MAX {
+                return Err(Refused::Threads);
+            }
+            if wanted.insert(&host.name, threads).is_some() {
+                return Err(Refused::NamedTwice);
+            }
+        }
+        let mut steps = Vec::new();
+        let known = self.state.servers_by_name().filter(|(_, it)| !it.leaves);
+        for (slot, server) in known {
+            match wanted.remove(&server.name) {
+                Some(_) if !server.enabled => {}
+                Some(threads) if threads != server.threads => {
+                    steps.push(Step::ServerThreads(slot, threads));
+                }
+                None if server.enabled => steps.extend(self.removing(slot)),
+                Some(_) | None => {}
+            }
+        }
+        let (mut makes, mut new) = (Vec::new(), 0);
+        for (name, threads) in wanted {
+            makes.push(self.new_server(name, threads, new)?);
+            new += usize::from(self.state.server(name).is_none());
+        }
+        steps.extend(makes);
+        if steps.is_empty() {
+            return Ok(Outcome::Unchanged);
+        }
+        Ok(changed(steps))
+    }
+
+    fn prune(&self, moment: &Moment, before: Option<Date>, (keep, limit): (u32, u32)) -> Outcome {
+        let over = &self.state.index.over;
+        let before = before.map_or(moment.now.at, |it| moment.now.offset.time(it));
+        let most = over.len().saturating_sub(keep as usize);
+        let most = most.min(limit.min(PRUNED_MAX) as usize);
+        let old = over.iter().take(most).take_while(|(at, _)| *at < before);
+        let steps = old.map(|(_, slot)| Step::Task(*slot, TaskStep::Forgotten));
+        let steps: Vec<Step> = steps.collect();
+        if steps.is_empty() {
+            Outcome::Unchanged
+        } else {
+            changed(steps)
+        }
+    }
+
+    fn launched(&self, process: ProcessId) -> Outcome {
+        let Some((slot, task)) = self.state.of_process(process) else {
+            return Outcome::Unchanged;
+        };
+        let attempt = task.attempt_of(process);
+        let cleaning = task.cleaning.filter(|it| it.process == process);
+        if attempt.is_some_and(|it| it.launched.is_none()) {
+            of_task(slot, TaskStep::Launched)
+        } else if cleaning.is_some_and(|it| !it.taken) {
+            of_task(slot, TaskStep::CleanupLaunched)
+        } else {
+            Outcome::Unchanged
+        }
+    }
+
+    /// How an attempt stands with a lock. If it is over, the lock is given back once more: the first time was lost.
+    fn held(&self, moment: &Moment, held: &Held) -> Outcome {
+        let gives_back = || changed(vec![Step::GivesBack(held.clone())]);
+        let Some((slot, task, token)) = self.of_lock(held) else {
+            return gives_back();
+        };
+        let of_execute = held.key.as_bytes() == EXECUTE.as_bytes();
+        if task.blocked == Some(token) {
+            return match (of_execute, held.granted) {
+                (true, true) => of_task(slot, TaskStep::Unblocked),
+                (true, false) => Outcome::Unchanged,
+                (false, _) => gives_back(),
+            };
+        }
+        let Some(attempt) = task.attempt.as_ref().filter(|it| it.token == token) else {
+            return gives_back();
+        };
+        match (of_execute, held.granted) {
+            (true, true) if !attempt.has_lock() => match attempt.stopping {
+                None => of_task(slot, TaskStep::Locked),
+                Some(_) => self.ended(moment, slot, None),
+            },
+            (true, false) if !attempt.has_lock() => self.blocked(moment, slot),
+            (false, true) if !attempt.updates => of_task(slot, TaskStep::Updates),
+            (_, _) => Outcome::Unchanged,
+        }
+    }
+
+    /// The task and the attempt that a lock is about.
+    pub(super) fn of_lock(&self, held: &Held) -> Option<(Slot, &Task, Token)> {
+        let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
+        let (slot, task) = self.state.find(id.parse().ok()?)?;
+        let owner = std::str::from_utf8(held.owner.as_bytes()).ok()?;
+        let token = owner.strip_prefix("attempt-")?.parse().ok()?;
+        Some((slot, task, Token(token)))
+    }
+
+    /// Time acts on a task: its wake time has come, its attempt took too long, or it is forgotten.
+    fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
+        let Some(task) = self.state.tasks.get(slot) else {
+            return Outcome::Absent;
+        };
+        match task.status {
+            RunStatus::Complete => of_task(slot, TaskStep::Forgotten),
+            RunStatus::Waiting => of_task(slot, TaskStep::Woken(task.wake)),
+            RunStatus::Processing => match task.stops_at(self.state.head.epoch) {
+                Some((at, cause)) if at <= moment.now.at => self.stopping(moment, slot, cause),
+                Some(_) | None => Outcome::Unchanged,
+            },
+            RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Restarted => {
+                Outcome::Unchanged
+            }
+        }
+    }
+
+    /// An attempt is to end. One that has not been launched ends at once.
+    fn stopping(&self, moment: &Moment, slot: Slot, cause: Cause) -> Outcome {
+        let mut steps = vec![Step::Task(slot, TaskStep::Stopping(cause))];
+        let task = self.state.tasks.get(slot);
+        let attempt = task.and_then(|it| it.attempt.as_ref());
+        if attempt.is_some_and(|it| !it.has_lock()) {
+            steps.extend(self.ends(moment, slot, (None, Some(cause))));
+        }
+        changed(steps)
+    }
+
+    /// The next burst begins.
+    fn dispatch(&self, moment: &Moment) -> Outcome {
+        if moment.draining.has_begun() {
+            return changed(vec![Step::Rests]);
+        }
+        let Some((task, server)) = self.state.next(self.rules.tasks_per_thread) else {
+            return Outcome::Unchanged;
+        };
+        let process = ProcessId::new(moment.now.date().0, moment.draw(0));
+        of_task(task, TaskStep::Claimed { server, process })
+    }
+
+    /// When a task is forgotten that is over now.
+    pub(super) fn forgotten(&self, moment: &Moment) -> Date {
+        moment.now.date().plus_ms(self.rules.kept_ms)
+    }
+
+    /// What is forgotten so that one more can be kept that is over.
+    pub(super) fn makes_room(&self) -> Option<Step> {
+        let over = &self.state.index.over;
+        let is_full = over.len() >= self.rules.kept_max as usize;
+        let oldest = over.first().filter(|_| is_full);
+        oldest.map(|(_, slot)| Step::Task(*slot, TaskStep::Forgotten))
+    }
+}
+
+fn check_command(command: &Launching) -> Result<(), Refused> {
+    command.spec.check().map_err(Refused::Command)?;
+    command.tags.check().map_err(Refused::Command)
+}
+
+pub(super) fn of_task(slot: Slot, step: TaskStep) -> Outcome {
+    changed(vec![Step::Task(slot, step)])
+}
+
+pub(super) const fn changed(steps: Vec<Step>) -> Outcome {
+    let refused = None;
+    Outcome::Changed { steps, refused }
+}

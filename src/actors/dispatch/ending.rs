@@ -1,0 +1,173 @@
+//! What becomes of a task whose attempt has ended: Wip's failure modes, in one place.
+//!
+//! | the attempt | the task |
+//! |---|---|
+//! | said how the burst ended | is done, waits or has failed, as it said |
+//! | could not be launched, could not have a lock, did not say (where it must) | goes on from what it saved |
+//! | ended well | is done |
+//! | ended with a status of its own | has failed; where the status means nothing, it died |
+//! | died after it saved | goes on from what it saved |
+//! | died before it saved | is failed, or runs again, as `abort_on_failure` says |
+//! | took too long | is failed |
+//! | was stopped because its server is gone | goes on if it never ran, or else as if it had died |
+//! | was ended by an operator | is over |
+
+use crate::actors::binding::{Exit, Gone, Until};
+use crate::actors::dispatch::decide::{changed, of_task};
+use crate::actors::dispatch::machine::DispatchMachine;
+use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
+use crate::actors::dispatch::task::{Attempt, Cause, ExitStatus, Said, Stage, Task, Verdict};
+use crate::ids::{ProcessId, Slot};
+use crate::spine::machine::Moment;
+
+impl Attempt {
+    /// Whether it has the execute lock.
+    pub(super) const fn has_lock(&self) -> bool {
+        !matches!(self.stage, Stage::Claimed)
+    }
+}
+
+impl Task {
+    /// What an attempt came to whose process ended so; `cause` if it is stopped for that in the same entry.
+    fn verdict(&self, attempt: &Attempt, exit: Option<Exit>, cause: Option<Cause>) -> Verdict {
+        let ended = |exit| {
+            // The burst in which a task winds up is its last, whatever it says.
+            Verdict::Ended(if attempt.last {
+                ExitStatus::Terminated
+            } else {
+                exit
+            })
+        };
+        match (attempt.stopping.or(cause), &attempt.said) {
+            (Some(Cause::Terminated), _) => return Verdict::Ended(ExitStatus::Terminated),
+            (Some(cause @ (Cause::Overdue | Cause::Silent)), _) => {
+                return Verdict::FailedOut(cause);
+            }
+            (Some(Cause::UpdateLock), _) => return Verdict::Reset(Cause::UpdateLock),
+            // What has never run is not run twice.
+            (Some(Cause::ServerGone), None) if matches!(exit, None | Some(Exit::Failed)) => {
+                return Verdict::Reset(Cause::ServerGone);
+            }
+            (Some(Cause::ServerGone), None) => return self.died(attempt, Cause::ServerGone),
+            (_, Some(Said::Done { warning: false, .. })) => return ended(ExitStatus::Completed),
+            (_, Some(Said::Done { warning: true, .. })) => return ended(ExitStatus::Warning),
+            (_, Some(Said::Fail { .. })) => return ended(ExitStatus::UserError),
+            (_, Some(Said::Wait { .. })) if attempt.last => {
+                return Verdict::Ended(ExitStatus::Terminated);
+            }
+            (_, Some(Said::Wait { .. })) => return Verdict::Waits,
+            (_, None) => {}
+        }
+        match exit {
+            Some(Exit::Failed) => Verdict::Reset(Cause::NotLaunched),
+            Some(Exit::Code(0)) if !self.terms.report_required => ended(ExitStatus::Completed),
+            Some(Exit::Code(0)) => Verdict::Reset(Cause::Unreported),
+            Some(Exit::Code(_)) if !self.terms.report_required => ended(ExitStatus::UserError),
+            Some(Exit::Code(_) | Exit::Signal(_) | Exit::Lost) | None => {
+                self.died(attempt, Cause::Died)
+            }
+        }
+    }
+
+    /// What an attempt came to that nobody ended in good order: what may have run must not run again, unless what it did was
+    /// saved, or the task may be run twice.
+    fn died(&self, attempt: &Attempt, cause: Cause) -> Verdict {
+        let has_saved = self.revision > attempt.revision;
+        if attempt.last {
+            Verdict::Ended(ExitStatus::Terminated)
+        } else if has_saved || !self.terms.abort_on_failure {
+            Verdict::Reset(cause)
+        } else {
+            Verdict::FailedOut(cause)
+        }
+    }
+}
+
+impl Verdict {
+    /// How the task ended, if it did.
+    pub const fn exit(self) -> Option<ExitStatus> {
+        match self {
+            Self::Ended(exit) => Some(exit),
+            Self::FailedOut(_) => Some(ExitStatus::SystemError),
+            Self::Waits | Self::Reset(_) => None,
+        }
+    }
+}
+
+impl DispatchMachine {
+    /// The tree of an attempt is gone.
+    pub(super) fn gone(&self, moment: &Moment, gone: Gone) -> Outcome {
+        let found = self.state.of_process(gone.process);
+        let Some((slot, task)) = found.filter(|_| gone.ends(Until::Tree)) else {
+            return Outcome::Unchanged;
+        };
+        // Of a process without a record nobody knows how it ended.
+        let exit = gone.exit.unwrap_or(Exit::Lost);
+        match task.attempt_of(gone.process) {
+            Some(attempt) if attempt.has_lock() => self.ended(moment, slot, Some(exit)),
+            Some(_) => Outcome::Unchanged,
+            None => of_task(slot, TaskStep::CleanupEnded(exit)),
+        }
+    }
+
+    /// An attempt has ended.
+    pub(super) fn ended(&self, moment: &Moment, slot: Slot, exit: Option<Exit>) -> Outcome {
+        changed(self.ends(moment, slot, (exit, None)))
+    }
+
+    /// The same, in steps; `cause` if it is stopped for that in the same entry.
+    pub(super) fn ends(
+        &self,
+        moment: &Moment,
+        slot: Slot,
+        (exit, cause): (Option<Exit>, Option<Cause>),
+    ) -> Vec<Step> {
+        let Some(task) = self.state.tasks.get(slot) else {
+            return Vec::new();
+        };
+        let Some(attempt) = &task.attempt else {
+            return Vec::new();
+        };
+        let verdict = task.verdict(attempt, exit, cause);
+        let today = moment.now.date();
+        let wake = match (&verdict, &attempt.said) {
+            (Verdict::Waits, Some(Said::Wait { until })) if !task.woken => *until,
+            (Verdict::Reset(_), _) if task.revision == attempt.revision && !task.woken => {
+                today.plus_ms(task.backoff_ms())
+            }
+            (_, _) => today,
+        };
+        let forgotten = self.forgotten(moment);
+        let cleanup = task.cleanup.as_ref().filter(|_| attempt.has_lock());
+        let room = verdict.exit().and_then(|_| self.makes_room());
+        let ended = TaskStep::Ended {
+            exit,
+            verdict,
+            wake,
+            is_due: wake <= today,
+            forgotten,
+            cleanup: cleanup.map(|_| ProcessId::new(today.0, moment.draw(0))),
+        };
+        let mut steps = vec![Step::Task(slot, ended)];
+        steps.extend(room);
+        let server = self.state.servers.get(attempt.server);
+        let is_last = self.state.index.threads.used(attempt.server) == 1;
+        if server.is_some_and(|it| it.leaves) && is_last {
+            steps.push(Step::ServerRemoved(attempt.server));
+        }
+        steps
+    }
+
+    /// Another has the execute lock: the thread is given back, and the task waits in line for the lock.
+    pub(super) fn blocked(&self, moment: &Moment, slot: Slot) -> Outcome {
+        let task = self.state.tasks.get(slot);
+        let is_stopping = |it: &Attempt| it.stopping.is_some();
+        if task
+            .and_then(|it| it.attempt.as_ref())
+            .is_some_and(is_stopping)
+        {
+            return self.ended(moment, slot, None);
+        }
+        of_task(slot, TaskStep::Blocked)
+    }
+}

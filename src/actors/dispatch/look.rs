@@ -1,0 +1,198 @@
+//! What people and programs are shown of tasks, servers and groups.
+
+use crate::actors::dispatch::event;
+use crate::actors::dispatch::machine::{DispatchMachine, LISTED_MAX, LOOKED_AT_MAX};
+use crate::actors::dispatch::message::{Message, Reply, TaskFilter};
+use crate::actors::dispatch::outcome::{Outcome, Step};
+use crate::actors::dispatch::server::Pause;
+use crate::actors::dispatch::task::{RunStatus, Task};
+use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, Tasks};
+use crate::clock::Date;
+use crate::ids::Slot;
+use crate::spine::event::Happening;
+use crate::spine::machine::{Gauge, Shown, Stamp};
+use std::ops::Bound;
+
+impl DispatchMachine {
+    pub(super) fn view_of(&self, slot: Slot) -> Option<TaskView> {
+        let task = self.state.tasks.get(slot)?.clone();
+        let attempt = task.attempt.as_ref();
+        let server = attempt.and_then(|it| self.state.servers.get(it.server));
+        Some(TaskView {
+            server: server.map(|it| it.name.clone()),
+            obstacle: self.obstacle(slot, &task),
+            task,
+        })
+    }
+
+    /// Why the next burst of a task does not begin.
+    fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
+        match task.status {
+            RunStatus::Processing | RunStatus::Complete => return None,
+            RunStatus::NotReady => return Some(Obstacle::NotReady),
+            RunStatus::Waiting if task.blocked.is_some() => return Some(Obstacle::Locked),
+            RunStatus::Waiting if !task.is_due => return Some(Obstacle::Waits(task.wake)),
+            RunStatus::Waiting | RunStatus::NotStarted | RunStatus::Restarted => {}
+        }
+        if task.paused {
+            return Some(Obstacle::Paused);
+        }
+        let (head, index) = (&self.state.head, &self.state.index);
+        let is_fresh = task.status.is_fresh();
+        if head.pause == Pause::Hard || is_fresh && head.pause == Pause::Soft {
+            return Some(Obstacle::AllPaused(head.pause));
+        }
+        let group = index.ready.group(&task.group);
+        let pause = group.map_or(Pause::Off, |it| it.pause());
+        if pause == Pause::Hard || is_fresh && pause == Pause::Soft {
+            return Some(Obstacle::GroupPaused(task.group.clone(), pause));
+        }
+        if let Some(group) = group.filter(|it| is_fresh && it.used >= it.max()) {
+            return Some(match group.max() {
+                0 => Obstacle::GroupDisabled(task.group.clone()),
+                max => Obstacle::GroupFull {
+                    group: task.group.clone(),
+                    used: group.used,
+                    max,
+                },
+            });
+        }
+        if let Some(other) = index
+            .ready
+            .under_way_of(&task.work, task.id)
+            .filter(|_| is_fresh)
+        {
+            return Some(Obstacle::WorkUnderWay {
+                work: task.work.clone(),
+                task: other,
+            });
+        }
+        if head.rests {
+            return Some(Obstacle::Draining);
+        }
+        let threads = index.threads.all;
+        if threads == 0 {
+            return Some(Obstacle::NoServer);
+        }
+        let (used, max) = (
+            index.ready.under_way,
+            self.state.under_way_max(self.rules.tasks_per_thread),
+        );
+        if is_fresh && used >= max {
+            return Some(Obstacle::TooManyUnderWay { used, max });
+        }
+        if index.threads.least_used().is_none() {
+            return Some(Obstacle::NoThread { threads });
+        }
+        let next = self.state.next(self.rules.tasks_per_thread);
+        next.filter(|(task, _)| *task != slot)
+            .map(|_| Obstacle::InLine)
+    }
+
+    pub(super) fn list(&self, filter: &TaskFilter, after: Option<u64>, limit: u32) -> Tasks {
+        let limit = limit.min(LISTED_MAX) as usize;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut all = self.state.index.by_id.range((from, Bound::Unbounded));
+        let (mut tasks, mut last) = (Vec::new(), None);
+        let looked_at = all.by_ref().take(LOOKED_AT_MAX);
+        for (id, slot) in looked_at {
+            let task = self.state.tasks.get(*slot);
+            if task.is_some_and(|task| filter.takes(task)) {
+                tasks.extend(self.view_of(*slot));
+            }
+            last = Some(*id);
+            if tasks.len() >= limit {
+                break;
+            }
+        }
+        let next = last.filter(|last| {
+            let rest = (Bound::Excluded(*last), Bound::Unbounded);
+            self.state.index.by_id.range(rest).next().is_some()
+        });
+        Tasks { tasks, next }
+    }
+
+    pub(super) fn servers(&self) -> Vec<ServerView> {
+        let all = self.state.servers_by_name();
+        let views = all.map(|(slot, server)| ServerView {
+            name: server.name.clone(),
+            threads: server.threads,
+            used: self.state.index.threads.used(slot),
+            enabled: server.enabled,
+            leaves: server.leaves,
+        });
+        views.collect()
+    }
+
+    pub(super) fn groups(&self) -> Vec<GroupView> {
+        let all = self.state.index.ready.groups();
+        let views = all
+            .take(LISTED_MAX as usize)
+            .map(|(name, group)| GroupView {
+                name: name.clone(),
+                max: group.max(),
+                used: group.used,
+                pause: group.pause(),
+                ready: group.ready(),
+            });
+        views.collect()
+    }
+
+    /// What an inventory came to.
+    pub(super) fn reconciled(steps: &[Step]) -> Reply {
+        let count = |is: fn(&Step) -> bool| {
+            let those = steps.iter().filter(|step| is(step));
+            u32::try_from(those.count()).unwrap_or(u32::MAX)
+        };
+        Reply::Reconciled {
+            added: count(|step| matches!(step, Step::ServerMade { .. })),
+            removed: count(|step| matches!(step, Step::ServerRemoved(_))),
+            changed: count(|step| matches!(step, Step::ServerThreads(..))),
+        }
+    }
+
+    /// Whether more tasks would be forgotten.
+    pub(super) fn has_more(&self, _before: Option<Date>, keep: u32, pruned: u32) -> bool {
+        pruned > 0 && self.state.index.over.len() > keep as usize
+    }
+}
+
+impl Shown for DispatchMachine {
+    const KINDS: &'static [&'static str] = event::KINDS;
+    const WARNINGS: &'static [&'static str] = &["failed"];
+
+    type View = Vec<TaskView>;
+
+    fn view(&self) -> Vec<TaskView> {
+        let all = self.state.tasks.iter();
+        all.filter_map(|(slot, _)| self.view_of(slot)).collect()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let gauge = |name, help, value| Gauge { name, help, value };
+        let totals = self.state.totals();
+        let servers = self.state.servers.len() as u64;
+        vec![
+            gauge("fresh", "tasks that have not started", totals.fresh),
+            gauge("waiting", "tasks between two bursts", totals.waiting),
+            gauge(
+                "processing",
+                "tasks with an attempt under way",
+                totals.processing,
+            ),
+            gauge("complete", "tasks that are over", totals.complete),
+            gauge("failed", "of these, tasks that failed", totals.failed),
+            gauge("servers", "servers", servers),
+        ]
+    }
+
+    fn events(
+        &self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        publish: &mut dyn FnMut(Happening),
+    ) {
+        event::events(&self.state, entry, (message, outcome), publish);
+    }
+}

@@ -1,0 +1,352 @@
+//! The machine: what the host asks of the rules of dispatch.
+
+use crate::actors::dispatch::message::{Message, Query, Reply, Rules, Watch};
+use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
+use crate::actors::dispatch::state::{Page, State};
+use crate::actors::dispatch::task::RunStatus;
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::lookup::pages::Pages;
+use crate::spine::machine::{
+    Asked, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most tasks in one list.
+pub(super) const LISTED_MAX: u32 = 1000;
+
+/// So many tasks are looked at for one list.
+pub(super) const LOOKED_AT_MAX: usize = 8192;
+
+/// The item that is due while a task is ready and a thread is free. Items below it are slots of tasks.
+const DISPATCH: u64 = 1 << 32;
+
+/// The rules of dispatch, over their state.
+#[derive(Debug)]
+pub struct DispatchMachine {
+    pub(super) rules: Rules,
+    pub(super) state: State,
+    /// Who waits until a task is over.
+    waiting: BTreeSet<(u64, Ticket)>,
+    tickets: BTreeMap<Ticket, u64>,
+    /// Who waits until no attempt is under way.
+    idle: BTreeSet<Ticket>,
+    /// A dispatch panicked: it is not tried again until something has changed.
+    stalled: bool,
+}
+
+impl DispatchMachine {
+    fn around(rules: Rules, state: State) -> Self {
+        Self {
+            rules,
+            state,
+            waiting: BTreeSet::new(),
+            tickets: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            stalled: false,
+        }
+    }
+
+    /// Whether a burst can begin now.
+    fn can_dispatch(&self) -> bool {
+        let next = self.state.next(self.rules.tasks_per_thread);
+        next.is_some() && !self.stalled
+    }
+
+    /// Answers those who wait for what a task has come to.
+    fn wake(&mut self, steps: &[Step], effects: &mut Effects<Self>) {
+        if self.state.totals().processing == 0 {
+            for ticket in std::mem::take(&mut self.idle) {
+                effects.wake(ticket, Reply::Totals(self.state.totals()));
+            }
+        }
+        if self.waiting.is_empty() {
+            return;
+        }
+        for step in steps {
+            if let Step::Task(slot, TaskStep::Ended { .. } | TaskStep::Over { .. }) = step
+                && let Some(task) = self.state.tasks.get(*slot)
+                && task.status == RunStatus::Complete
+            {
+                let id = task.id;
+                let range = (id, Ticket(0))..=(id, Ticket(u64::MAX));
+                let tickets: Vec<_> = self.waiting.range(range).copied().collect();
+                for (id, ticket) in tickets {
+                    self.waiting.remove(&(id, ticket));
+                    self.tickets.remove(&ticket);
+                    effects.wake(ticket, self.shown(*slot));
+                }
+            }
+        }
+    }
+
+    pub(super) fn shown(&self, slot: Slot) -> Reply {
+        self.view_of(slot)
+            .map_or(Reply::Absent, |view| Reply::Task(Box::new(view)))
+    }
+}
+
+#[cfg(test)]
+impl DispatchMachine {
+    /// Asserts that the state is whole.
+    pub(super) fn assert_whole(&self) {
+        self.state.assert_whole();
+    }
+}
+
+impl Machine for DispatchMachine {
+    const NAME: &'static str = "dispatch";
+    const ID: ActorId = ActorId::DISPATCH;
+
+    type Rules = Rules;
+    type Message = Message;
+    type Outcome = Outcome;
+    type Query = Query;
+    type Reply = Reply;
+    type Watch = Watch;
+    type Action = Never;
+
+    fn new(rules: Rules) -> Self {
+        Self::around(rules, State::default())
+    }
+
+    fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
+        self.decision(moment, message)
+    }
+
+    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+        match outcome {
+            Outcome::Changed { .. } => Keeping::Durable,
+            Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => Keeping::Nothing,
+        }
+    }
+
+    fn commit(
+        &mut self,
+        entry: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+        effects: &mut Effects<Self>,
+    ) {
+        let Outcome::Changed { steps, .. } = outcome else {
+            return;
+        };
+        self.stalled = false;
+        for step in steps {
+            self.apply(entry, message, step, effects);
+        }
+        self.wake(steps, effects);
+    }
+
+    fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
+        let steps = match outcome {
+            Outcome::Absent => return Reply::Absent,
+            Outcome::Refused(refused)
+            | Outcome::Changed {
+                refused: Some(refused),
+                ..
+            } => return Reply::Refused(*refused),
+            Outcome::Changed { steps, .. } => steps.as_slice(),
+            Outcome::Unchanged => &[],
+        };
+        match message {
+            Message::Act { task, .. } => {
+                let found = self.state.find(*task);
+                found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
+            }
+            Message::Report { process, .. } => {
+                let found = self.state.of_process(*process);
+                found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
+            }
+            Message::Add(_) => {
+                let added = steps.iter().find_map(|step| match step {
+                    Step::Task(slot, TaskStep::Added { .. }) => Some(*slot),
+                    _ => None,
+                });
+                added.map_or(Reply::Absent, |slot| self.shown(slot))
+            }
+            Message::Inventory { .. } => Self::reconciled(steps),
+            Message::Prune { before, keep, .. } => {
+                let pruned = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+                Reply::Pruned(pruned, self.has_more(*before, *keep, pruned))
+            }
+            Message::Pause { .. }
+            | Message::Limit { .. }
+            | Message::Server { .. }
+            | Message::Gone(_)
+            | Message::Launched(_)
+            | Message::Held(_)
+            | Message::Lapse { .. }
+            | Message::Dispatch => Reply::Done,
+        }
+    }
+
+    fn query(&self, _now: Now, query: &Query) -> Reply {
+        match query {
+            Query::Task(id) => {
+                let found = self.state.find(*id);
+                found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
+            }
+            Query::Tasks {
+                filter,
+                after,
+                limit,
+            } => Reply::Tasks(Box::new(self.list(filter, *after, *limit))),
+            Query::Saved(process) => match self.state.of_process(*process) {
+                Some((_, task)) if task.attempt_of(*process).is_some() => {
+                    let saved = task.saved.as_ref().map(|it| it.body.clone());
+                    Reply::Saved(task.revision, saved)
+                }
+                Some(_) | None => Reply::Absent,
+            },
+            Query::Servers => Reply::Servers(self.servers()),
+            Query::Inventory(hosts) => match self.inventory(hosts) {
+                Ok(Outcome::Changed { steps, .. }) => Self::reconciled(&steps),
+                Ok(Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_)) => {
+                    Self::reconciled(&[])
+                }
+                Err(refused) => Reply::Refused(refused),
+            },
+            Query::Groups => Reply::Groups(self.groups()),
+            Query::Totals => Reply::Totals(self.state.totals()),
+        }
+    }
+
+    fn cost(asked: Asked<'_, Self>) -> usize {
+        match asked {
+            Asked::Query(Query::Tasks { .. }) => LOOKED_AT_MAX / 8,
+            Asked::Query(Query::Servers | Query::Groups | Query::Inventory(_)) => {
+                LISTED_MAX as usize
+            }
+            Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
+        }
+    }
+
+    fn weight(&self, message: &Message) -> Weight {
+        match message {
+            Message::Add(_) | Message::Inventory { .. } | Message::Server { .. } => Weight::Adds,
+            Message::Limit { .. } | Message::Pause { .. } | Message::Report { .. } => Weight::Keeps,
+            Message::Act { .. }
+            | Message::Prune { .. }
+            | Message::Gone(_)
+            | Message::Launched(_)
+            | Message::Held(_)
+            | Message::Lapse { .. }
+            | Message::Dispatch => Weight::Frees,
+        }
+    }
+
+    fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
+        match watch {
+            Watch::Idle if self.state.totals().processing == 0 => {
+                effects.wake(ticket, Reply::Totals(self.state.totals()));
+            }
+            Watch::Idle => {
+                self.idle.insert(ticket);
+            }
+            Watch::Over(id) => match self.state.find(*id) {
+                Some((_, task)) if task.status != RunStatus::Complete => {
+                    self.waiting.insert((*id, ticket));
+                    self.tickets.insert(ticket, *id);
+                }
+                Some((slot, _)) => effects.wake(ticket, self.shown(slot)),
+                None => effects.wake(ticket, Reply::Absent),
+            },
+        }
+    }
+
+    fn unwatch(&mut self, ticket: Ticket) {
+        self.idle.remove(&ticket);
+        if let Some(id) = self.tickets.remove(&ticket) {
+            self.waiting.remove(&(id, ticket));
+        }
+    }
+
+    /// Attempts go on while the coordinator is down, and so does the time that they may take; heartbeats could not be given.
+    fn start(&mut self, start: Start) {
+        self.stalled = false;
+        self.state.start(start);
+    }
+
+    /// What other actors are to do: each attempt's next step may have been lost.
+    fn resume(&mut self, effects: &mut Effects<Self>) {
+        for slot in &self.state.index.bound {
+            self.state_obligations(*slot, effects);
+        }
+    }
+}
+
+impl Timed for DispatchMachine {
+    fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        if self.can_dispatch() {
+            return Some(Timestamp(0));
+        }
+        self.state.tasks.deadline(offset)
+    }
+
+    fn due(&mut self, now: Now) -> Option<u64> {
+        let task = self.state.tasks.due(now);
+        let task = task.map(|(_, slot)| u64::from(slot.0));
+        task.or_else(|| self.can_dispatch().then_some(DISPATCH))
+    }
+
+    fn tick(&self, item: u64) -> Message {
+        if item >= DISPATCH {
+            return Message::Dispatch;
+        }
+        let slot = slot_of(item);
+        Message::Lapse { slot }
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.state.tasks.hold(held);
+    }
+
+    fn is_quarantined(&self, item: u64) -> bool {
+        if item >= DISPATCH {
+            self.stalled
+        } else {
+            self.state.tasks.is_forgotten(slot_of(item))
+        }
+    }
+
+    fn quarantine(&mut self, item: u64, now: Now) {
+        if item >= DISPATCH {
+            self.stalled = true;
+        } else {
+            self.state.tasks.forget_deadline(slot_of(item), now);
+        }
+    }
+}
+
+fn slot_of(item: u64) -> Slot {
+    Slot(u32::try_from(item).expect("items are slots"))
+}
+
+impl Paged for DispatchMachine {
+    type Page = Page;
+
+    fn pages(&mut self) -> &mut Pages {
+        &mut self.state.pages
+    }
+
+    fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        self.state.encode_page(page, content);
+    }
+
+    fn decode_page(page: PageId, content: &[u8]) -> Result<Page, String> {
+        Page::decode(page, content)
+    }
+
+    fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
+        Self::around(rules, State::from_pages(pages))
+    }
+
+    fn digest(&self) -> Digest {
+        self.state.digest()
+    }
+}

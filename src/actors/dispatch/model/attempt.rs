@@ -1,0 +1,382 @@
+//! What becomes of attempts: by locks, by processes, by time, and by their end.
+
+use super::{Entry, Model};
+use sexton::actors::binding::{Exit, Gone, Until};
+use sexton::actors::dispatch::{
+    Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Stage, Task, Verdict,
+};
+use sexton::actors::lock::Held;
+use sexton::clock::{Date, Timestamp};
+use sexton::ids::{ProcessId, Slot, Token};
+
+/// What an attempt comes to whose process ended so, if it had one.
+fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
+    // What may have run must not run again, unless it saved how far it came, or may.
+    let broken = |cause| {
+        let goes_on = task.revision > attempt.revision || !task.terms.abort_on_failure;
+        match (attempt.last, goes_on) {
+            (true, _) => Verdict::Ended(ExitStatus::Terminated),
+            (false, true) => Verdict::Reset(cause),
+            (false, false) => Verdict::FailedOut(cause),
+        }
+    };
+    let ended = |exit| {
+        Verdict::Ended(if attempt.last {
+            ExitStatus::Terminated
+        } else {
+            exit
+        })
+    };
+    let never_ran = matches!(exit, None | Some(Exit::Failed));
+    match attempt.stopping {
+        Some(Cause::Terminated) => return Verdict::Ended(ExitStatus::Terminated),
+        Some(cause @ (Cause::Overdue | Cause::Silent)) => return Verdict::FailedOut(cause),
+        Some(Cause::UpdateLock) => return Verdict::Reset(Cause::UpdateLock),
+        Some(Cause::ServerGone) if attempt.said.is_none() => {
+            return if never_ran {
+                Verdict::Reset(Cause::ServerGone)
+            } else {
+                broken(Cause::ServerGone)
+            };
+        }
+        Some(_) | None => {}
+    }
+    match &attempt.said {
+        Some(Said::Done { warning: true, .. }) => return ended(ExitStatus::Warning),
+        Some(Said::Done { warning: false, .. }) => return ended(ExitStatus::Completed),
+        Some(Said::Fail { .. }) => return ended(ExitStatus::UserError),
+        Some(Said::Wait { .. }) if attempt.last => {
+            return Verdict::Ended(ExitStatus::Terminated);
+        }
+        Some(Said::Wait { .. }) => return Verdict::Waits,
+        None => {}
+    }
+    let counts = !task.terms.report_required;
+    match exit {
+        Some(Exit::Failed) => Verdict::Reset(Cause::NotLaunched),
+        Some(Exit::Code(0)) if counts => ended(ExitStatus::Completed),
+        Some(Exit::Code(0)) => Verdict::Reset(Cause::Unreported),
+        Some(Exit::Code(_)) if counts => ended(ExitStatus::UserError),
+        Some(Exit::Code(_) | Exit::Signal(_) | Exit::Lost) | None => broken(Cause::Died),
+    }
+}
+
+/// How long is waited after so many attempts that came to nothing, and one more.
+fn backoff(setbacks: u32) -> u64 {
+    if setbacks == 0 {
+        return 0;
+    }
+    let doubled = (1..setbacks).fold(1000_u64, |ms, _| (2 * ms).min(60_000));
+    doubled.min(60_000)
+}
+
+/// What there is to say of a task after that.
+fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
+    let said = match &attempt.said {
+        Some(Said::Done { words, .. } | Said::Fail { words }) => Some(words.clone()),
+        Some(Said::Wait { .. }) | None => None,
+    };
+    match (verdict, said, exit) {
+        (Verdict::Ended(_), Some(said), _) => said,
+        (Verdict::Ended(ExitStatus::UserError), None, Some(Exit::Code(code))) => {
+            format!("its command ended with status {code}")
+        }
+        (Verdict::FailedOut(Cause::Died), _, Some(Exit::Signal(signal))) => {
+            format!("its command was killed by signal {signal} before it saved anything")
+        }
+        (Verdict::FailedOut(Cause::Died), _, Some(Exit::Code(code))) => {
+            format!("its command ended with status {code}, unannounced, before it saved anything")
+        }
+        (Verdict::FailedOut(Cause::Died), _, _) => {
+            "its command was lost before it saved anything".to_owned()
+        }
+        (Verdict::FailedOut(Cause::Overdue), ..) => "its attempt took too long".to_owned(),
+        (Verdict::FailedOut(Cause::Silent), ..) => {
+            "its command gave no sign of life any more".to_owned()
+        }
+        (Verdict::FailedOut(Cause::ServerGone), ..) => {
+            "its server is gone, and it may not run twice".to_owned()
+        }
+        (Verdict::Ended(_) | Verdict::Waits | Verdict::Reset(_) | Verdict::FailedOut(_), ..) => {
+            String::new()
+        }
+    }
+}
+
+impl Model {
+    /// When an attempt is stopped that is under way, and why.
+    pub(super) fn stops_at(&self, task: &Task) -> Option<(Timestamp, Cause)> {
+        let attempt = task.attempt.as_ref().filter(|it| it.stopping.is_none())?;
+        let overdue = attempt.claimed.plus_ms(task.terms.fail_after_ms);
+        let silent = attempt.beat.map(|beat| {
+            let since = beat.max(self.state.epoch);
+            since.plus_ms(task.terms.progress_ms)
+        });
+        Some(match silent {
+            Some(silent) if silent < overdue => (silent, Cause::Silent),
+            Some(_) | None => (overdue, Cause::Overdue),
+        })
+    }
+
+    /// Time acts on a task.
+    pub(super) fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
+        let Some(task) = self.task(slot) else {
+            return false;
+        };
+        match task.status {
+            RunStatus::Complete => self.forget(slot),
+            RunStatus::Waiting => self.at(slot).is_due = true,
+            RunStatus::Processing => {
+                let Some((at, cause)) = self.stops_at(task) else {
+                    return false;
+                };
+                if at > entry.now.at {
+                    return false;
+                }
+                let never_ran = task.attempt.as_ref().map(|it| it.stage) == Some(Stage::Claimed);
+                self.stop(slot, cause);
+                if never_ran {
+                    self.end(slot, None, entry);
+                }
+            }
+            RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Restarted => return false,
+        }
+        true
+    }
+
+    /// The next burst begins.
+    pub(super) fn begin(&mut self, entry: Entry) -> bool {
+        if entry.draining {
+            self.state.rests = true;
+            return true;
+        }
+        let Some((slot, server)) = self.next() else {
+            return false;
+        };
+        let task = self.at(slot);
+        task.status = RunStatus::Processing;
+        (task.counts, task.woken) = (true, false);
+        task.attempts += 1;
+        task.started = task.started.or(Some(entry.now.at));
+        task.attempt = Some(Attempt {
+            token: Token(entry.seq.0),
+            server,
+            process: entry.process.unwrap_or_default(),
+            stage: Stage::Claimed,
+            claimed: entry.now.at,
+            launched: None,
+            revision: task.revision,
+            updates: false,
+            beat: None,
+            said: None,
+            stopping: None,
+            last: task.terminating,
+        });
+        self.tell_obligations(slot);
+        true
+    }
+
+    pub(super) fn launched(&mut self, process: ProcessId, entry: Entry) -> bool {
+        if let Some((slot, task)) = self.attempted_by(process) {
+            let is_new = task
+                .attempt
+                .as_ref()
+                .is_some_and(|it| it.launched.is_none());
+            if is_new && let Some(attempt) = &mut self.at(slot).attempt {
+                (attempt.stage, attempt.launched) = (Stage::Launched, Some(entry.now.at));
+                self.tell_obligations(slot);
+            }
+            return is_new;
+        }
+        let Some(slot) = self.cleaned_by(process) else {
+            return false;
+        };
+        let is_new = self
+            .task(slot)
+            .and_then(|it| it.cleaning)
+            .is_some_and(|it| !it.taken);
+        if is_new {
+            if let Some(cleaning) = &mut self.at(slot).cleaning {
+                cleaning.taken = true;
+            }
+            self.tell_obligations(slot);
+        }
+        is_new
+    }
+
+    /// Nothing is known any more of what cleans up: its record is to go when it has ended.
+    pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
+        let cleaning = self.task(slot).and_then(|it| it.cleaning);
+        if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
+            self.tell_watch(cleaning.process);
+        }
+    }
+
+    fn cleaned_by(&self, process: ProcessId) -> Option<Slot> {
+        let cleans = |task: &Task| task.cleaning.is_some_and(|it| it.process == process);
+        let mut tasks = self.state.tasks.iter();
+        tasks.find(|(_, task)| cleans(task)).map(|(slot, _)| *slot)
+    }
+
+    /// The tree of a process is gone, of an attempt or of what cleaned up after one.
+    pub(super) fn gone(&mut self, gone: Gone, entry: Entry) -> bool {
+        if gone.until != Until::Tree {
+            return false;
+        }
+        let exit = gone.exit.unwrap_or(Exit::Lost);
+        if let Some((slot, task)) = self.attempted_by(gone.process) {
+            let may_run = task
+                .attempt
+                .as_ref()
+                .is_some_and(|it| it.stage != Stage::Claimed);
+            if may_run {
+                self.end(slot, Some(exit), entry);
+            }
+            return may_run;
+        }
+        let Some(slot) = self.cleaned_by(gone.process) else {
+            return false;
+        };
+        let task = self.at(slot);
+        let after = task.cleaning.take().map(|it| it.token);
+        for past in task.past.iter_mut().filter(|it| Some(it.token) == after) {
+            past.cleanup = Some(exit);
+        }
+        true
+    }
+
+    /// How an attempt stands with a lock.
+    pub(super) fn held(&mut self, held: &Held, entry: Entry) -> bool {
+        let text = |name: &sexton::actors::lock::Name| {
+            let text = std::str::from_utf8(name.as_bytes());
+            text.map(str::to_owned).unwrap_or_default()
+        };
+        let id = text(&held.index).parse().unwrap_or(0);
+        let owner = text(&held.owner);
+        let token = owner
+            .strip_prefix("attempt-")
+            .and_then(|it| it.parse().ok());
+        let executes = text(&held.key) == "wip-pool-lock-execute";
+        let (Some((slot, task)), Some(token)) = (self.find(id), token.map(Token)) else {
+            self.tell_yield([&held.key, &held.index, &held.owner]);
+            return true;
+        };
+        let is_blocked = task.blocked == Some(token);
+        let attempt = task.attempt.as_ref().filter(|it| it.token == token);
+        match attempt {
+            _ if is_blocked && executes && !held.granted => return false,
+            _ if is_blocked && executes => {
+                self.tell_yield([&held.key, &held.index, &held.owner]);
+                self.at(slot).blocked = None;
+            }
+            None => self.tell_yield([&held.key, &held.index, &held.owner]),
+            Some(attempt) if !executes && held.granted && !attempt.updates => {
+                if let Some(attempt) = &mut self.at(slot).attempt {
+                    attempt.updates = true;
+                }
+            }
+            Some(attempt) if !executes || attempt.stage != Stage::Claimed => return false,
+            Some(attempt) if attempt.stopping.is_some() => self.end(slot, None, entry),
+            Some(_) if held.granted => {
+                if let Some(attempt) = &mut self.at(slot).attempt {
+                    attempt.stage = Stage::Locked;
+                }
+                self.tell_obligations(slot);
+            }
+            Some(_) => self.block(slot, entry),
+        }
+        true
+    }
+
+    /// Another has the execute lock: the thread is free again, and the task waits in line.
+    fn block(&mut self, slot: Slot, entry: Entry) {
+        self.tell_yield_of(slot, &["wip-pool-lock-update"]);
+        let task = self.at(slot);
+        let attempt = task.attempt.take().expect("it has one");
+        (task.status, task.is_due) = (RunStatus::Waiting, true);
+        task.blocked = Some(attempt.token);
+        let came = (None, Verdict::Reset(Cause::ExecuteLock));
+        self.remember(slot, (&attempt, false), came, entry);
+    }
+
+    /// An attempt has ended.
+    fn end(&mut self, slot: Slot, exit: Option<Exit>, entry: Entry) {
+        self.tell_yield_of(slot, &["wip-pool-lock-execute", "wip-pool-lock-update"]);
+        let today = entry.now.date();
+        let task = self.at(slot);
+        let attempt = task.attempt.take().expect("it has one");
+        let verdict = verdict(task, &attempt, exit);
+        let saved = task.revision > attempt.revision;
+        task.words = words(&attempt, verdict, exit);
+        let woken = std::mem::take(&mut task.woken);
+        let wake: Date = match (verdict, &attempt.said) {
+            _ if woken => today,
+            (Verdict::Waits, Some(Said::Wait { until })) => *until,
+            (Verdict::Reset(_), _) if !saved => today.plus_ms(backoff(task.setbacks)),
+            _ => today,
+        };
+        let is_reset = matches!(verdict, Verdict::Reset(_));
+        task.setbacks = if is_reset && !saved {
+            task.setbacks + 1
+        } else {
+            0
+        };
+        let cleans = task.cleanup.is_some() && attempt.stage != Stage::Claimed;
+        if cleans {
+            self.give_up_cleaning(slot);
+            self.at(slot).cleaning = Some(Cleaning {
+                process: entry.process.unwrap_or_default(),
+                token: attempt.token,
+                taken: false,
+            });
+        }
+        let over = match verdict {
+            Verdict::Ended(exit) => Some(exit),
+            Verdict::FailedOut(_) => Some(ExitStatus::SystemError),
+            Verdict::Waits | Verdict::Reset(_) => None,
+        };
+        if let Some(exit) = over {
+            self.be_over(slot, exit, entry);
+        } else {
+            let task = self.at(slot);
+            task.status = RunStatus::Waiting;
+            (task.wake, task.is_due) = (wake, wake <= today);
+        }
+        self.remember(slot, (&attempt, saved), (exit, verdict), entry);
+        self.tell_obligations(slot);
+        if over.is_some() {
+            self.make_room(slot);
+        }
+        let is_last = self.used(attempt.server) == 0;
+        let servers = &mut self.state.servers;
+        servers.retain(|(its, it)| *its != attempt.server || !it.leaves || !is_last);
+    }
+
+    fn remember(
+        &mut self,
+        slot: Slot,
+        (attempt, saved): (&Attempt, bool),
+        (exit, verdict): (Option<Exit>, Verdict),
+        entry: Entry,
+    ) {
+        let mut servers = self.state.servers.iter();
+        let server = servers.find(|(its, _)| *its == attempt.server);
+        let server = server.map(|(_, it)| it.name.clone()).unwrap_or_default();
+        let past = Past {
+            token: attempt.token,
+            server,
+            process: attempt.launched.and(Some(attempt.process)),
+            claimed: attempt.claimed,
+            launched: attempt.launched,
+            ended: entry.now.at,
+            exit,
+            saved,
+            verdict,
+            cleanup: None,
+        };
+        let task = self.at(slot);
+        task.past.push(past);
+        let old = task.past.len().saturating_sub(8);
+        task.past.drain(..old);
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers to questions, and what those are told who wait.
+
+use super::{Model, count};
+use sexton::actors::dispatch::{
+    ExitStatus, GroupView, Query, Reply, RunStatus, ServerView, TaskFilter, TaskView, Tasks,
+    Totals, Watch,
+};
+use sexton::actors::lock::Name;
+use sexton::ids::Slot;
+
+impl Model {
+    pub(crate) fn view(&self, slot: Slot) -> Option<TaskView> {
+        let task = self.task(slot)?.clone();
+        let on = task.attempt.as_ref().map(|it| it.server);
+        let mut servers = self.state.servers.iter();
+        let server = servers.find(|(its, _)| Some(*its) == on);
+        Some(TaskView {
+            server: server.map(|(_, it)| it.name.clone()),
+            obstacle: self.obstacle(slot, &task),
+            task,
+        })
+    }
+
+    pub(super) fn shown(&self, slot: Slot) -> Reply {
+        let view = self.view(slot).map(Box::new);
+        view.map_or(Reply::Absent, Reply::Task)
+    }
+
+    /// All of them, by slot.
+    pub(crate) fn views(&self) -> Vec<TaskView> {
+        let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
+        slots.sort_unstable();
+        slots
+            .into_iter()
+            .filter_map(|slot| self.view(slot))
+            .collect()
+    }
+
+    /// The answer to a question.
+    pub(crate) fn answer(&self, query: &Query) -> Reply {
+        match query {
+            Query::Task(id) => {
+                let found = self.find(*id);
+                found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
+            }
+            Query::Tasks {
+                filter,
+                after,
+                limit,
+            } => Reply::Tasks(Box::new(self.list(filter, *after, *limit as usize))),
+            Query::Saved(process) => match self.attempted_by(*process) {
+                Some((_, task)) => {
+                    let saved = task.saved.as_ref().map(|it| it.body.clone());
+                    Reply::Saved(task.revision, saved)
+                }
+                None => Reply::Absent,
+            },
+            Query::Servers => Reply::Servers(self.servers()),
+            Query::Inventory(hosts) => self.reconciled(hosts).unwrap_or_else(Reply::Refused),
+            Query::Groups => Reply::Groups(self.groups()),
+            Query::Totals => Reply::Totals(self.totals()),
+        }
+    }
+
+    fn list(&self, filter: &TaskFilter, after: Option<u64>, limit: usize) -> Tasks {
+        let mut all = self.views();
+        all.retain(|it| after.is_none_or(|after| it.task.id > after));
+        all.sort_by_key(|it| it.task.id);
+        let is = |wanted: &Option<Name>, its: &Name| wanted.as_ref().is_none_or(|it| it == its);
+        let takes = |it: &TaskView| {
+            filter.status.is_none_or(|status| status == it.task.status)
+                && is(&filter.group, &it.task.group)
+                && is(&filter.work, &it.task.work)
+        };
+        let last = all.last().map(|it| it.task.id);
+        let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
+        // The one that fills a list is the last that is looked at.
+        let end = tasks.get(limit.saturating_sub(1)).map(|it| it.task.id);
+        tasks.truncate(limit);
+        let next = end.filter(|end| Some(*end) != last);
+        Tasks { tasks, next }
+    }
+
+    fn servers(&self) -> Vec<ServerView> {
+        let servers = self.state.servers.iter();
+        let views = servers.map(|(slot, it)| ServerView {
+            name: it.name.clone(),
+            threads: it.threads,
+            used: self.used(*slot),
+            enabled: it.enabled,
+            leaves: it.leaves,
+        });
+        let mut views: Vec<_> = views.collect();
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views
+    }
+
+    /// Groups that have something set, tasks under way, or tasks that could be if the group let them.
+    fn groups(&self) -> Vec<GroupView> {
+        let tasks = self.state.tasks.iter().map(|(_, it)| &it.group);
+        let set = self.state.groups.iter().map(|it| &it.name);
+        let mut names: Vec<&Name> = tasks.chain(set).collect();
+        names.sort_unstable();
+        names.dedup();
+        let views = names.into_iter().map(|name| {
+            let (max, pause) = self.group(name);
+            let its = self.state.tasks.iter().map(|(_, it)| it);
+            let its: Vec<_> = its.filter(|it| it.group == *name).collect();
+            let used = count(its.iter().filter(|it| it.counts));
+            let mut works: Vec<&Name> = Vec::new();
+            let mut ready = 0;
+            for it in its {
+                // Of a work id only one can be next.
+                let is_first = it.work.as_bytes().is_empty()
+                    || it.status == RunStatus::Waiting
+                    || !works.contains(&&it.work);
+                if is_first && self.could_begin(it) {
+                    ready += 1;
+                    works.push(&it.work);
+                }
+            }
+            GroupView {
+                name: name.clone(),
+                max,
+                used,
+                pause,
+                ready,
+            }
+        });
+        let is_set = |name: &Name| self.state.groups.iter().any(|it| it.name == *name);
+        views
+            .filter(|it| it.used > 0 || it.ready > 0 || is_set(&it.name))
+            .collect()
+    }
+
+    fn totals(&self) -> Totals {
+        let counted = |is: &dyn Fn(RunStatus, ExitStatus) -> bool| {
+            let tasks = self.state.tasks.iter();
+            tasks.filter(|(_, it)| is(it.status, it.exit)).count() as u64
+        };
+        let is_fresh = |it| {
+            matches!(
+                it,
+                RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Restarted
+            )
+        };
+        Totals {
+            fresh: counted(&|it, _| is_fresh(it)),
+            waiting: counted(&|it, _| it == RunStatus::Waiting),
+            processing: counted(&|it, _| it == RunStatus::Processing),
+            complete: counted(&|it, _| it == RunStatus::Complete),
+            failed: counted(&|_, exit| {
+                matches!(exit, ExitStatus::SystemError | ExitStatus::UserError)
+            }),
+            pause: self.state.pause,
+        }
+    }
+
+    /// What somebody who waits is told, if the wait is over.
+    pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        match watch {
+            Watch::Over(id) => match self.find(*id) {
+                Some((_, task)) if task.status != RunStatus::Complete => None,
+                Some((slot, _)) => Some(self.shown(slot)),
+                None => Some(Reply::Absent),
+            },
+            Watch::Idle => {
+                let totals = self.totals();
+                (totals.processing == 0).then_some(Reply::Totals(totals))
+            }
+        }
+    }
+}

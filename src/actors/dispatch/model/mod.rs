@@ -1,0 +1,209 @@
+//! The rules of dispatch once more, over plain lists that are searched for everything. What the machine is compared with, by
+//! `tests/` and by the simulation (`tests/sim/dispatch/`), which is why it names the library as programs do. Shares no code
+//! with the machine, only the types of what is asked, kept and shown.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `tasks.rs` `attempt.rs` | what is asked of tasks, and what commands report; what becomes of attempts |
+//! | `setting.rs` | what operators set, and what an inventory has |
+//! | `next.rs` `look.rs` | which task is next, and why another is not; answers |
+//! | `tells.rs` | what other actors are told |
+
+mod attempt;
+mod look;
+mod next;
+mod setting;
+mod tasks;
+mod tells;
+
+pub(crate) use next::Item;
+use sexton::actors::dispatch::{
+    Group, Message, Pause, Refused, Reply, Rules, RunStatus, Server, Task,
+};
+use sexton::clock::{Date, Now, Timestamp};
+use sexton::ids::{ProcessId, Seq, Slot};
+pub(crate) use tells::Told;
+
+/// The entry that a message gets.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Entry {
+    pub(crate) seq: Seq,
+    pub(crate) now: Now,
+    /// The record of the process that is launched, if one is to be.
+    pub(crate) process: Option<ProcessId>,
+    /// Whether the coordinator drains.
+    pub(crate) draining: bool,
+}
+
+/// All that lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) tasks: Vec<(Slot, Task)>,
+    pub(crate) servers: Vec<(Slot, Server)>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) pause: Pause,
+    had_servers: bool,
+    rests: bool,
+    epoch: Timestamp,
+}
+
+/// Tasks, servers and groups.
+#[derive(Clone, Default)]
+pub(crate) struct Model {
+    rules: Rules,
+    pub(crate) state: State,
+    /// Time does not act on these until they change: that panicked.
+    stuck: Vec<Slot>,
+    /// No burst begins until something changes: that panicked.
+    stalled: bool,
+    /// Nothing is forgotten on its date: the wall clock is in doubt.
+    pub(crate) held: bool,
+    /// What other actors were told since this was last taken.
+    pub(crate) tells: Vec<Told>,
+}
+
+/// What became of a message: the answer, and whether anything changed.
+pub(crate) type Came = (Reply, bool);
+
+/// The same, or why it was refused.
+type Done = Result<Came, Refused>;
+
+/// The lowest slot that none of these has.
+fn free_slot<T>(taken: &[(Slot, T)]) -> Slot {
+    let is_free = |slot: &u32| taken.iter().all(|(its, _)| its.0 != *slot);
+    let slot = (0..u32::MAX).find(is_free);
+    Slot(slot.expect("there are more slots than items"))
+}
+
+impl Model {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
+    /// Makes so what a message says.
+    pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Came {
+        let done = match message {
+            Message::Add(asked) => self.add(asked, entry),
+            Message::Act { task, act } => self.act(*task, *act, entry),
+            Message::Report { process, report } => self.report(*process, report, entry),
+            Message::Pause { group, pause } => self.pause(group.as_ref(), *pause),
+            Message::Limit { group, max } => self.set_group(group, Some(*max), None),
+            Message::Server { name, change } => self.change_server(name, *change),
+            Message::Inventory { hosts } => self.reconcile(hosts),
+            Message::Prune {
+                before,
+                keep,
+                limit,
+            } => Ok(self.prune(*before, (*keep, *limit), entry)),
+            Message::Gone(gone) => Ok((Reply::Done, self.gone(*gone, entry))),
+            Message::Launched(process) => Ok((Reply::Done, self.launched(*process, entry))),
+            Message::Held(held) => Ok((Reply::Done, self.held(held, entry))),
+            Message::Lapse { slot } => Ok((Reply::Done, self.lapse(*slot, entry))),
+            Message::Dispatch => Ok((Reply::Done, self.begin(entry))),
+        };
+        let (reply, changed) = done.unwrap_or_else(|refused| (Reply::Refused(refused), false));
+        self.stalled &= !changed;
+        (reply, changed)
+    }
+
+    /// The coordinator started: heartbeats are due in full again, and bursts begin again.
+    pub(crate) fn start(&mut self, at: Timestamp) {
+        self.state.epoch = at;
+        self.state.rests = false;
+        self.recover();
+    }
+
+    /// The machine was built anew: time acts on all of it.
+    pub(crate) fn recover(&mut self) {
+        self.stuck.clear();
+        self.stalled = false;
+    }
+
+    /// Whether there are tasks on which time does not act.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.stuck.is_empty()
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<(Slot, &Task)> {
+        let mut tasks = self.state.tasks.iter();
+        let found = tasks.find(|(_, task)| task.id == id);
+        found.map(|(slot, task)| (*slot, task))
+    }
+
+    pub(crate) fn task(&self, slot: Slot) -> Option<&Task> {
+        let mut tasks = self.state.tasks.iter();
+        tasks.find(|(its, _)| *its == slot).map(|(_, task)| task)
+    }
+
+    /// A task that is about to change: time acts on it again.
+    fn at(&mut self, slot: Slot) -> &mut Task {
+        self.stuck.retain(|it| *it != slot);
+        let mut tasks = self.state.tasks.iter_mut();
+        let found = tasks.find(|(its, _)| *its == slot);
+        found.map(|(_, task)| task).expect("it is there")
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        self.give_up_cleaning(slot);
+        self.stuck.retain(|it| *it != slot);
+        self.state.tasks.retain(|(its, _)| *its != slot);
+    }
+
+    fn named_server(&self, name: &sexton::actors::lock::Name) -> Option<(Slot, &Server)> {
+        let mut servers = self.state.servers.iter();
+        let found = servers.find(|(_, server)| server.name == *name);
+        found.map(|(slot, server)| (*slot, server))
+    }
+
+    /// Attempts that run on a server.
+    fn used(&self, server: Slot) -> u32 {
+        let attempts = self.state.tasks.iter();
+        let attempts = attempts.filter_map(|(_, task)| task.attempt.as_ref());
+        count(attempts.filter(|it| it.server == server))
+    }
+
+    /// Tasks that are over, the oldest first.
+    fn over(&self) -> Vec<(Timestamp, Slot)> {
+        let tasks = self.state.tasks.iter();
+        let over = tasks.filter(|(_, task)| task.status == RunStatus::Complete);
+        let mut over: Vec<_> = over
+            .map(|(slot, task)| (task.ended.expect("it is over"), *slot))
+            .collect();
+        over.sort_unstable();
+        over
+    }
+
+    /// Of those that are over the oldest goes, if one more would be too many.
+    fn make_room(&mut self, than: Slot) {
+        let mut over = self.over();
+        over.retain(|(_, slot)| *slot != than);
+        if over.len() >= self.rules.kept_max as usize
+            && let Some((_, oldest)) = over.first()
+        {
+            self.forget(*oldest);
+        }
+    }
+
+    fn prune(&mut self, before: Option<Date>, (keep, limit): (u32, u32), entry: Entry) -> Came {
+        let over = self.over();
+        let before = before.map_or(entry.now.at, |date| entry.now.offset.time(date));
+        let old = over.len().saturating_sub(keep as usize);
+        let old = over.iter().take(old).filter(|(at, _)| *at < before);
+        let gone: Vec<Slot> = old
+            .take(limit.min(1000) as usize)
+            .map(|(_, slot)| *slot)
+            .collect();
+        for slot in &gone {
+            self.forget(*slot);
+        }
+        let more = !gone.is_empty() && self.over().len() > keep as usize;
+        (Reply::Pruned(count(gone.iter()), more), !gone.is_empty())
+    }
+}
+
+fn count<T>(all: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(all.count()).expect("the model is small")
+}

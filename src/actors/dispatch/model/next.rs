@@ -1,0 +1,210 @@
+//! Which task is next and where it runs, why another is not, and what time does first.
+
+use super::{Model, count};
+use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task};
+use sexton::clock::{Now, Timestamp};
+use sexton::ids::Slot;
+
+/// An item on which time acts: a task before the next burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    Task(Slot),
+    Dispatch,
+}
+
+impl Item {
+    /// The item of a tick.
+    pub(crate) const fn of(message: &Message) -> Option<Self> {
+        match message {
+            Message::Lapse { slot } => Some(Self::Task(*slot)),
+            Message::Dispatch => Some(Self::Dispatch),
+            Message::Add(_)
+            | Message::Act { .. }
+            | Message::Report { .. }
+            | Message::Pause { .. }
+            | Message::Limit { .. }
+            | Message::Server { .. }
+            | Message::Inventory { .. }
+            | Message::Prune { .. }
+            | Message::Gone(_)
+            | Message::Launched(_)
+            | Message::Held(_) => None,
+        }
+    }
+}
+
+impl Model {
+    /// What time acts on first, and not after `now`.
+    pub(crate) fn due(&self, now: Now) -> Option<Item> {
+        let acts_at = |task: &Task| match task.status {
+            RunStatus::Waiting if !task.is_due => Some(now.offset.time(task.wake)),
+            RunStatus::Processing => self.stops_at(task).map(|(at, _)| at),
+            RunStatus::Complete => task
+                .forgotten
+                .filter(|_| !self.held)
+                .map(|date| now.offset.time(date)),
+            RunStatus::NotReady
+            | RunStatus::NotStarted
+            | RunStatus::Waiting
+            | RunStatus::Restarted => None,
+        };
+        let tasks = self.state.tasks.iter();
+        let tasks = tasks.filter(|(slot, _)| !self.stuck.contains(slot));
+        let all = tasks.filter_map(|(slot, task)| Some((acts_at(task)?, *slot)));
+        let first: Option<(Timestamp, Slot)> = all.filter(|(at, _)| *at <= now.at).min();
+        let dispatch = || {
+            let next = self.next().filter(|_| !self.stalled);
+            next.map(|_| Item::Dispatch)
+        };
+        first.map(|(_, slot)| Item::Task(slot)).or_else(dispatch)
+    }
+
+    /// The tick of an item panicked.
+    pub(crate) fn quarantine(&mut self, item: Item) {
+        match item {
+            Item::Task(slot) => self.stuck.push(slot),
+            Item::Dispatch => self.stalled = true,
+        }
+    }
+
+    /// Servers that are given tasks.
+    fn enabled(&self) -> impl Iterator<Item = &(Slot, Server)> {
+        let servers = self.state.servers.iter();
+        servers.filter(|(_, it)| it.enabled && !it.leaves)
+    }
+
+    fn threads(&self) -> u32 {
+        self.enabled().map(|(_, it)| it.threads).sum()
+    }
+
+    /// The server that is used the least.
+    fn place(&self) -> Option<Slot> {
+        let free = self.enabled().filter_map(|(slot, it)| {
+            let used = self.used(*slot);
+            (used < it.threads).then(|| (used * 100 / it.threads, *slot))
+        });
+        free.min().map(|(_, slot)| slot)
+    }
+
+    /// Tasks that are under way, and not paused.
+    fn under_way(&self) -> u32 {
+        let tasks = self.state.tasks.iter();
+        count(tasks.filter(|(_, it)| it.status.is_under_way() && !it.paused))
+    }
+
+    /// Tasks of a group that are under way, from their first burst to their last.
+    fn used_of_group(&self, task: &Task) -> u32 {
+        let tasks = self.state.tasks.iter();
+        count(tasks.filter(|(_, it)| it.counts && it.group == task.group))
+    }
+
+    /// Another task of its work id that is under way, the one of the lowest number.
+    fn other(&self, task: &Task) -> Option<u64> {
+        let tasks = self.state.tasks.iter().map(|(_, it)| it);
+        let others = tasks.filter(|it| {
+            let same = it.work == task.work && !it.work.as_bytes().is_empty();
+            same && it.id != task.id && it.status.is_under_way()
+        });
+        others.map(|it| it.id).min()
+    }
+
+    /// What of this task alone holds it back.
+    fn own_obstacle(task: &Task) -> Option<Obstacle> {
+        match task.status {
+            RunStatus::NotReady => return Some(Obstacle::NotReady),
+            RunStatus::Waiting if task.blocked.is_some() => return Some(Obstacle::Locked),
+            RunStatus::Waiting if !task.is_due => return Some(Obstacle::Waits(task.wake)),
+            RunStatus::NotStarted
+            | RunStatus::Waiting
+            | RunStatus::Processing
+            | RunStatus::Complete
+            | RunStatus::Restarted => {}
+        }
+        task.paused.then_some(Obstacle::Paused)
+    }
+
+    /// What holds it back beside that, until a thread is asked for.
+    fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
+        let fresh = task.status != RunStatus::Waiting;
+        let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;
+        let (max, pause) = self.group(&task.group);
+        let group = task.group.clone();
+        if stops(self.state.pause) {
+            return Some(Obstacle::AllPaused(self.state.pause));
+        }
+        if stops(pause) {
+            return Some(Obstacle::GroupPaused(group, pause));
+        }
+        let used = self.used_of_group(task);
+        if fresh && max == 0 {
+            return Some(Obstacle::GroupDisabled(group));
+        }
+        if fresh && used >= max {
+            return Some(Obstacle::GroupFull { group, used, max });
+        }
+        let other = self.other(task).filter(|_| fresh)?;
+        let work = task.work.clone();
+        Some(Obstacle::WorkUnderWay { work, task: other })
+    }
+
+    /// Whether its next burst could begin, as far as it and its work id are concerned.
+    pub(super) fn could_begin(&self, task: &Task) -> bool {
+        let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
+        let is_alone = task.status == RunStatus::Waiting || self.other(task).is_none();
+        !rests && is_alone && Self::own_obstacle(task).is_none()
+    }
+
+    /// Whether its next burst could begin, if it has a thread.
+    fn is_ready(&self, task: &Task) -> bool {
+        let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
+        !rests && Self::own_obstacle(task).is_none() && self.obstacle_of_others(task).is_none()
+    }
+
+    /// The task whose burst begins next, and the server that it runs on: first those that have started, by priority, wake
+    /// time and number, then others, by priority and number.
+    pub(super) fn next(&self) -> Option<(Slot, Slot)> {
+        let server = self.place().filter(|_| !self.state.rests)?;
+        let max = self.threads().saturating_mul(self.rules.tasks_per_thread);
+        let starts = self.under_way() < max;
+        let tasks = self.state.tasks.iter();
+        let ready = tasks.filter(|(_, task)| self.is_ready(task));
+        let ready = ready.filter(|(_, task)| task.status == RunStatus::Waiting || starts);
+        let next = ready.min_by_key(|(_, task)| {
+            let fresh = task.status != RunStatus::Waiting;
+            let wake = if fresh { 0 } else { task.wake.0 };
+            (fresh, task.priority, wake, task.id)
+        });
+        next.map(|(slot, _)| (*slot, server))
+    }
+
+    /// Why the next burst of a task does not begin.
+    pub(super) fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
+        if matches!(task.status, RunStatus::Processing | RunStatus::Complete) {
+            return None;
+        }
+        let threads = self.threads();
+        let max = threads.saturating_mul(self.rules.tasks_per_thread);
+        let used = self.under_way();
+        let is_fresh = task.status != RunStatus::Waiting;
+        let of_threads = || {
+            let reasons = [
+                (self.state.rests, Obstacle::Draining),
+                (threads == 0, Obstacle::NoServer),
+                (
+                    is_fresh && used >= max,
+                    Obstacle::TooManyUnderWay { used, max },
+                ),
+                (self.place().is_none(), Obstacle::NoThread { threads }),
+                (
+                    self.next().is_some_and(|(next, _)| next != slot),
+                    Obstacle::InLine,
+                ),
+            ];
+            let mut reasons = reasons.into_iter();
+            reasons.find(|(holds, _)| *holds).map(|(_, reason)| reason)
+        };
+        Self::own_obstacle(task)
+            .or_else(|| self.obstacle_of_others(task))
+            .or_else(of_threads)
+    }
+}

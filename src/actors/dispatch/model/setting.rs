@@ -1,0 +1,197 @@
+//! What operators set: pauses, groups and servers; and what an inventory has.
+
+use super::{Done, Model, count, free_slot};
+use sexton::actors::dispatch::{Cause, Group, Host, Pause, Refused, Reply, Server, ServerChange};
+use sexton::actors::lock::Name;
+use sexton::ids::Slot;
+
+/// The most threads of a server.
+const THREADS_MAX: u32 = 10_000;
+
+const UNCHANGED: Done = Ok((Reply::Done, false));
+const CHANGED: Done = Ok((Reply::Done, true));
+
+impl Model {
+    pub(super) fn pause(&mut self, group: Option<&Name>, pause: Pause) -> Done {
+        if let Some(group) = group {
+            return self.set_group(group, None, Some(pause));
+        }
+        let before = std::mem::replace(&mut self.state.pause, pause);
+        Ok((Reply::Done, before != pause))
+    }
+
+    /// What holds for a group: what was set, or what is usual.
+    pub(super) fn group(&self, name: &Name) -> (u32, Pause) {
+        let set = self.state.groups.iter().find(|it| it.name == *name);
+        set.map_or((3, Pause::Off), |it| (it.max, it.pause))
+    }
+
+    pub(super) fn set_group(
+        &mut self,
+        name: &Name,
+        max: Option<u32>,
+        pause: Option<Pause>,
+    ) -> Done {
+        let before = self.group(name);
+        let groups = &mut self.state.groups;
+        let is_known = groups.iter().any(|it| it.name == *name);
+        if !is_known && groups.len() >= self.rules.groups_max as usize {
+            return Err(Refused::GroupsFull);
+        }
+        let (max, pause) = (max.unwrap_or(before.0), pause.unwrap_or(before.1));
+        if (max, pause) == before {
+            return UNCHANGED;
+        }
+        groups.retain(|it| it.name != *name);
+        let name = name.clone();
+        groups.push(Group { name, max, pause });
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
+        CHANGED
+    }
+
+    pub(super) fn change_server(&mut self, name: &Name, change: ServerChange) -> Done {
+        let here = self.named_server(name).filter(|(_, it)| !it.leaves);
+        let here = here.map(|(slot, it)| (slot, it.clone()));
+        match (change, here) {
+            (ServerChange::Threads(threads), _) if threads == 0 || threads > THREADS_MAX => {
+                Err(Refused::Threads)
+            }
+            (ServerChange::Threads(threads), None) => {
+                self.check_new(name, 0)?;
+                self.make_server(name, threads);
+                CHANGED
+            }
+            (ServerChange::Enabled(_) | ServerChange::Removed, None) => Ok((Reply::Absent, false)),
+            (ServerChange::Threads(threads), Some((slot, it))) => {
+                self.server_at(slot).threads = threads;
+                Ok((Reply::Done, it.threads != threads))
+            }
+            (ServerChange::Enabled(on), Some((slot, it))) => {
+                self.server_at(slot).enabled = on;
+                Ok((Reply::Done, it.enabled != on))
+            }
+            (ServerChange::Removed, Some((slot, _))) => {
+                self.remove_server(slot);
+                CHANGED
+            }
+        }
+    }
+
+    fn server_at(&mut self, slot: Slot) -> &mut Server {
+        let mut servers = self.state.servers.iter_mut();
+        let found = servers.find(|(its, _)| *its == slot);
+        found.map(|(_, server)| server).expect("it is there")
+    }
+
+    /// Whether a server may be added, beside so many others that are new.
+    fn check_new(&self, name: &Name, others: usize) -> Result<(), Refused> {
+        if name.as_bytes().is_empty() {
+            return Err(Refused::NoName);
+        }
+        let there = self.state.servers.len() + others;
+        if self.named_server(name).is_none() && there >= self.rules.servers_max as usize {
+            return Err(Refused::ServersFull);
+        }
+        Ok(())
+    }
+
+    pub(super) fn make_server(&mut self, name: &Name, threads: u32) {
+        self.state.had_servers = true;
+        let server = Server {
+            name: name.clone(),
+            threads,
+            enabled: true,
+            leaves: false,
+        };
+        match self.named_server(name).map(|(slot, _)| slot) {
+            Some(slot) => *self.server_at(slot) = server,
+            None => {
+                let slot = free_slot(&self.state.servers);
+                self.state.servers.push((slot, server));
+            }
+        }
+    }
+
+    /// A server goes, or does so when the last attempt there has been stopped.
+    fn remove_server(&mut self, slot: Slot) {
+        if self.used(slot) == 0 {
+            self.state.servers.retain(|(its, _)| *its != slot);
+            return;
+        }
+        self.server_at(slot).leaves = true;
+        let tasks = self.state.tasks.iter();
+        let there = tasks.filter(|(_, task)| {
+            let attempt = task.attempt.as_ref();
+            attempt.is_some_and(|it| it.server == slot && it.stopping.is_none())
+        });
+        let mut there: Vec<Slot> = there.map(|(its, _)| *its).collect();
+        there.sort_unstable();
+        for task in there {
+            self.stop(task, Cause::ServerGone);
+        }
+    }
+
+    /// Servers become those of an inventory. What an operator disabled stays as it is.
+    pub(super) fn reconcile(&mut self, hosts: &[Host]) -> Done {
+        let reply = self.reconciled(hosts)?;
+        let Reply::Reconciled {
+            added,
+            removed,
+            changed,
+        } = &reply
+        else {
+            return Ok((reply, false));
+        };
+        let is_new = added + removed + changed > 0;
+        let mut servers = self.state.servers.clone();
+        servers.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        for (slot, server) in servers {
+            if server.leaves || !server.enabled {
+                continue;
+            }
+            match hosts.iter().find(|it| it.name == server.name) {
+                Some(host) => self.server_at(slot).threads = host.threads.max(1),
+                None => self.remove_server(slot),
+            }
+        }
+        let mut new: Vec<&Host> = hosts.iter().collect();
+        new.sort_by(|a, b| a.name.cmp(&b.name));
+        for host in new {
+            let known = self.named_server(&host.name);
+            if known.is_none_or(|(_, it)| it.leaves) {
+                self.make_server(&host.name, host.threads.max(1));
+            }
+        }
+        Ok((reply, is_new))
+    }
+
+    /// What that would come to.
+    pub(super) fn reconciled(&self, hosts: &[Host]) -> Result<Reply, Refused> {
+        for (place, host) in hosts.iter().enumerate() {
+            if host.threads > THREADS_MAX {
+                return Err(Refused::Threads);
+            }
+            if hosts.iter().take(place).any(|it| it.name == host.name) {
+                return Err(Refused::NamedTwice);
+            }
+        }
+        let here = |name: &Name| self.named_server(name).filter(|(_, it)| !it.leaves);
+        let mut new: Vec<&Host> = hosts.iter().filter(|it| here(&it.name).is_none()).collect();
+        new.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut others = 0;
+        for host in &new {
+            self.check_new(&host.name, others)?;
+            others += usize::from(self.named_server(&host.name).is_none());
+        }
+        let kept = self.state.servers.iter().map(|(_, it)| it);
+        let kept = kept.filter(|it| it.enabled && !it.leaves);
+        let hosted = |it: &&Server| hosts.iter().find(|host| host.name == it.name).cloned();
+        let resized =
+            |it: &&Server| hosted(it).is_some_and(|host| host.threads.max(1) != it.threads);
+        Ok(Reply::Reconciled {
+            added: count(new.iter()),
+            removed: count(kept.clone().filter(|it| hosted(it).is_none())),
+            changed: count(kept.filter(resized)),
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! What is asked of tasks, and what their commands report.
+
+use super::{Came, Done, Entry, Model, free_slot};
+use sexton::actors::dispatch::{
+    Act, Adding, Cause, ExitStatus, Refused, Reply, Report, RunStatus, Said, Saved, Server, Task,
+};
+use sexton::actors::lock::Name;
+use sexton::actors::process::Launching;
+use sexton::ids::{ProcessId, Slot};
+use std::sync::Arc;
+
+/// The longest span.
+const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
+
+fn check(command: &Launching) -> Result<(), Refused> {
+    command.spec.check().map_err(Refused::Command)?;
+    command.tags.check().map_err(Refused::Command)
+}
+
+impl Model {
+    fn came(&self, slot: Slot) -> Came {
+        (self.shown(slot), true)
+    }
+
+    pub(super) fn add(&mut self, asked: &Adding, entry: Entry) -> Done {
+        if entry.draining {
+            return Err(Refused::Draining);
+        }
+        if self.state.tasks.len() >= self.rules.tasks_max as usize {
+            return Err(Refused::Full);
+        }
+        let terms = asked.terms.unwrap_or(self.rules.terms);
+        for span in [terms.burst_ms, terms.fail_after_ms, terms.progress_ms] {
+            if span == 0 || span > SPAN_MAX {
+                return Err(Refused::Span);
+            }
+        }
+        check(&asked.command)?;
+        if let Some(cleanup) = &asked.cleanup {
+            check(cleanup)?;
+        }
+        if !self.state.had_servers {
+            let name = Name::try_from(Server::LOCAL).expect("it is short");
+            self.make_server(&name, self.rules.local_threads.max(1));
+        }
+        let mut group = asked.group.clone();
+        if group.as_bytes().is_empty() {
+            group = Name::try_from("default").expect("it is short");
+        }
+        let task = Task {
+            id: entry.seq.0,
+            work: asked.work.clone(),
+            group,
+            name: asked.name.clone(),
+            priority: asked.priority,
+            command: Arc::clone(&asked.command),
+            cleanup: asked.cleanup.clone(),
+            terms,
+            created: entry.now.at,
+            status: if asked.not_ready {
+                RunStatus::NotReady
+            } else {
+                RunStatus::NotStarted
+            },
+            paused: asked.paused,
+            ..Task::default()
+        };
+        let slot = free_slot(&self.state.tasks);
+        self.state.tasks.push((slot, task));
+        Ok(self.came(slot))
+    }
+
+    pub(super) fn act(&mut self, id: u64, act: Act, entry: Entry) -> Done {
+        let Some((slot, task)) = self.find(id) else {
+            return Ok((Reply::Absent, false));
+        };
+        let (status, paused) = (task.status, task.paused);
+        if (status == RunStatus::Complete) != (act == Act::Restart) {
+            let is_over = status == RunStatus::Complete;
+            return Err(if is_over {
+                Refused::Over
+            } else {
+                Refused::NotOver
+            });
+        }
+        let is_idle = match act {
+            Act::Pause => paused,
+            Act::Resume => !paused,
+            Act::Wake => !status.is_under_way(),
+            Act::Ready | Act::Terminate { .. } | Act::Restart => false,
+        };
+        if is_idle {
+            return Ok((self.shown(slot), false));
+        }
+        match act {
+            Act::Ready if status != RunStatus::NotReady => return Err(Refused::NotHeld),
+            Act::Ready => self.at(slot).status = RunStatus::NotStarted,
+            Act::Pause => self.at(slot).paused = true,
+            Act::Resume => self.at(slot).paused = false,
+            Act::Wake => self.wake(slot, entry),
+            Act::Terminate { now } => return Ok(self.terminate(slot, now, entry)),
+            Act::Restart => {
+                let task = self.at(slot);
+                task.status = RunStatus::Restarted;
+                task.exit = ExitStatus::NotFinished;
+                (task.started, task.ended, task.forgotten) = (None, None, None);
+                task.words.clear();
+                task.terminating = false;
+                task.setbacks = 0;
+            }
+        }
+        Ok(self.came(slot))
+    }
+
+    /// It waits no longer: now, or after its attempt.
+    pub(super) fn wake(&mut self, slot: Slot, entry: Entry) {
+        let today = entry.now.date();
+        let task = self.at(slot);
+        if task.status == RunStatus::Processing {
+            task.woken = true;
+        } else {
+            task.is_due = true;
+            task.wake = task.wake.min(today);
+        }
+    }
+
+    fn terminate(&mut self, slot: Slot, now: bool, entry: Entry) -> Came {
+        let task = self.task(slot).expect("it was just found");
+        let runs = task.attempt.is_some();
+        let winds_up = !now && task.status.is_under_way();
+        if winds_up && !task.terminating {
+            self.at(slot).terminating = true;
+            self.wake(slot, entry);
+        } else if winds_up {
+            return (self.shown(slot), false);
+        } else if runs {
+            let is_stopping = task
+                .attempt
+                .as_ref()
+                .is_some_and(|it| it.stopping.is_some());
+            if is_stopping {
+                return (self.shown(slot), false);
+            }
+            self.stop(slot, Cause::Terminated);
+        } else {
+            self.tell_over(slot);
+            self.be_over(slot, ExitStatus::Terminated, entry);
+            self.make_room(slot);
+        }
+        (self.shown(slot), true)
+    }
+
+    /// Its attempt is to end.
+    pub(super) fn stop(&mut self, slot: Slot, cause: Cause) {
+        if let Some(attempt) = &mut self.at(slot).attempt {
+            attempt.stopping = Some(cause);
+        }
+        self.tell_obligations(slot);
+    }
+
+    pub(super) fn be_over(&mut self, slot: Slot, exit: ExitStatus, entry: Entry) {
+        let forgotten = entry.now.date().plus_ms(self.rules.kept_ms);
+        let task = self.at(slot);
+        (task.status, task.exit) = (RunStatus::Complete, exit);
+        task.ended = Some(entry.now.at);
+        task.forgotten = Some(forgotten);
+        (task.counts, task.is_due) = (false, false);
+        task.blocked = None;
+    }
+
+    /// The task whose attempt has this process.
+    pub(super) fn attempted_by(&self, process: ProcessId) -> Option<(Slot, &Task)> {
+        let is_its = |task: &Task| {
+            task.attempt
+                .as_ref()
+                .is_some_and(|it| it.process == process)
+        };
+        let mut tasks = self.state.tasks.iter();
+        let found = tasks.find(|(_, task)| is_its(task));
+        found.map(|(slot, task)| (*slot, task))
+    }
+
+    pub(super) fn report(&mut self, process: ProcessId, report: &Report, entry: Entry) -> Done {
+        let (slot, task) = self.attempted_by(process).ok_or(Refused::Stale)?;
+        let attempt = task.attempt.as_ref().ok_or(Refused::Stale)?;
+        let updates = attempt.updates;
+        if let Some(cause) = attempt.stopping {
+            return Err(Refused::Stopping(cause));
+        }
+        let max = self.rules.saved_bytes_max as usize;
+        let date = entry.now.date();
+        let task = match report {
+            Report::Save(body) if body.as_bytes().len() > max => return Err(Refused::TooLarge),
+            Report::Done { words, .. } | Report::Fail { words } if words.len() > 1024 => {
+                return Err(Refused::Words);
+            }
+            Report::Wait { ms } if *ms > SPAN_MAX => return Err(Refused::Span),
+            Report::Save(_) if !updates => {
+                self.stop(slot, Cause::UpdateLock);
+                return Ok((Reply::Refused(Refused::Locked), true));
+            }
+            Report::Save(_)
+            | Report::Beat
+            | Report::Done { .. }
+            | Report::Wait { .. }
+            | Report::Fail { .. } => self.at(slot),
+        };
+        let attempt = task.attempt.as_mut().expect("it was just looked at");
+        // Once it has given a heartbeat, whatever it says is one.
+        if *report == Report::Beat || attempt.beat.is_some() {
+            attempt.beat = Some(entry.now.at);
+        }
+        match report {
+            Report::Beat => {}
+            Report::Save(body) => {
+                task.revision += 1;
+                let (at, body) = (entry.now.at, body.clone());
+                task.saved = Some(Saved { at, body });
+            }
+            Report::Done { warning, words } => {
+                let (warning, words) = (*warning, words.clone());
+                attempt.said = Some(Said::Done { warning, words });
+            }
+            Report::Wait { ms } => {
+                let until = date.plus_ms(*ms);
+                attempt.said = Some(Said::Wait { until });
+            }
+            Report::Fail { words } => {
+                let words = words.clone();
+                attempt.said = Some(Said::Fail { words });
+            }
+        }
+        Ok(self.came(slot))
+    }
+}

@@ -1,0 +1,174 @@
+//! What other actors are told: the `LockActor` of locks, the `ProcessActor` of launches.
+
+use super::Model;
+use sexton::actors::binding::{Until, Watch};
+use sexton::actors::dispatch::{Attempt, Cleaning, Stage, Task, Verdict};
+use sexton::actors::lock::{self, Hold, Name};
+use sexton::actors::process::{self, LaunchAs, Launching};
+use sexton::bytes::Bytes;
+use sexton::ids::{ActorId, ProcessId, Slot, Token};
+
+/// Something that another actor is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Lock(lock::Message),
+    Process(Box<process::Message>),
+}
+
+fn name(text: &str) -> Name {
+    Name::try_from(text).expect("it is short")
+}
+
+fn hold([key, index, owner]: [&Name; 3]) -> Hold {
+    Hold {
+        by: ActorId::DISPATCH,
+        key: key.clone(),
+        index: index.clone(),
+        owner: owner.clone(),
+    }
+}
+
+/// What is launched for a task, with what it is told of itself.
+fn launching(
+    command: &Launching,
+    task: &Task,
+    token: Token,
+    more: [(&str, String); 2],
+) -> Launching {
+    let mut launching = command.clone();
+    let all = [
+        ("SEXTON_FENCE", token.0.to_string()),
+        ("SEXTON_TASK_ID", task.id.to_string()),
+        ("SEXTON_TASK_GROUP", task.group.to_text()),
+        ("SEXTON_TASK_NAME", task.name.to_text()),
+        ("SEXTON_TASK_WORK", task.work.to_text()),
+        ("SEXTON_TASK_REVISION", task.revision.to_string()),
+    ];
+    for (name, value) in all.into_iter().chain(more) {
+        let value = Bytes::new(value.into_bytes());
+        launching.spec.env.push((name.to_owned(), value));
+    }
+    launching
+}
+
+fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
+    let more = [
+        ("SEXTON_TASK_BURST_MS", task.terms.burst_ms.to_string()),
+        (
+            "SEXTON_TASK_TERMINATING",
+            u8::from(attempt.last).to_string(),
+        ),
+    ];
+    let mut launching = launching(&task.command, task, attempt.token, more);
+    launching.spec.secrets.push("SEXTON_TASK_SECRET".to_owned());
+    launching
+}
+
+fn of_cleanup(task: &Task, cleaning: Cleaning) -> Launching {
+    let past = task.past.iter().find(|it| it.token == cleaning.token);
+    let ended = match past.map(|it| it.verdict) {
+        Some(Verdict::Ended(exit)) => exit.name(),
+        Some(Verdict::Waits) => "waits",
+        Some(Verdict::Reset(cause) | Verdict::FailedOut(cause)) => cause.name(),
+        None => "",
+    };
+    let more = [
+        ("SEXTON_TASK_ENDED", ended.to_owned()),
+        ("SEXTON_TASK_STATUS", task.status.name().to_owned()),
+    ];
+    let command = task.cleanup.as_ref().unwrap_or(&task.command);
+    launching(command, task, cleaning.token, more)
+}
+
+impl Model {
+    pub(super) fn tell_yield(&mut self, names: [&Name; 3]) {
+        let told = lock::Message::Yield(hold(names));
+        self.tells.push(Told::Lock(told));
+    }
+
+    /// Locks are given back that a task has, or waits for.
+    pub(super) fn tell_yield_of(&mut self, slot: Slot, keys: &[&str]) {
+        let Some(task) = self.task(slot).cloned() else {
+            return;
+        };
+        let attempt = task.attempt.as_ref().map(|it| it.token);
+        if let Some(token) = attempt.or(task.blocked) {
+            for key in keys {
+                let (index, owner) = (task.id.to_string(), format!("attempt-{}", token.0));
+                self.tell_yield([&name(key), &name(&index), &name(&owner)]);
+            }
+        }
+    }
+
+    /// A task is over that no attempt of runs: it may wait for its lock.
+    pub(super) fn tell_over(&mut self, slot: Slot) {
+        self.tell_yield_of(slot, &["wip-pool-lock-execute"]);
+    }
+
+    pub(super) fn tell_watch(&mut self, process: ProcessId) {
+        let (by, until) = (ActorId::DISPATCH, Until::Tree);
+        let watch = process::Message::Watch(Watch { by, process, until });
+        self.tells.push(Told::Process(Box::new(watch)));
+    }
+
+    /// A launch is asked for, or once it is taken on its end.
+    fn tell_process(&mut self, id: ProcessId, taken: bool, launching: Launching) {
+        if taken {
+            return self.tell_watch(id);
+        }
+        let by = ActorId::DISPATCH;
+        let launch = LaunchAs { by, id, launching };
+        let told = process::Message::LaunchAs(Box::new(launch));
+        self.tells.push(Told::Process(Box::new(told)));
+    }
+
+    /// All that is to be done for a task now.
+    pub(super) fn tell_obligations(&mut self, slot: Slot) {
+        let Some(task) = self.task(slot).cloned() else {
+            return;
+        };
+        let index = name(&task.id.to_string());
+        let mut holds = Vec::new();
+        if let Some(token) = task.blocked {
+            holds.push(("wip-pool-lock-execute", token));
+        }
+        let claimed = task
+            .attempt
+            .as_ref()
+            .filter(|it| it.stage == Stage::Claimed);
+        if let Some(attempt) = claimed {
+            holds.push(("wip-pool-lock-execute", attempt.token));
+            holds.push(("wip-pool-lock-update", attempt.token));
+        }
+        for (key, token) in holds {
+            let owner = name(&format!("attempt-{}", token.0));
+            let told = lock::Message::Hold(hold([&name(key), &index, &owner]));
+            self.tells.push(Told::Lock(told));
+        }
+        if let Some(cleaning) = task.cleaning {
+            let launching = of_cleanup(&task, cleaning);
+            self.tell_process(cleaning.process, cleaning.taken, launching);
+        }
+        if let Some(attempt) = task
+            .attempt
+            .as_ref()
+            .filter(|it| it.stage != Stage::Claimed)
+        {
+            let launching = of_attempt(&task, attempt);
+            self.tell_process(attempt.process, attempt.launched.is_some(), launching);
+            if attempt.stopping.is_some() {
+                let fence = process::Message::Fence(attempt.process);
+                self.tells.push(Told::Process(Box::new(fence)));
+            }
+        }
+    }
+
+    /// All that is to be done for any task, as a start states it again.
+    pub(crate) fn tell_all(&mut self) {
+        let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
+        slots.sort_unstable();
+        for slot in slots {
+            self.tell_obligations(slot);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Which task is next, and where it runs: what follows from tasks, servers and groups, kept in step with them.
+//!
+//! Follows the order of Wip's `getNextTasks`: tasks that have started and whose wake time has come, by priority, wake time and
+//! number; then those that have not, by priority and number, as far as their group and their work id let them. (Wip has a third
+//! list, of tasks that wait and do not count in their group. There are none here: a task that is terminated before it started
+//! is over at once.) Each question costs the same however many tasks wait.
+
+use crate::actors::dispatch::server::{Group, Pause, Server};
+use crate::actors::dispatch::task::{Priority, RunStatus, Task};
+use crate::actors::lock::Name;
+use crate::ids::Slot;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The place of a task in the order.
+type Rank = (Priority, u64, u64, Slot);
+
+fn rank(slot: Slot, task: &Task) -> Rank {
+    let wake = if task.status.is_fresh() {
+        0
+    } else {
+        task.wake.0
+    };
+    (task.priority, wake, task.id, slot)
+}
+
+/// The tasks of a group.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct GroupIndex {
+    /// What was set for it.
+    setting: Option<(u32, Pause)>,
+    /// Tasks that are under way.
+    pub(super) used: u32,
+    /// Those that could begin their next burst.
+    started: BTreeSet<Rank>,
+    /// Those that could begin their first, as far as their work id lets them.
+    fresh: BTreeSet<Rank>,
+    /// The first of each, as far as the group lets them.
+    first: (Option<Rank>, Option<Rank>),
+}
+
+impl GroupIndex {
+    pub(super) fn max(&self) -> u32 {
+        self.setting.map_or(Group::MAX, |(max, _)| max)
+    }
+
+    pub(super) fn pause(&self) -> Pause {
+        self.setting.map_or(Pause::Off, |(_, pause)| pause)
+    }
+
+    pub(super) fn ready(&self) -> u32 {
+        u32::try_from(self.started.len() + self.fresh.len()).unwrap_or(u32::MAX)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.setting.is_none() && self.used == 0 && self.started.is_empty() && self.fresh.is_empty()
+    }
+}
+
+/// The tasks of a work id.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Work {
+    under_way: BTreeSet<u64>,
+    /// Those that could begin their first burst, by group.
+    fresh: BTreeMap<Name, BTreeSet<Rank>>,
+    /// Of these, the ones that stand for it in their groups.
+    offered: BTreeMap<Name, Rank>,
+}
+
+/// All tasks that could begin their next burst.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ready {
+    groups: BTreeMap<Name, GroupIndex>,
+    works: BTreeMap<Name, Work>,
+    /// The first of each group that lets them: those that have started, and those that have not.
+    started: BTreeSet<Rank>,
+    fresh: BTreeSet<Rank>,
+    /// Tasks that are under way and not paused.
+    pub(super) under_way: u32,
+}
+
+impl Ready {
+    /// The first task that has started and could go on.
+    pub(super) fn first_started(&self) -> Option<Slot> {
+        self.started.first().map(|rank| rank.3)
+    }
+
+    /// The first task that could be started.
+    pub(super) fn first_fresh(&self) -> Option<Slot> {
+        self.fresh.first().map(|rank| rank.3)
+    }
+
+    pub(super) fn group(&self, name: &Name) -> Option<&GroupIndex> {
+        self.groups.get(name)
+    }
+
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&Name, &GroupIndex)> {
+        self.groups.iter()
+    }
+
+    /// A task of this work id that is under way, another than this one.
+    pub(super) fn under_way_of(&self, work: &Name, but: u64) -> Option<u64> {
+        let under_way = &self.works.get(work)?.under_way;
+        under_way.iter().copied().find(|id| *id != but)
+    }
+
+    pub(super) fn add(&mut self, slot: Slot, task: &Task) {
+        let rank = rank(slot, task);
+        self.group_of(&task.group).used += u32::from(task.counts);
+        if task.status.is_under_way() {
+            self.under_way += u32::from(!task.paused);
+            if !task.work.as_bytes().is_empty() {
+                let work = self.works.entry(task.work.clone()).or_default();
+                work.under_way.insert(task.id);
+                self.offer_all(&task.work);
+            }
+        }
+        if task.is_set_to_go() {
+            if task.status == RunStatus::Waiting {
+                self.group_of(&task.group).started.insert(rank);
+            } else if task.work.as_bytes().is_empty() {
+                self.group_of(&task.group).fresh.insert(rank);
+            } else {
+                let work = self.works.entry(task.work.clone()).or_default();
+                let fresh = work.fresh.entry(task.group.clone()).or_default();
+                fresh.insert(rank);
+                self.offer(&task.work, &task.group);
+            }
+        }
+        self.refresh(&task.group);
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot, task: &Task) {
+        let rank = rank(slot, task);
+        self.group_of(&task.group).used -= u32::from(task.counts);
+        if task.status.is_under_way() {
+            self.under_way -= u32::from(!task.paused);
+            if let Some(work) = self.works.get_mut(&task.work) {
+                work.under_way.remove(&task.id);
+                self.offer_all(&task.work);
+            }
+        }
+        if task.is_set_to_go() {
+            let group = self.group_of(&task.group);
+            group.started.remove(&rank);
+            if task.work.as_bytes().is_empty() {
+                group.fresh.remove(&rank);
+            } else if let Some(work) = self.works.get_mut(&task.work) {
+                if let Some(fresh) = work.fresh.get_mut(&task.group) {
+                    fresh.remove(&rank);
+                }
+                self.offer(&task.work, &task.group);
+            }
+        }
+        self.refresh(&task.group);
+        let is_idle = |work: &Work| work.under_way.is_empty() && work.fresh.is_empty();
+        if self.works.get(&task.work).is_some_and(is_idle) {
+            self.works.remove(&task.work);
+        }
+    }
+
+    /// Sets what holds for a group.
+    pub(super) fn set(&mut self, group: &Group) {
+        self.group_of(&group.name).setting = Some((group.max, group.pause));
+        self.refresh(&group.name);
+    }
+
+    fn group_of(&mut self, name: &Name) -> &mut GroupIndex {
+        self.groups.entry(name.clone()).or_default()
+    }
+
+    /// Has the first fresh task of a work id stand for it in a group, if none of it is under way.
+    fn offer(&mut self, work: &Name, group: &Name) {
+        let Some(of) = self.works.get_mut(work) else {
+            return;
+        };
+        let fresh = of.fresh.get(group).and_then(BTreeSet::first).copied();
+        if of.fresh.get(group).is_some_and(BTreeSet::is_empty) {
+            of.fresh.remove(group);
+        }
+        let wanted = fresh.filter(|_| of.under_way.is_empty());
+        let offered = match wanted {
+            Some(rank) => of.offered.insert(group.clone(), rank),
+            None => of.offered.remove(group),
+        };
+        if offered == wanted {
+            return;
+        }
+        let index = self.group_of(group);
+        if let Some(old) = offered {
+            index.fresh.remove(&old);
+        }
+        index.fresh.extend(wanted);
+        self.refresh(group);
+    }
+
+    fn offer_all(&mut self, work: &Name) {
+        let of = self.works.get(work);
+        let groups = of.map(|of| of.fresh.keys().cloned().collect::<Vec<_>>());
+        for group in groups.unwrap_or_default() {
+            self.offer(work, &group);
+        }
+    }
+
+    /// A group has changed: which of its tasks are first, as far as it lets them.
+    fn refresh(&mut self, name: &Name) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        let is_open = group.pause() == Pause::Off && group.used < group.max();
+        let goes_on = group.pause() < Pause::Hard;
+        let started = group.started.first().filter(|_| goes_on).copied();
+        let fresh = group.fresh.first().filter(|_| is_open).copied();
+        let before = std::mem::replace(&mut group.first, (started, fresh));
+        for (all, old, new) in [
+            (&mut self.started, before.0, started),
+            (&mut self.fresh, before.1, fresh),
+        ] {
+            if old != new {
+                if let Some(old) = old {
+                    all.remove(&old);
+                }
+                all.extend(new);
+            }
+        }
+        if group.is_empty() {
+            self.groups.remove(name);
+        }
+    }
+}
+
+/// The servers, and which of them has a thread free.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Threads {
+    used: BTreeMap<Slot, u32>,
+    /// Enabled servers with a thread free, by how much of theirs is used, in percent.
+    free: BTreeSet<(u32, Slot)>,
+    /// Threads of enabled servers.
+    pub(super) all: u32,
+}
+
+impl Threads {
+    /// The server that is used the least, in percent; among equals that of the lowest number.
+    pub(super) fn least_used(&self) -> Option<Slot> {
+        self.free.first().map(|(_, slot)| *slot)
+    }
+
+    pub(super) fn used(&self, slot: Slot) -> u32 {
+        self.used.get(&slot).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add(&mut self, slot: Slot, server: &Server) {
+        if server.enabled && !server.leaves {
+            self.all += server.threads;
+            self.free.extend(self.place(slot, server));
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot, server: &Server) {
+        if server.enabled && !server.leaves {
+            self.all -= server.threads;
+            if let Some(place) = self.place(slot, server) {
+                self.free.remove(&place);
+            }
+        }
+    }
+
+    /// An attempt runs on a server, or no longer does.
+    pub(super) fn take(&mut self, slot: Slot, server: &Server, takes: bool) {
+        self.remove(slot, server);
+        let used = self.used.entry(slot).or_default();
+        if takes {
+            *used += 1;
+        } else {
+            *used -= 1;
+        }
+        if *used == 0 {
+            self.used.remove(&slot);
+        }
+        self.add(slot, server);
+    }
+
+    fn place(&self, slot: Slot, server: &Server) -> Option<(u32, Slot)> {
+        let used = self.used(slot);
+        let percent = (used * 100).checked_div(server.threads)?;
+        (used < server.threads).then_some((percent, slot))
+    }
+}

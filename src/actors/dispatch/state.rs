@@ -1,0 +1,311 @@
+//! All tasks, servers and groups, and where they are found.
+
+use crate::actors::dispatch::ready::{Ready, Threads};
+use crate::actors::dispatch::server::{Group, Head, Pause, Server};
+use crate::actors::dispatch::task::{RunStatus, Task};
+use crate::actors::dispatch::view::Totals;
+use crate::actors::lock::Name;
+use crate::clock::Timestamp;
+use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
+use crate::lookup::kept::{Kept, Loaded, Once, Plain};
+use crate::lookup::pages::Pages;
+use crate::spine::machine::Start;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A page, decoded.
+#[derive(Debug)]
+pub enum Page {
+    /// What there is but once.
+    Head(Head),
+    /// Tasks by slot.
+    Tasks(Loaded<Task>),
+    /// Servers by slot.
+    Servers(Loaded<Server>),
+    /// Groups by slot.
+    Groups(Loaded<Group>),
+}
+
+impl Page {
+    /// Reads a page.
+    pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
+        if page == PageId::HEAD {
+            return Once::decode(content).map(Self::Head);
+        }
+        match page.kind() {
+            <Server as Plain>::KIND => Kept::decode(page, content).map(Self::Servers),
+            <Group as Plain>::KIND => Kept::decode(page, content).map(Self::Groups),
+            _ => Kept::decode(page, content).map(Self::Tasks),
+        }
+    }
+}
+
+/// All tasks, servers and groups.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) head: Once<Head>,
+    pub(super) tasks: Kept<Task>,
+    pub(super) servers: Kept<Server>,
+    pub(super) groups: Kept<Group>,
+    pub(super) pages: Pages,
+    pub(super) index: Index,
+}
+
+/// What follows from them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Index {
+    pub(super) by_id: BTreeMap<u64, Slot>,
+    by_process: BTreeMap<ProcessId, Slot>,
+    servers: BTreeMap<Name, Slot>,
+    groups: BTreeMap<Name, Slot>,
+    /// Tasks that are over, the oldest first.
+    pub(super) over: BTreeSet<(Timestamp, Slot)>,
+    /// Tasks with obligations: with an attempt, a place in line for a lock, or a cleanup.
+    pub(super) bound: BTreeSet<Slot>,
+    pub(super) ready: Ready,
+    pub(super) threads: Threads,
+    totals: Totals,
+}
+
+impl Index {
+    /// Counts a task, or counts it no more.
+    fn count(&mut self, task: &Task, comes: bool) {
+        let totals = &mut self.totals;
+        let mut counts = vec![match task.status {
+            RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Restarted => &mut totals.fresh,
+            RunStatus::Waiting => &mut totals.waiting,
+            RunStatus::Processing => &mut totals.processing,
+            RunStatus::Complete => &mut totals.complete,
+        }];
+        if task.exit.is_failure() {
+            counts.push(&mut totals.failed);
+        }
+        for count in counts {
+            if comes {
+                *count += 1;
+            } else {
+                *count -= 1;
+            }
+        }
+    }
+
+    fn add(&mut self, slot: Slot, task: &Task, servers: &Kept<Server>) {
+        self.count(task, true);
+        if let Some(attempt) = &task.attempt {
+            self.by_process.insert(attempt.process, slot);
+            if let Some(server) = servers.get(attempt.server) {
+                self.threads.take(attempt.server, server, true);
+            }
+        }
+        if let Some(cleaning) = &task.cleaning {
+            self.by_process.insert(cleaning.process, slot);
+        }
+        if task.attempt.is_some() || task.blocked.is_some() || task.cleaning.is_some() {
+            self.bound.insert(slot);
+        }
+        if let Some(ended) = task.ended {
+            self.over.insert((ended, slot));
+        }
+        self.ready.add(slot, task);
+    }
+
+    fn remove(&mut self, slot: Slot, task: &Task, servers: &Kept<Server>) {
+        self.count(task, false);
+        if let Some(attempt) = &task.attempt {
+            self.by_process.remove(&attempt.process);
+            if let Some(server) = servers.get(attempt.server) {
+                self.threads.take(attempt.server, server, false);
+            }
+        }
+        if let Some(cleaning) = &task.cleaning {
+            self.by_process.remove(&cleaning.process);
+        }
+        self.bound.remove(&slot);
+        if let Some(ended) = task.ended {
+            self.over.remove(&(ended, slot));
+        }
+        self.ready.remove(slot, task);
+    }
+}
+
+impl State {
+    pub(super) fn find(&self, id: u64) -> Option<(Slot, &Task)> {
+        let slot = *self.index.by_id.get(&id)?;
+        Some((slot, self.tasks.get(slot)?))
+    }
+
+    /// The task whose attempt, or whose cleanup, has this process.
+    pub(super) fn of_process(&self, process: ProcessId) -> Option<(Slot, &Task)> {
+        let slot = *self.index.by_process.get(&process)?;
+        Some((slot, self.tasks.get(slot)?))
+    }
+
+    pub(super) fn server(&self, name: &Name) -> Option<(Slot, &Server)> {
+        let slot = *self.index.servers.get(name)?;
+        Some((slot, self.servers.get(slot)?))
+    }
+
+    /// Servers by name, those that go among them.
+    pub(super) fn servers_by_name(&self) -> impl Iterator<Item = (Slot, &Server)> {
+        let all = self.index.servers.values();
+        all.filter_map(|slot| Some((*slot, self.servers.get(*slot)?)))
+    }
+
+    pub(super) fn group(&self, name: &Name) -> Option<(Slot, &Group)> {
+        let slot = *self.index.groups.get(name)?;
+        Some((slot, self.groups.get(slot)?))
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            pause: self.head.pause,
+            ..self.index.totals
+        }
+    }
+
+    /// The most tasks that are under way before another is started.
+    pub(super) fn under_way_max(&self, per_thread: u32) -> u32 {
+        self.index.threads.all.saturating_mul(per_thread)
+    }
+
+    /// The task whose burst begins next, and the server that it runs on.
+    pub(super) fn next(&self, per_thread: u32) -> Option<(Slot, Slot)> {
+        if self.head.rests || self.head.pause == Pause::Hard {
+            return None;
+        }
+        let server = self.index.threads.least_used()?;
+        let ready = &self.index.ready;
+        let starts =
+            self.head.pause == Pause::Off && ready.under_way < self.under_way_max(per_thread);
+        let fresh = || ready.first_fresh().filter(|_| starts);
+        let task = ready.first_started().or_else(fresh)?;
+        Some((task, server))
+    }
+
+    pub(super) fn insert(&mut self, entry: Seq, slot: Slot, task: Task) {
+        self.index.by_id.insert(task.id, slot);
+        self.index.add(slot, &task, &self.servers);
+        self.tasks.insert(self.pages.by(entry), slot, task);
+    }
+
+    pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Task)) {
+        let (index, servers) = (&mut self.index, &self.servers);
+        self.tasks.change(self.pages.by(entry), slot, |task| {
+            index.remove(slot, task, servers);
+            make(task);
+            index.add(slot, task, servers);
+        });
+    }
+
+    pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
+        let task = self.tasks.remove(self.pages.by(entry), slot);
+        self.index.remove(slot, &task, &self.servers);
+        self.index.by_id.remove(&task.id);
+    }
+
+    pub(super) fn insert_server(&mut self, entry: Seq, slot: Slot, server: Server) {
+        self.index.servers.insert(server.name.clone(), slot);
+        self.index.threads.add(slot, &server);
+        self.servers.insert(self.pages.by(entry), slot, server);
+        self.head
+            .change(self.pages.by(entry), |head| head.had_servers = true);
+    }
+
+    pub(super) fn change_server(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Server)) {
+        let threads = &mut self.index.threads;
+        self.servers.change(self.pages.by(entry), slot, |server| {
+            threads.remove(slot, server);
+            make(server);
+            threads.add(slot, server);
+        });
+    }
+
+    /// Takes a server out that nothing runs on.
+    pub(super) fn remove_server(&mut self, entry: Seq, slot: Slot) {
+        let server = self.servers.remove(self.pages.by(entry), slot);
+        self.index.threads.remove(slot, &server);
+        self.index.servers.remove(&server.name);
+    }
+
+    pub(super) fn set_group(&mut self, entry: Seq, slot: Slot, group: Group) {
+        self.index.ready.set(&group);
+        if self.groups.get(slot).is_some() {
+            let change = self.pages.by(entry);
+            self.groups.change(change, slot, |it| *it = group);
+        } else {
+            self.index.groups.insert(group.name.clone(), slot);
+            self.groups.insert(self.pages.by(entry), slot, group);
+        }
+    }
+
+    /// The coordinator started: heartbeats are due in full from here on, and bursts begin again.
+    pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
+        self.head.change(self.pages.by(stamp.seq), |head| {
+            head.epoch = stamp.at;
+            head.rests = false;
+        });
+        self.tasks.begin_spans(stamp.at);
+    }
+
+    pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
+        if page == PageId::HEAD {
+            return self.head.encode(content);
+        }
+        match page.kind() {
+            <Server as Plain>::KIND => self.servers.encode(page, content),
+            <Group as Plain>::KIND => self.groups.encode(page, content),
+            _ => self.tasks.encode(page, content),
+        }
+    }
+
+    pub(super) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
+        let mut state = Self::default();
+        for page in pages {
+            match page {
+                Page::Head(head) => {
+                    state.tasks.begin_spans(head.epoch);
+                    state.head.load(head);
+                }
+                Page::Tasks(page) => state.tasks.load(page),
+                Page::Servers(page) => state.servers.load(page),
+                Page::Groups(page) => state.groups.load(page),
+            }
+        }
+        state.index = state.indexed();
+        state
+    }
+
+    /// What follows from what there is, found anew.
+    fn indexed(&self) -> Index {
+        let mut index = Index::default();
+        for (slot, server) in self.servers.iter() {
+            index.servers.insert(server.name.clone(), slot);
+            index.threads.add(slot, server);
+        }
+        for (slot, group) in self.groups.iter() {
+            index.groups.insert(group.name.clone(), slot);
+            index.ready.set(group);
+        }
+        for (slot, task) in self.tasks.iter() {
+            index.by_id.insert(task.id, slot);
+            index.add(slot, task, &self.servers);
+        }
+        index
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        let mut digest = self.tasks.digest();
+        digest.merge(self.servers.digest());
+        digest.merge(self.groups.digest());
+        digest.merge(self.head.digest());
+        digest
+    }
+
+    /// Asserts that indexes and counts are those of what there is.
+    #[cfg(test)]
+    pub(super) fn assert_whole(&self) {
+        self.tasks.assert_whole();
+        self.servers.assert_whole();
+        self.groups.assert_whole();
+        assert_eq!(self.index, self.indexed());
+    }
+}
