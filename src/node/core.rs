@@ -12,7 +12,7 @@ use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
-use crate::ports::process::{Keeping, Place};
+use crate::ports::process::{Keeping, Place, Reporting, files};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
@@ -120,7 +120,7 @@ impl Core {
             .and_then(config.after_checkpoint);
         let checkpoints = Rc::new(checkpoints);
         let (asks, asked) = mpsc::unbounded_channel();
-        let keeping = keeping(&config);
+        let keeping = keeping(&config)?;
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
@@ -190,14 +190,23 @@ fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
 }
 
 /// Who launches processes, and where.
-fn keeping(config: &Config) -> Keeping {
+fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     let data = config.data.clone();
-    Keeping::new(Place {
-        data: data.map(|data| std::path::absolute(&data).unwrap_or(data)),
+    let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
+    let reporting = match &data {
+        Some(data) => {
+            let key = files::report_key(data, chance()?).map_err(NodeError::Core)?;
+            Some(Reporting::new(key, data))
+        }
+        None => None,
+    };
+    Ok(Keeping::new(Place {
+        data,
         keeper: config.keeper.clone(),
         is_init: config.is_init,
         bounds_trees: Arc::default(),
-    })
+        reporting,
+    }))
 }
 
 /// Starts what goes on beside the actors until the node ends.

@@ -197,6 +197,25 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
+/// The key of the secrets of processes; `fresh`, if there is none yet.
+///
+/// # Errors
+/// If it can be neither read nor written.
+pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
+    let path = data.join(super::reporting::KEY_FILE);
+    match std::fs::read(&path) {
+        Ok(found) => {
+            if let Ok(key) = found.try_into() {
+                return Ok(key);
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    replace(&path, 0o600, &fresh)?;
+    Ok(fresh)
+}
+
 /// Writes the PID file of a process that has just started.
 pub(super) fn write_pid(dir: &Path, pid: u32) -> io::Result<()> {
     replace(&dir.join(PID), 0o600, format!("{pid}\n").as_bytes())

@@ -12,6 +12,7 @@
 //! | `account.rs` | users and groups by name |
 //! | `notices.rs` `line.rs` `sender.rs` | what processes say of themselves, and who may |
 //! | `requester.rs` | who asks, and of whose line |
+//! | `reporting.rs` | how a process that works on a task reports: where, and by which secret |
 //! | `tree.rs` | which processes belong to a tree |
 //! | `usage.rs` | what a process uses now |
 //! | `clearing.rs` `emptying.rs` | how a tree is proved empty; when the kernel says that it may be |
@@ -41,6 +42,7 @@ mod orphans;
 mod output;
 mod real;
 mod reconcile;
+pub(crate) mod reporting;
 pub(crate) mod requester;
 mod rotation;
 mod sender;
@@ -56,6 +58,7 @@ pub use crate::kernel::pidfd::ExitStatus;
 pub use follower::Follower;
 pub use link::KeeperProgram;
 pub use real::Place;
+pub use reporting::Reporting;
 pub use requester::Requester;
 pub use thread::{Keeping, ProcessPort};
 pub use usage::Usage;

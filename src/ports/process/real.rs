@@ -1,5 +1,6 @@
 //! The world as it is.
 
+use crate::actors::dispatch::Task;
 use crate::actors::process::{
     Expectation, Failure, Holder, Identity, Leak, Message, Remains, Spec, Step,
 };
@@ -19,6 +20,7 @@ use crate::ports::process::link::{self, KeeperProgram, Link};
 use crate::ports::process::namespaces::Ended;
 use crate::ports::process::notices::Notices;
 use crate::ports::process::output::{Bound, Outputs};
+use crate::ports::process::reporting::{self, Reporting};
 use crate::ports::process::tree::Groups;
 use crate::ports::process::usage::{self, Usage};
 use crate::ports::process::world::{Found, Survivors, Tree, World};
@@ -56,6 +58,8 @@ pub struct Place {
     pub is_init: bool,
     /// Whether the keeper that was joined can bound the memory of a tree as a whole; none before one was.
     pub bounds_trees: Arc<Mutex<Option<bool>>>,
+    /// How processes report that work on tasks; none do without a data directory.
+    pub reporting: Option<Reporting>,
 }
 
 impl Place {
@@ -66,6 +70,19 @@ impl Place {
             .as_ref()
             .map(|data| data.join(crate::keeper::SOCKET));
         socket.is_some_and(|socket| socket.exists())
+    }
+
+    /// What the environment of a process has that reports on a task.
+    fn reports(&self, id: ProcessId, spec: &Spec) -> Vec<(&'static str, Vec<u8>)> {
+        let reports = spec.secrets.iter().any(|name| name == Task::SECRET);
+        let Some(reporting) = self.reporting.as_ref().filter(|_| reports) else {
+            return Vec::new();
+        };
+        let socket = files::bytes_of(reporting.socket()).as_bytes().to_vec();
+        vec![
+            (Task::SECRET, reporting.secret(id).into_bytes()),
+            (reporting::ADDRESS, socket),
+        ]
     }
 
     fn data(&self) -> Result<&Path, Failure> {
@@ -422,6 +439,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let mut own = self.notices.launch(id, spec, &dir)?;
         let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
         own.extend(of_user);
+        own.extend(self.place.reports(id, spec));
         if spec.parcel.is_none() {
             self.bound(id, &dir, (spec.output_bytes_max, spec.output_kept));
         }

@@ -7,6 +7,7 @@ use crate::ports::process::follower::Follower;
 use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
 use crate::ports::process::output::Outputs;
 use crate::ports::process::real::{KEEPER, Place, Real};
+use crate::ports::process::reporting::Reporting;
 use crate::ports::process::usage::Usage;
 use crate::ports::process::world::{Tree, World as _};
 use crate::ports::process::{files, link};
@@ -117,6 +118,11 @@ impl Keeping {
     /// The data directory, if there is one.
     pub fn data(&self) -> Option<PathBuf> {
         self.0.place.data.clone()
+    }
+
+    /// How processes report that work on tasks.
+    pub fn reporting(&self) -> Option<&Reporting> {
+        self.0.place.reporting.as_ref()
     }
 
     /// Where the keeper listens, if there can be one.
