@@ -53,7 +53,7 @@ pub struct NodeStatus {
     pub reloaded: Option<Reloaded>,
     /// Whether something is taken on no more until the next start.
     pub draining: bool,
-    /// What that is: `locks`, `jobs`, `claims` of jobs, `passes` of leases.
+    /// What that is: `locks`, `jobs`, `claims` of jobs, `passes` of leases, `tasks`.
     pub draining_what: Vec<&'static str>,
     /// Owners of locks.
     pub lock_owners: u32,

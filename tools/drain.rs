@@ -12,16 +12,17 @@ use std::time::Duration;
 /// The longest wait, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Have a running coordinator take nothing new on, and end when no lock, no claim of a job and no pass of a lease is left.
+/// Have a running coordinator take nothing new on, and end when no lock, no claim of a job, no pass of a lease and no attempt of
+/// a task is left.
 ///
 /// Renewals and releases of locks go on, and those who wait for one are still granted it; claimed jobs may be touched, and come to
-/// their end, as passes do that run. Jobs that wait, and requests for passes, stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
+/// their end, as passes and bursts of tasks do that run. Jobs and tasks that wait, and requests for passes, stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton drain                 take on no new locks, jobs, claims or passes, and say how many are left
+  sexton drain                 take on no new locks, jobs, claims, passes or tasks, and say how many are left
   sexton drain --wait 60       and wait for the last of them
-  sexton drain queues          locks go on; it ends when no lock, claim and pass is left, all the same
+  sexton drain queues          locks go on; it ends when no lock, claim, pass and attempt is left, all the same
 
 Exit status: 0 it drains, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs
 there; 4 it has halted.")]
@@ -30,7 +31,7 @@ pub(crate) struct Drain {
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
 
-    /// How long to wait until no lock, no claim and no pass is left, in whole seconds
+    /// How long to wait until no lock, no claim, no pass and no attempt of a task is left, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
@@ -50,6 +51,8 @@ enum What {
     Queues,
     /// New passes of leases
     Leases,
+    /// New tasks, and new bursts of tasks
+    Tasks,
     /// All of these
     All,
 }
@@ -63,7 +66,8 @@ impl Drain {
             What::Locks => ("locks", "locks"),
             What::Queues => ("queues", "jobs or claims"),
             What::Leases => ("leases", "passes"),
-            What::All => ("all", "locks, jobs, claims or passes"),
+            What::Tasks => ("tasks", "tasks or bursts"),
+            What::All => ("all", "locks, jobs, claims, passes or tasks"),
         };
         let path = format!("/v1/drain?what={what}&wait={wait}");
         let answer = client::post(&target, &path, patience)?;
@@ -75,22 +79,23 @@ impl Drain {
             ("/locks", "lock"),
             ("/claims", "claim"),
             ("/passes", "pass"),
+            ("/tasks", "attempt"),
         ];
         let left = left.map(|(path, one)| (number(&said, path), one));
         let is_left = left.iter().any(|(number, _)| *number > 0);
         let words = if is_left {
-            let [locks, claims, passes] = left.map(|(number, one)| counted(number, one));
+            let [locks, claims, passes, attempts] = left.map(|(number, one)| counted(number, one));
             format!(
-                "draining: no new {new}; the coordinator ends when {locks}, held or waited for, {claims} and {passes} are gone\n"
+                "draining: no new {new}; the coordinator ends when {locks}, held or waited for, {claims}, {passes} and {attempts} of a task are gone\n"
             )
         } else {
-            "drained: no lock, no claim and no pass is left, the coordinator ends\n".to_owned()
+            "drained: no lock, no claim, no pass and no attempt of a task is left, the coordinator ends\n".to_owned()
         };
         let text = if self.json { &answer.body } else { &words };
         written(std::io::stdout().lock().write_all(text.as_bytes()))?;
         if self.wait.is_some() && is_left {
             return Err(Failure::found(
-                "some locks, claims or passes are left, and the wait is over",
+                "some locks, claims, passes or attempts are left, and the wait is over",
             ));
         }
         Ok(())
@@ -100,7 +105,7 @@ impl Drain {
 /// How many of something, in words.
 fn counted(number: u64, one: &str) -> String {
     match (number, one) {
-        (1, _) | (_, "lock" | "claim") => count(number, one),
+        (1, _) | (_, "lock" | "claim" | "attempt") => count(number, one),
         (_, one) => format!("{number} {one}es"),
     }
 }

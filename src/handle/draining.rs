@@ -1,6 +1,6 @@
 //! Draining: nothing new is taken on until the next start, and what is held comes to its end.
 
-use crate::actors::{lease, lock, queue};
+use crate::actors::{dispatch, lease, lock, queue};
 use crate::handle::{Command, Handle, QueueError};
 use crate::ids::ActorId;
 use crate::spine::delivery::Item;
@@ -23,6 +23,8 @@ pub enum Drain {
     Queues,
     /// No new passes of leases: those that run come to their end, and requests of before stay.
     Leases,
+    /// No new tasks, and no new bursts of those that are there: attempts that are under way come to their end.
+    Tasks,
     /// All of these.
     All,
     /// No new jobs. Claims go on, and the node does not end by it: what beanstalkd means by draining.
@@ -38,6 +40,7 @@ impl Drain {
             jobs: matches!(self, Self::Queues | Self::All | Self::Jobs),
             claims: matches!(self, Self::Queues | Self::All),
             passes: matches!(self, Self::Leases | Self::All),
+            tasks: matches!(self, Self::Tasks | Self::All),
         }
     }
 
@@ -48,6 +51,7 @@ impl Drain {
             jobs,
             claims,
             passes,
+            tasks,
         } = self.drains();
         let of = |additions, all| match (additions, all) {
             (_, true) => Draining::All,
@@ -58,6 +62,7 @@ impl Drain {
             (ActorId::LOCK, of(locks, locks)),
             (ActorId::QUEUE, of(jobs, claims)),
             (ActorId::LEASE, of(passes, passes)),
+            (ActorId::DISPATCH, of(tasks, tasks)),
         ];
         all.into_iter().filter(|(_, draining)| draining.has_begun())
     }
@@ -75,12 +80,14 @@ pub struct Drains {
     pub claims: bool,
     /// New passes of leases.
     pub passes: bool,
+    /// New tasks, and new bursts.
+    pub tasks: bool,
 }
 
 impl Drains {
     /// Whether there is anything.
     pub const fn any(self) -> bool {
-        self.locks || self.jobs || self.claims || self.passes
+        self.locks || self.jobs || self.claims || self.passes || self.tasks
     }
 
     /// What it is, in words.
@@ -90,6 +97,7 @@ impl Drains {
             (self.jobs, "jobs"),
             (self.claims, "claims"),
             (self.passes, "passes"),
+            (self.tasks, "tasks"),
         ];
         let all = all.into_iter().filter(|(is, _)| *is);
         all.map(|(_, word)| word).collect()
@@ -101,6 +109,7 @@ impl Drains {
             jobs: self.jobs || other.jobs,
             claims: self.claims || other.claims,
             passes: self.passes || other.passes,
+            tasks: self.tasks || other.tasks,
         }
     }
 }
@@ -114,11 +123,13 @@ pub struct Left {
     pub claims: u64,
     /// Passes of leases that run.
     pub passes: u64,
+    /// Tasks with an attempt under way.
+    pub tasks: u64,
 }
 
 impl Handle {
-    /// Takes nothing new of this on from now on, and resolves when no lock, no claim of a job and no pass of a lease
-    /// is left.
+    /// Takes nothing new of this on from now on, and resolves when no lock, no claim of a job, no pass of a lease and no
+    /// attempt of a task is left.
     pub async fn drain(&self, what: Drain) -> Result<(), Stopped> {
         self.begin_drain(what).await?;
         self.drained().await
@@ -140,16 +151,17 @@ impl Handle {
         *self.facts.draining.borrow()
     }
 
-    /// Resolves at the first moment after a drain of locks, queues or leases has begun, by whomever, at which no lock, no
-    /// claim and no pass is left, whichever of them drains. Never, if none begins.
+    /// Resolves at the first moment after a drain of locks, queues, leases or tasks has begun, by whomever, at which no lock, no
+    /// claim, no pass and no attempt is left, whichever of them drains. Never, if none begins.
     pub async fn drained(&self) -> Result<(), Stopped> {
         let mut draining = self.facts.draining.subscribe();
-        let begun = draining.wait_for(|it| it.locks || it.claims || it.passes);
+        let begun = draining.wait_for(|it| it.locks || it.claims || it.passes || it.tasks);
         drop(begun.await.map_err(|_| Stopped)?);
         loop {
             drop(self.actors.lock.watch(lock::Watch::Empty).await?);
             drop(self.actors.queue.watch(queue::Watch::Unclaimed).await?);
             drop(self.actors.lease.watch(lease::Watch::Idle).await?);
+            drop(self.actors.dispatch.watch(dispatch::Watch::Idle).await?);
             // Of what does not drain, there may be more meanwhile.
             match self.left().await {
                 Ok(left) if left == Left::default() => return Ok(()),
@@ -177,10 +189,19 @@ impl Handle {
         else {
             unreachable!("totals are the answer to a question about totals");
         };
+        let totals = vec![Item::Query(dispatch::Query::Totals)];
+        let totals = self.actors.dispatch.call(totals).await?.pop();
+        let dispatch::Reply::Totals(dispatch::Totals {
+            processing: tasks, ..
+        }) = totals.ok_or(Stopped)??
+        else {
+            unreachable!("totals are the answer to a question about totals");
+        };
         Ok(Left {
             locks,
             claims,
             passes,
+            tasks,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What can be asked of a running node, from any thread: its locks, queues, processes and leases, what happens on it, and how it is.
+//! What can be asked of a running node, from any thread: its locks, queues, processes, leases and tasks, what happens on it, and how it is.
 //!
 //! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
@@ -15,6 +15,7 @@ mod queues;
 mod results;
 mod services;
 mod system;
+mod tasks;
 #[cfg(feature = "jobs")]
 mod work;
 
@@ -32,6 +33,7 @@ pub use self::queues::{Added, Queues};
 pub use self::results::Ending;
 pub use self::services::Services;
 pub(crate) use self::system::System;
+pub use self::tasks::{Inventoried, TaskError, Tasks};
 #[cfg(feature = "jobs")]
 pub use self::work::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::actors::lock::{Query, Reply};
@@ -142,6 +144,12 @@ impl Handle {
         Leases::new(self.actors.lease.clone())
     }
 
+    /// The tasks.
+    pub fn tasks(&self) -> Tasks {
+        let keeping = self.facts.keeping.clone();
+        Tasks::new(self.actors.dispatch.clone(), keeping)
+    }
+
     /// What holds for the queues, for as long as the node runs.
     pub fn queue_rules(&self) -> &queue::Rules {
         &self.facts.queue_rules
@@ -201,6 +209,13 @@ impl Handle {
             listener.show(locks, &mut listening);
         }
         listening
+    }
+
+    /// Where commands of tasks report, if there are any.
+    #[cfg(feature = "http")]
+    pub(crate) fn report_socket(&self) -> Option<PathBuf> {
+        let reporting = self.facts.keeping.reporting()?;
+        Some(reporting.socket().to_owned())
     }
 
     /// Resolves when the core has ended, in whatever way.

@@ -4,7 +4,7 @@
 use crate::daemon::{Daemon, text};
 use crate::described;
 use crate::opened::{Answer, Opened, answers, read_all, request, run};
-use crate::{lease_status, process_status, queue_status};
+use crate::{lease_status, process_status, queue_status, task_status};
 use serde_json::{Value, json};
 use sexton::spine::delivery::Stage;
 use std::io::Write as _;
@@ -199,6 +199,12 @@ impl Nodes {
                 return answer;
             }
         }
+        if task_status::is_ours(path) {
+            let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
+            if let Some(answer) = task_status::provoke(asked, nodes) {
+                return answer;
+            }
+        }
         let is_of_queues = path.starts_with("/v1/queues");
         let well = match status {
             200 | 422 if is_of_queues => queue_status::well(path, method, &self.well),
@@ -384,6 +390,10 @@ impl FullDisk {
         if lease_status::is_ours(path) {
             let socket = self.files.path().join("data/sexton.sock");
             return lease_status::full(path, method, &socket);
+        }
+        if task_status::is_ours(path) {
+            let socket = self.files.path().join("data/sexton.sock");
+            return task_status::full(path, method, &socket);
         }
         let asking = Asking::well(path, method);
         if !path.starts_with("/v1/locks") {

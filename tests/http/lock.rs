@@ -356,7 +356,7 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
     let begun = opened.post("/v1/drain", &Value::Null).json();
     assert_eq!(
         begun,
-        json!({"draining": true, "locks": 1, "claims": 0, "passes": 0})
+        json!({"draining": true, "locks": 1, "claims": 0, "passes": 0, "tasks": 0})
     );
     acquire(&opened, "b", "one").because(503, "draining");
     assert_eq!(acquire(&opened, "a", "one").status, 200, "renewals go on");
@@ -369,7 +369,7 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
     let drained = finish("/v1/drain?wait=600", waiting).json();
     assert_eq!(
         drained,
-        json!({"draining": true, "locks": 0, "claims": 0, "passes": 0})
+        json!({"draining": true, "locks": 0, "claims": 0, "passes": 0, "tasks": 0})
     );
     run(opened.handle().drained()).expect("whoever else waits for it is told too");
 }

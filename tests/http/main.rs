@@ -55,6 +55,7 @@ mod route;
 mod socket;
 #[cfg(feature = "cli")]
 mod strangers;
+mod task_status;
 mod tls;
 mod tricks;
 mod turns;

@@ -247,7 +247,7 @@ fn a_drain_takes_no_new_jobs_and_lets_those_be_done_that_are_there() {
     let drains = opened.post("/v1/drain?what=queues", &Value::Null).json();
     assert_eq!(
         drains,
-        json!({"draining": true, "locks": 0, "claims": 1, "passes": 0})
+        json!({"draining": true, "locks": 0, "claims": 1, "passes": 0, "tasks": 0})
     );
     opened
         .post("/v1/drain?what=jobs", &Value::Null)

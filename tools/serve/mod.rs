@@ -127,7 +127,7 @@ async fn serve(
                     notify.status("draining");
                     // A node that has halted says so below.
                     let _begun = handle.begin_drain(Drain::All).await;
-                    tracing::info!("draining: no new locks, jobs, claims or passes; the end comes when no lock, no claim and no pass is left");
+                    tracing::info!("draining: no new locks, jobs, claims, passes or tasks; the end comes when no lock, no claim, no pass and no attempt of a task is left");
                 }
             },
             // However it began: by a signal, or through a door.

@@ -2,7 +2,7 @@
 //!
 //! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
 
-use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester};
+use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
 use crate::protocols::http::access::{self, Peer, Running, Scope};
 use crate::protocols::http::idempotency::key_of;
@@ -124,6 +124,15 @@ impl Call {
         match self.key {
             None => processes,
             Some(key) => processes.once(key),
+        }
+    }
+
+    /// The tasks, for this request.
+    pub(crate) fn tasks(&self) -> Tasks {
+        let tasks = self.node.tasks();
+        match self.key {
+            None => tasks,
+            Some(key) => tasks.once(key),
         }
     }
 

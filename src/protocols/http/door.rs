@@ -13,7 +13,7 @@ use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{TokenError, Tokens};
-use crate::protocols::http::{job, lease, lease_set, process};
+use crate::protocols::http::{job, lease, lease_set, process, report, task};
 use crate::protocols::listener::{self, Places};
 use crate::refusal::Reason;
 use crate::status::Listening;
@@ -96,6 +96,9 @@ impl Door {
             group: config.socket_group,
         };
         let unix = listen_unix(config, open, rights)?;
+        let reports = node.report_socket();
+        let listen = |path: &Path| report::listen(path).map_err(|error| cannot_listen(path, error));
+        let reports = reports.as_deref().map(listen).transpose()?;
         let (closing, asked) = watch::channel(false);
         let (ended, closed) = watch::channel(());
         let door = Self {
@@ -117,6 +120,7 @@ impl Door {
                     process::LAUNCH,
                     lease::RUN,
                     lease_set::SET,
+                    task::ADD,
                 ],
                 description: routes::description(),
             }),
@@ -132,6 +136,7 @@ impl Door {
             door: door.clone(),
             tcp: tcp.map(|(_, listener)| listener),
             unix,
+            reports,
             closing: asked,
         };
         let (ready, opened) = oneshot::channel();
@@ -279,6 +284,7 @@ struct Serving {
     door: Door,
     tcp: Option<std::net::TcpListener>,
     unix: Option<Unix>,
+    reports: Option<report::Socket>,
     closing: watch::Receiver<bool>,
 }
 
@@ -300,14 +306,17 @@ impl Serving {
             door,
             tcp,
             unix,
+            reports,
             closing,
         } = self;
         let (unix, file) = unix.unzip();
+        let (reports, reports_file) = reports.unzip();
         let listeners = || {
             let tcp = tcp.map(TcpListener::from_std).transpose()?;
-            Ok((tcp, unix.map(UnixListener::from_std).transpose()?))
+            let reports = reports.map(UnixListener::from_std).transpose()?;
+            Ok((tcp, unix.map(UnixListener::from_std).transpose()?, reports))
         };
-        let (tcp, unix) = match listeners() {
+        let (tcp, unix, reports) = match listeners() {
             Ok(listeners) => listeners,
             Err(error) => return drop(ready.send(Err(error))),
         };
@@ -335,8 +344,13 @@ impl Serving {
                 _ = closing.wait_for(|closing| *closing) => {}
             }
         };
-        tokio::join!(core, hall.serve_tcp(tcp), hall.serve_unix(unix));
-        drop(file);
+        let reports = async {
+            if let Some(listener) = reports {
+                report::serve(listener, node.clone(), hall.closing.clone()).await;
+            }
+        };
+        tokio::join!(core, hall.serve_tcp(tcp), hall.serve_unix(unix), reports);
+        drop((file, reports_file));
     }
 }
 

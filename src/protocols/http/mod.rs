@@ -59,6 +59,7 @@ mod process_now;
 mod queue;
 mod queue_bulk;
 mod queue_look;
+mod report;
 mod result;
 mod room;
 mod route;
@@ -69,6 +70,9 @@ mod service;
 mod session;
 mod shared;
 mod socket;
+mod task;
+mod task_look;
+mod task_server;
 mod tls;
 mod token;
 

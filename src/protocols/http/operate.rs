@@ -110,7 +110,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "drain",
                 summary: "Take nothing new on, and end when nothing is held any more",
-                more: "New locks, or new jobs and claims of jobs, or new passes of leases, or all of them, are refused; renewals, releases and the ends of claims and passes go on. The coordinator ends when no lock, no claim and no pass is left. Answers when it has begun; with `wait`, when none is left or the wait is over. What drains already goes on draining.",
+                more: "New locks, or new jobs and claims of jobs, or new passes of leases, or new tasks and bursts, or all of them, are refused; renewals, releases and the ends of claims, passes and bursts go on. The coordinator ends when no lock, no claim, no pass and no attempt of a task is left. Answers when it has begun; with `wait`, when none is left or the wait is over. What drains already goes on draining.",
                 answer: "It drains.",
             },
             &[Failed, Draining, Waits],
@@ -185,10 +185,10 @@ async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Prob
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Drain {
-    /// What is taken on no more: `locks`, `queues` (jobs and their claims), `leases` (passes), or `all`.
+    /// What is taken on no more: `locks`, `queues` (jobs and their claims), `leases` (passes), `tasks` (and their bursts), or `all`.
     #[serde(default = "all")]
     what: handle::Drain,
-    /// Seconds to wait until no lock, no claim and no pass is left.
+    /// Seconds to wait until no lock, no claim, no pass and no attempt of a task is left.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -204,6 +204,8 @@ pub(crate) struct Drained {
     claims: u64,
     /// Passes of leases that run.
     passes: u64,
+    /// Tasks with an attempt under way.
+    tasks: u64,
 }
 
 const fn all() -> handle::Drain {
@@ -226,12 +228,14 @@ async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>,
         locks,
         claims,
         passes,
+        tasks,
     } = node.left().await?;
     Ok(Json(Drained {
         draining: true,
         locks,
         claims,
         passes,
+        tasks,
     }))
 }
 

@@ -2,7 +2,7 @@
 //! end up in somebody's log.
 
 use crate::actors::lock::{self, Name};
-use crate::handle::{LeaseError, LockError, QueueError};
+use crate::handle::{LeaseError, LockError, QueueError, TaskError};
 use crate::protocols::http::schema::OwnerName;
 use crate::refusal::{Reason, Retry};
 use crate::spine::checkpoint::CheckpointError;
@@ -132,6 +132,12 @@ impl From<QueueError> for Problem {
 
 impl From<LeaseError> for Problem {
     fn from(error: LeaseError) -> Self {
+        Self::new(error.reason(), error.to_string())
+    }
+}
+
+impl From<TaskError> for Problem {
+    fn from(error: TaskError) -> Self {
         Self::new(error.reason(), error.to_string())
     }
 }

@@ -162,6 +162,57 @@ impl Serialize for OutputText {
     }
 }
 
+/// The names of a task, as members of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct TaskNames {
+    /// What people call it.
+    pub(crate) name: Name,
+    /// Its group.
+    pub(crate) group: Name,
+    /// What it works on: no two tasks of one work id are under way at a time.
+    pub(crate) work: Name,
+}
+
+/// The name of a server, as a member of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct ServerName {
+    /// The server.
+    pub(crate) server: Name,
+}
+
+/// The name of a group, as a member of an answer.
+#[derive(Clone, Debug, JsonSchema)]
+pub(crate) struct GroupName {
+    /// The group.
+    pub(crate) group: Name,
+}
+
+impl Serialize for TaskNames {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(3))?;
+        encode(&mut members, "name", self.name.as_bytes())?;
+        encode(&mut members, "group", self.group.as_bytes())?;
+        encode(&mut members, "work", self.work.as_bytes())?;
+        members.end()
+    }
+}
+
+impl Serialize for ServerName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(1))?;
+        encode(&mut members, "server", self.server.as_bytes())?;
+        members.end()
+    }
+}
+
+impl Serialize for GroupName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(1))?;
+        encode(&mut members, "group", self.group.as_bytes())?;
+        members.end()
+    }
+}
+
 impl Serialize for EntryNames {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(Some(3))?;

@@ -507,7 +507,7 @@ mod tests {
             request_bytes_max: 0,
             tcp: room(),
             unix: room(),
-            long: [""; 5],
+            long: [""; 6],
             description: &Value::Null,
         }
     }

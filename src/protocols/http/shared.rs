@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(super) tcp: Room,
     pub(super) unix: Room,
     /// The paths that take jobs and commands.
-    pub(super) long: [&'static str; 5],
+    pub(super) long: [&'static str; 6],
     /// The description of all routes.
     pub(crate) description: &'static Value,
 }

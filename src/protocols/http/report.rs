@@ -1,0 +1,186 @@
+//! The socket on which the commands of tasks report: `report.sock` in the data directory. It takes what an attempt says of its own
+//! burst, proved by the secret of that attempt, and nothing else. The protocol is that of `docs/tasks.md`, "Reports".
+//!
+//! Never here: what a report does. That is the machine's.
+
+use crate::actors::dispatch::{Report, Task};
+use crate::bytes::Bytes;
+use crate::handle::{Handle, Tasks};
+use crate::ids::ProcessId;
+use crate::protocols::http::socket::{self, Rights, SocketFile};
+use crate::protocols::listener::{self, Places};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// How long either side may be silent.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The longest request: what is saved comes in base64.
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
+
+/// The most connections at a time.
+const OPEN_MAX: u32 = 256;
+
+/// The socket and its file.
+pub(crate) type Socket = (std::os::unix::net::UnixListener, SocketFile);
+
+/// Listens for reports. The listener does not block.
+pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
+    let rights = Rights {
+        mode: 0o600,
+        group: None,
+    };
+    socket::listen(path, rights)
+}
+
+/// Takes reports until the node ends.
+pub(crate) async fn serve(
+    listener: UnixListener,
+    node: Handle,
+    mut closing: watch::Receiver<bool>,
+) {
+    let places = Places::new(OPEN_MAX);
+    loop {
+        let (stream, peer) = tokio::select! {
+            accepted = listener::accept_unix(&listener) => accepted,
+            _ = closing.wait_for(|closing| *closing) => return,
+        };
+        // Nobody else gets past the mode of the socket; whoever does all the same is not heard.
+        let own = rustix::process::geteuid().as_raw();
+        let is_trusted = peer.uid() == own || peer.uid() == 0;
+        let place = places.take().filter(|_| is_trusted);
+        let tasks = node.tasks();
+        tokio::task::spawn_local(async move {
+            match place {
+                // Who asked may be gone.
+                Some(_) => drop(hear(stream, &tasks).await),
+                None => drop(answer(stream, &refused("busy", "too many report at a time")).await),
+            }
+        });
+    }
+}
+
+/// A request: a report, and whose it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    secret: String,
+    report: Asked,
+}
+
+/// What may be reported.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
+enum Asked {
+    /// How far the task has come: text, or bytes in base64.
+    Save {
+        body: Option<String>,
+        body_b64: Option<String>,
+    },
+    /// What was saved last.
+    Saved {},
+    /// The burst goes on.
+    Heartbeat {},
+    /// The task is done.
+    Done {
+        #[serde(default)]
+        warning: bool,
+        #[serde(default)]
+        message: String,
+    },
+    /// Another burst is to come.
+    Wait { ms: u64 },
+    /// The task has failed.
+    Fail { message: String },
+}
+
+async fn hear(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
+    let mut reader = BufReader::new(stream).take(REQUEST_BYTES_MAX);
+    let mut line = Vec::new();
+    // Whoever sends nothing has no answer.
+    let read = timeout(PATIENCE, reader.read_until(b'\n', &mut line));
+    read.await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let said = match serde_json::from_slice::<Request>(&line) {
+        Ok(request) => take(tasks, request).await,
+        // Words of the parser may repeat what it read: the secret is not to be in them.
+        Err(error) => refused(
+            "malformed",
+            &format!(
+                "this is no report: line {}, column {}",
+                error.line(),
+                error.column()
+            ),
+        ),
+    };
+    answer(reader.into_inner().into_inner(), &said).await
+}
+
+async fn take(tasks: &Tasks, request: Request) -> Value {
+    let Some(process) = tasks.process_of(&request.secret) else {
+        return refused("unauthorized", "this is no secret of an attempt");
+    };
+    let body = match request.report {
+        Asked::Saved {} => return saved(tasks, process).await,
+        Asked::Save { body, body_b64 } => match (body, body_b64) {
+            (Some(body), None) => Report::Save(Bytes::new(body.into_bytes())),
+            (None, Some(body)) => match STANDARD.decode(body) {
+                Ok(body) => Report::Save(Bytes::new(body)),
+                Err(_) => return refused("field", "body_b64 is no base64"),
+            },
+            _ => return refused("field", "body or body_b64 must be there, one of them"),
+        },
+        Asked::Heartbeat {} => Report::Beat,
+        Asked::Done { warning, message } => Report::Done {
+            warning,
+            words: shortened(message),
+        },
+        Asked::Wait { ms } => Report::Wait { ms },
+        Asked::Fail { message } => Report::Fail {
+            words: shortened(message),
+        },
+    };
+    match tasks.report(process, body).await {
+        Ok(revision) => json!({ "ok": true, "revision": revision }),
+        Err(error) => refused(error.reason().word(), &error.to_string()),
+    }
+}
+
+async fn saved(tasks: &Tasks, process: ProcessId) -> Value {
+    match tasks.saved(process).await {
+        Ok((revision, None)) => json!({ "ok": true, "revision": revision }),
+        Ok((revision, Some(body))) => match std::str::from_utf8(body.as_bytes()) {
+            Ok(text) => json!({ "ok": true, "revision": revision, "body": text }),
+            Err(_) => {
+                let body = STANDARD.encode(body.as_bytes());
+                json!({ "ok": true, "revision": revision, "body_b64": body })
+            }
+        },
+        Err(error) => refused(error.reason().word(), &error.to_string()),
+    }
+}
+
+/// As much of a message as is kept.
+fn shortened(mut message: String) -> String {
+    let end = message.floor_char_boundary(Task::WORDS_BYTES_MAX);
+    message.truncate(end);
+    message
+}
+
+fn refused(reason: &str, error: &str) -> Value {
+    json!({ "ok": false, "reason": reason, "error": error })
+}
+
+async fn answer(mut stream: UnixStream, said: &Value) -> io::Result<()> {
+    let line = format!("{said}\n");
+    let written = timeout(PATIENCE, stream.write_all(line.as_bytes()));
+    written.await.map_err(|_| io::ErrorKind::TimedOut)?
+}

@@ -1,0 +1,283 @@
+//! Servers and groups of tasks over HTTP: where tasks run, and how many at a time. The members are those of
+//! `docs/protocols/http.md`, "Tasks".
+
+use crate::actors::dispatch::{GroupView, Host, Server as Kept, ServerChange, ServerView};
+use crate::actors::lock::Name;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::{Body, Json, Query, Route, Words};
+use crate::protocols::http::schema::{GroupName, Number, ServerName};
+use crate::protocols::http::task::{Done, Held, or_default};
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) fn routes() -> Vec<Route> {
+    use Reason::{Absent, DiskFull, Failed, Full};
+    vec![
+        Route::get(
+            "/v1/servers",
+            list,
+            Words {
+                id: "list_servers",
+                summary: "Which servers run tasks",
+                more: "By name.",
+                answer: "Servers.",
+            },
+            &[Failed],
+        ),
+        Route::post(
+            "/v1/servers/set",
+            Scope::Operate,
+            set,
+            Words {
+                id: "set_server",
+                summary: "Add a server, or set its threads, or whether it is given tasks",
+                more: "One that is not there is added if `threads` is given. One that is disabled stays so until it is enabled here.",
+                answer: "It is so.",
+            },
+            &[Absent, Full, DiskFull, Failed],
+        ),
+        Route::post(
+            "/v1/servers/remove",
+            Scope::Run,
+            remove,
+            Words {
+                id: "remove_server",
+                summary: "Remove a server",
+                more: "Attempts that run there are stopped; their tasks go on elsewhere, or are failed, as they are set.",
+                answer: "It is so.",
+            },
+            &[Absent, Failed],
+        ),
+        Route::post(
+            "/v1/servers/inventory",
+            Scope::Run,
+            inventory,
+            Words {
+                id: "update_servers",
+                summary: "Make the servers those of an inventory",
+                more: "Adds what is new, removes what is gone, and takes threads from `max_procs`. What an operator disabled is left as it is, whether or not the inventory has it.",
+                answer: "What changed.",
+            },
+            &[Full, DiskFull, Failed],
+        ),
+        Route::get(
+            "/v1/tasks/groups",
+            groups,
+            Words {
+                id: "list_task_groups",
+                summary: "Groups of tasks",
+                more: "Those with tasks that are under way or could begin, and those for which something is set.",
+                answer: "Groups.",
+            },
+            &[Failed],
+        ),
+        Route::post(
+            "/v1/tasks/limit",
+            Scope::Operate,
+            limit,
+            Words {
+                id: "limit_task_group",
+                summary: "Set how many tasks of a group are under way at a time",
+                more: "From their first burst to their last, waits included. 0 starts none.",
+                answer: "It is so.",
+            },
+            &[Full, DiskFull, Failed],
+        ),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "NoFilter")]
+pub(crate) struct Nothing {}
+
+/// A server.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskServer")]
+pub(crate) struct Server {
+    #[serde(flatten)]
+    server: ServerName,
+    /// How many attempts run there at a time.
+    threads: u32,
+    /// How many do.
+    used: u32,
+    /// Whether tasks are given to it.
+    enabled: bool,
+    /// Whether it was removed, and goes when its last attempt has ended.
+    leaves: bool,
+}
+
+impl From<ServerView> for Server {
+    fn from(it: ServerView) -> Self {
+        Self {
+            server: ServerName { server: it.name },
+            threads: it.threads,
+            used: it.used,
+            enabled: it.enabled,
+            leaves: it.leaves,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskServers")]
+pub(crate) struct Servers {
+    servers: Vec<Server>,
+}
+
+async fn list(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Servers>, Problem> {
+    let servers = call.node.tasks().servers().await?;
+    let servers = servers.into_iter().map(Into::into).collect();
+    Ok(Json(Servers { servers }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "SetServer")]
+pub(crate) struct Setting {
+    /// The server.
+    #[schemars(extend("minLength" = 1))]
+    server: Name,
+    /// How many attempts run there at a time.
+    threads: Option<Number<u32, 1, { Kept::THREADS_MAX as u64 }>>,
+    /// Whether tasks are given to it.
+    enabled: Option<bool>,
+}
+
+async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Done>, Problem> {
+    let tasks = call.node.tasks();
+    if asked.threads.is_none() && asked.enabled.is_none() {
+        return Err(Problem::field("threads", "or enabled must be there"));
+    }
+    if let Some(threads) = asked.threads {
+        let change = ServerChange::Threads(threads.0);
+        tasks.server(asked.server.clone(), change).await?;
+    }
+    if let Some(enabled) = asked.enabled {
+        tasks
+            .server(asked.server, ServerChange::Enabled(enabled))
+            .await?;
+    }
+    Ok(Done::so())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "RemoveServer")]
+pub(crate) struct Removing {
+    /// The server.
+    #[schemars(extend("minLength" = 1))]
+    server: Name,
+}
+
+async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Done>, Problem> {
+    let tasks = call.node.tasks();
+    tasks.server(asked.server, ServerChange::Removed).await?;
+    Ok(Done::so())
+}
+
+/// A server, as an inventory has it.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "InventoryHost")]
+pub(crate) struct Listed {
+    /// Its name.
+    #[schemars(extend("minLength" = 1))]
+    host: Name,
+    /// How many attempts run there at a time; 0 counts as 1.
+    #[serde(default)]
+    max_procs: Number<u32, 0, { Kept::THREADS_MAX as u64 }, 1>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "UpdateServers")]
+pub(crate) struct Inventory {
+    /// All servers that there are, at most 10,000.
+    hosts: Vec<Listed>,
+    /// Whether only to say what would change.
+    #[serde(default)]
+    check: bool,
+}
+
+/// What an inventory comes to.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Updated {
+    /// Servers that were added.
+    added: u32,
+    /// Servers that were removed.
+    removed: u32,
+    /// Servers that have another number of threads.
+    changed: u32,
+}
+
+async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Updated>, Problem> {
+    let hosts = asked.hosts.into_iter().map(|it| Host {
+        name: it.host,
+        threads: it.max_procs.0,
+    });
+    let tasks = call.node.tasks();
+    let came = tasks.inventory(hosts.collect(), asked.check).await?;
+    Ok(Json(Updated {
+        added: came.added,
+        removed: came.removed,
+        changed: came.changed,
+    }))
+}
+
+/// A group of tasks.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskGroup")]
+pub(crate) struct Group {
+    #[serde(flatten)]
+    group: GroupName,
+    /// How many of its tasks are under way at a time.
+    max: u32,
+    /// How many are.
+    used: u32,
+    /// What of it is held back.
+    pause: Held,
+    /// Tasks of it that could begin their next burst, but for its limit.
+    ready: u32,
+}
+
+impl From<GroupView> for Group {
+    fn from(it: GroupView) -> Self {
+        Self {
+            group: GroupName { group: it.name },
+            max: it.max,
+            used: it.used,
+            pause: it.pause.into(),
+            ready: it.ready,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskGroups")]
+pub(crate) struct Groups {
+    /// At most 1,000 of them.
+    groups: Vec<Group>,
+    /// What of all tasks is held back.
+    pause: Held,
+}
+
+async fn groups(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Groups>, Problem> {
+    let tasks = call.node.tasks();
+    let groups = tasks.groups().await?.into_iter().map(Into::into).collect();
+    let pause = tasks.totals().await?.pause.into();
+    Ok(Json(Groups { groups, pause }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "LimitTaskGroup")]
+pub(crate) struct Limiting {
+    /// The group.
+    group: Name,
+    /// How many of its tasks are under way at a time.
+    max: u32,
+}
+
+async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Done>, Problem> {
+    let tasks = call.node.tasks();
+    tasks.limit(or_default(asked.group), asked.max).await?;
+    Ok(Done::so())
+}

@@ -1,0 +1,124 @@
+//! What is asked of tasks and servers so that each answer is given that is described.
+
+use crate::every_status::Asking;
+use crate::opened::{Answer, Opened, run};
+use crate::process_status::at;
+use serde_json::json;
+use sexton::actors::dispatch::{Act, Adding, ServerChange};
+use sexton::actors::lock::Name;
+use sexton::actors::process::{Launching, Spec};
+use sexton::bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whether a path is one of these.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.starts_with("/v1/tasks") || path.starts_with("/v1/servers")
+}
+
+/// A task that does not run; its number.
+fn paused(opened: &Opened) -> u64 {
+    let spec = Spec {
+        argv: vec![Bytes::new(b"true".as_slice())],
+        ..Spec::default()
+    };
+    let adding = Adding {
+        command: Arc::new(Launching {
+            spec,
+            ..Launching::default()
+        }),
+        paused: true,
+        ..Adding::default()
+    };
+    let added = run(opened.handle().tasks().add(adding));
+    added.expect("it is added").task.id
+}
+
+fn named(name: &str) -> Name {
+    Name::try_from(name).expect("it is short")
+}
+
+/// A request that is answered as asked.
+fn well(path: &str, method: &str, opened: &Opened) -> Asking {
+    let asking = Asking::as_described(path, method);
+    let body = match path {
+        "/v1/tasks" | "/v1/tasks/groups" | "/v1/servers" => return asking,
+        "/v1/tasks/task" => {
+            return asking.at_target(&format!("{path}?id={}", paused(opened)));
+        }
+        "/v1/tasks/act" => json!({"id": paused(opened), "act": "pause"}),
+        "/v1/tasks/wait" => json!({"id": paused(opened), "wait": 0}),
+        "/v1/servers/set" => json!({"server": "set", "threads": 1}),
+        "/v1/servers/remove" => {
+            let tasks = opened.handle().tasks();
+            let added = tasks.server(named("removed"), ServerChange::Threads(1));
+            run(added).expect("it is added");
+            json!({"server": "removed"})
+        }
+        _ => return least(path, method),
+    };
+    asking.about(&body)
+}
+
+/// A request about one that is not there.
+fn absent(path: &str, method: &str) -> Asking {
+    let asking = Asking::as_described(path, method);
+    match path {
+        "/v1/tasks/task" => asking.at_target("/v1/tasks/task?id=1"),
+        "/v1/tasks/act" => asking.about(&json!({"id": 1, "act": "pause"})),
+        "/v1/tasks/wait" => asking.about(&json!({"id": 1, "wait": 0})),
+        "/v1/servers/set" => asking.about(&json!({"server": "none", "enabled": true})),
+        _ => asking.about(&json!({"server": "none"})),
+    }
+}
+
+/// A request that comes as far as the actor.
+fn least(path: &str, method: &str) -> Asking {
+    let asking = Asking::as_described(path, method);
+    match path {
+        "/v1/tasks/task" => asking.at_target("/v1/tasks/task?id=1"),
+        "/v1/tasks/add" => asking.about(&json!({"launch": {"command": ["true"]}, "paused": true})),
+        "/v1/tasks/act" => asking.about(&json!({"id": 1, "act": "pause"})),
+        "/v1/tasks/wait" => asking.about(&json!({"id": 1, "wait": 0})),
+        "/v1/tasks/pause" => asking.about(&json!({"pause": "soft", "group": "g"})),
+        "/v1/tasks/limit" => asking.about(&json!({"group": "g", "max": 7})),
+        "/v1/servers/set" => asking.about(&json!({"server": "x", "threads": 1})),
+        "/v1/servers/remove" => asking.about(&json!({"server": "x"})),
+        "/v1/servers/inventory" => asking.about(&json!({"hosts": [{"host": "h"}]})),
+        _ => asking,
+    }
+}
+
+/// What is answered to a request that is refused where the disk is full.
+pub(crate) fn full(path: &str, method: &str, socket: &Path) -> Answer {
+    at(&least(path, method), socket)
+}
+
+/// What is answered over the socket, where that differs from what all routes have.
+pub(crate) fn provoke(
+    (path, method, status): (&str, &str, u16),
+    (well_node, panicking): (&Opened, &Opened),
+) -> Option<Answer> {
+    let socket = well_node.socket();
+    let asking = match status {
+        200 => well(path, method, well_node),
+        404 => absent(path, method),
+        409 => {
+            let id = paused(well_node);
+            let ends = Act::Terminate { now: true };
+            run(well_node.handle().tasks().act(id, ends)).expect("it has not started");
+            least(path, method).about(&json!({"id": id, "act": "pause"}))
+        }
+        415 => well(path, method, well_node).with("Content-Type: text/plain"),
+        422 => {
+            let asking = well(path, method, well_node);
+            let asking = asking.with(&format!("Idempotency-Key: {path}"));
+            let first = at(&asking, &socket);
+            assert_eq!(first.status, 200, "{first:?}");
+            asking.spaced()
+        }
+        500 => return Some(at(&least(path, method), &panicking.socket())),
+        _ => return None,
+    };
+    Some(at(&asking, &socket))
+}
