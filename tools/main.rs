@@ -36,6 +36,7 @@ mod span;
 mod status;
 mod system;
 mod table;
+mod task;
 mod text;
 mod top;
 mod words;
@@ -83,8 +84,10 @@ enum Command {
     Replay(Lazily<replay::Replaying>),
     Run(Lazily<Box<process::Run>>),
     Serve(Lazily<Box<serve::Serve>>),
+    Server(Lazily<task::Server>),
     Service(Lazily<process::Service>),
     Status(Lazily<status::Status>),
+    Task(Lazily<Box<task::Task>>),
     Top(Lazily<top::Top>),
     Wait(Lazily<process::WaitFor>),
     Work(Lazily<Box<work::Work>>),
@@ -123,12 +126,14 @@ fn main() -> std::process::ExitCode {
         Command::Queue(Lazily(queue)) => queue.run(),
         Command::Register(Lazily(register)) => register.run(),
         Command::Run(Lazily(run)) => run.run(),
+        Command::Server(Lazily(server)) => server.run(),
         Command::Service(Lazily(service)) => service.run(),
         Command::Inspect(Lazily(inspect)) => Failure::of_panics(|| inspect.run()),
         Command::ReadStore(Lazily(read)) => read.run(),
         Command::Recover(Lazily(recover)) => Failure::of_panics(|| recover.run()),
         Command::KeepScratch(Lazily(keep)) => keep.run(),
         Command::Replay(Lazily(replay)) => Failure::of_panics(|| replay.run()),
+        Command::Task(Lazily(task)) => task.run(),
         Command::Top(Lazily(top)) => top.run(),
         Command::Wait(Lazily(wait)) => wait.run(),
         Command::Work(Lazily(work)) => work.run(),

@@ -44,6 +44,7 @@ mod services;
 mod signals;
 mod status;
 mod story;
+mod task;
 mod top;
 mod tree;
 mod unkillable;

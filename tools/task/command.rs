@@ -1,0 +1,365 @@
+//! The subcommands of `sexton task`.
+
+use crate::client::{Where, fields};
+use crate::lock::{name, put};
+use crate::report::Failure;
+use crate::span::{SPAN, delay, seconds};
+use crate::task::add::Add;
+use crate::task::asking::{Asking, WAIT_MAX};
+use crate::task::{page, report};
+use crate::text::number;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use sexton::actors::lock::Name;
+
+/// Tasks that are asked for at a time.
+const PAGE: u64 = 1000;
+
+/// Run tasks on servers, one burst after the other, whatever dies meanwhile.
+///
+/// A task is a command that the coordinator runs as soon as its turn comes and a thread of a server is free. It may take as many
+/// bursts as it needs, and goes on from what it saved. If its command is killed, cannot be launched or hangs, or if the coordinator
+/// is, the task goes on, or is failed with the reason: nobody has to look after it.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sexton task add -- ./import customers.csv      prints the number of the task
+  sexton task list --status processing
+  sexton task show 4711                          how it stands, why it does not run, and its attempts
+  sexton task pause --group mails                no task of the group is started
+  sexton task limit mails 10                     ten of the group at a time
+
+In the command of a task:
+  sexton task saved > state || init > state      what the burst before saved
+  sexton task save < state                       what the next one goes on from
+  sexton task wait 10m; exit                     another burst, in ten minutes
+
+Exit status: 0 well; 1 the answer is no; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
+pub(crate) struct Task {
+    #[command(subcommand)]
+    action: Action,
+
+    #[command(flatten)]
+    at: Where,
+
+    /// Print the answer as it is, in JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Add(Box<Add>),
+    /// Show which tasks there are
+    #[command(after_help = "\
+Examples:
+  sexton task list
+  sexton task list --status waiting --group mails
+  sexton task list --json | jq '.tasks[].why'")]
+    List {
+        /// Only those with this run status
+        #[arg(long, value_enum)]
+        status: Option<Status>,
+        /// Only those of this group
+        #[arg(long, value_parser = name)]
+        group: Option<Name>,
+        /// Only those of this work id
+        #[arg(long, value_name = "ID", value_parser = name)]
+        work: Option<Name>,
+        /// The most tasks to show
+        #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+        limit: u64,
+    },
+    /// Show a task: how it stands, why it does not run, and its newest attempts
+    Show {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Wait until a task is over
+    ///
+    /// Exit status: 0 it completed; 1 it failed, was terminated, or is not over.
+    Await {
+        #[command(flatten)]
+        which: Which,
+        /// How long to wait at most, in whole seconds
+        #[arg(long, value_name = SPAN, default_value = "1h", value_parser = seconds(1, WAIT_MAX))]
+        wait: u64,
+    },
+    /// Show groups of tasks: their limits, and how many are under way
+    Groups,
+    /// Set how many tasks of a group are under way at a time; none is started if 0
+    Limit {
+        /// The group
+        #[arg(value_parser = name)]
+        group: Name,
+        /// How many, from their first burst to their last, waits included
+        max: u32,
+    },
+    /// Hold back a task, a group, or all tasks: a burst that has begun comes to its end
+    #[command(after_help = "\
+Examples:
+  sexton task pause 4711              no burst of this task begins
+  sexton task pause --group mails     no task of the group is started; those that have go on
+  sexton task pause --all --hard      no burst begins at all")]
+    Pause {
+        #[command(flatten)]
+        what: Paused,
+        /// Begin no burst of tasks that have started, either
+        #[arg(long, conflicts_with = "id")]
+        hard: bool,
+    },
+    /// Let a task, a group, or all tasks run again
+    Resume {
+        #[command(flatten)]
+        what: Paused,
+    },
+    /// Let a task start that was added with --not-ready
+    Ready {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Have a task wait no longer for its next burst
+    Wake {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// End a task: at once if it has not started, else after one more burst to wind up in
+    ///
+    /// That burst finds SEXTON_TASK_TERMINATING=1 in its environment.
+    Terminate {
+        #[command(flatten)]
+        which: Which,
+        /// Without that burst; an attempt that is under way is stopped with all that it started
+        #[arg(long)]
+        now: bool,
+    },
+    /// Have a task that is over run again, from what it saved
+    Restart {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Forget tasks that are over
+    ///
+    /// The configuration says how long they are kept without that.
+    Prune {
+        /// Those that were over at least so long ago
+        #[arg(long, value_name = SPAN, value_parser = delay)]
+        older_than: Option<u64>,
+        /// The newest that stay, however old
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        keep: u32,
+    },
+    /// From within: save how far the task has come, for the next burst
+    Save {
+        /// What to save [default: what comes on standard input]
+        text: Option<String>,
+    },
+    /// From within: print what was saved last; ends with 1 if nothing was
+    Saved,
+    /// From within: say that it goes on
+    ///
+    /// A task that has once said so is stopped, and has failed, if it does not within its --progress again.
+    Heartbeat,
+    /// From within: the task is done, when this command has ended
+    Done {
+        /// With a warning
+        #[arg(long)]
+        warning: bool,
+        /// What there is to say; its first 1,024 bytes are kept
+        #[arg(allow_hyphen_values = true)]
+        message: Option<String>,
+    },
+    /// From within: run another burst, so long after this
+    Wait {
+        /// How long
+        #[arg(value_name = SPAN, value_parser = delay)]
+        after: u64,
+    },
+    /// From within: the task has failed, when this command has ended
+    Fail {
+        /// Why; its first 1,024 bytes are kept
+        #[arg(allow_hyphen_values = true)]
+        message: String,
+    },
+}
+
+/// Which task.
+#[derive(Args)]
+struct Which {
+    /// The number of the task
+    id: u64,
+}
+
+/// What is held back, or no longer.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Paused {
+    /// The number of a task
+    id: Option<u64>,
+    /// A group
+    #[arg(long, value_parser = name)]
+    group: Option<Name>,
+    /// All tasks
+    #[arg(long)]
+    all: bool,
+}
+
+/// Where a task is between its bursts.
+#[derive(Clone, Copy, ValueEnum)]
+enum Status {
+    NotReady,
+    NotStarted,
+    Waiting,
+    Processing,
+    Complete,
+    Restarted,
+}
+
+impl Task {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(said) = self.action.says() {
+            return said;
+        }
+        let asking = Asking {
+            target: self.at.target()?,
+            json: self.json,
+        };
+        let act = |which: &Which, act: &str| {
+            let asked = fields([("id", which.id.into()), ("act", act.into())]);
+            asking.done(&asking.act("tasks/act", asked, 0)?)
+        };
+        match self.action {
+            Action::Add(add) => add.run(&asking),
+            Action::List {
+                status,
+                group,
+                work,
+                limit,
+            } => asking.list(status, (group, work), limit),
+            Action::Show { which } => {
+                let asked = fields([("id", which.id.to_string().into())]);
+                asking.tell(&asking.look("tasks/task", &asked)?, page::whole)
+            }
+            Action::Await { which, wait } => asking.ended(&asking.over(which.id, wait)?),
+            Action::Groups => {
+                let groups = asking.look("tasks/groups", &fields([]))?;
+                asking.tell(&groups, page::groups)
+            }
+            Action::Limit { group, max } => {
+                let mut asked = fields([("max", max.into())]);
+                put(&mut asked, "group", &group);
+                asking.done(&asking.act("tasks/limit", asked, 0)?)
+            }
+            Action::Pause { what, hard } => {
+                asking.pause(what, if hard { "hard" } else { "soft" }, "pause")
+            }
+            Action::Resume { what } => asking.pause(what, "off", "resume"),
+            Action::Ready { which } => act(&which, "ready"),
+            Action::Wake { which } => act(&which, "wake"),
+            Action::Restart { which } => act(&which, "restart"),
+            Action::Terminate { which, now } => {
+                let act = ("act", "terminate".into());
+                let asked = fields([("id", which.id.into()), act, ("now", now.into())]);
+                asking.done(&asking.act("tasks/act", asked, 0)?)
+            }
+            Action::Prune { older_than, keep } => asking.prune(older_than, keep),
+            Action::Save { .. }
+            | Action::Saved
+            | Action::Heartbeat
+            | Action::Done { .. }
+            | Action::Wait { .. }
+            | Action::Fail { .. } => unreachable!("it was said"),
+        }
+    }
+}
+
+impl Action {
+    /// Says it of its own burst, if that is what it does.
+    fn says(&self) -> Option<Result<(), Failure>> {
+        let report = match self {
+            Self::Save { text } => return Some(report::save(text.clone())),
+            Self::Saved => return Some(report::saved()),
+            Self::Heartbeat => json!({ "do": "heartbeat" }),
+            Self::Done { warning, message } => {
+                let message = message.clone().unwrap_or_default();
+                json!({ "do": "done", "warning": warning, "message": message })
+            }
+            Self::Wait { after } => json!({ "do": "wait", "ms": after }),
+            Self::Fail { message } => json!({ "do": "fail", "message": message }),
+            Self::Add(_)
+            | Self::List { .. }
+            | Self::Show { .. }
+            | Self::Await { .. }
+            | Self::Groups
+            | Self::Limit { .. }
+            | Self::Pause { .. }
+            | Self::Resume { .. }
+            | Self::Ready { .. }
+            | Self::Wake { .. }
+            | Self::Terminate { .. }
+            | Self::Restart { .. }
+            | Self::Prune { .. } => return None,
+        };
+        Some(report::say(&report).map(drop))
+    }
+}
+
+impl Asking {
+    fn list(
+        &self,
+        status: Option<Status>,
+        (group, work): (Option<Name>, Option<Name>),
+        limit: u64,
+    ) -> Result<(), Failure> {
+        let status = status.and_then(|it| Some(it.to_possible_value()?.get_name().to_owned()));
+        let mut asked = fields([("status", status.into())]);
+        for (field, name) in [("group", group), ("work", work)] {
+            if let Some(name) = name {
+                put(&mut asked, field, &name);
+            }
+        }
+        let (mut tasks, mut next) = (Vec::new(), None::<u64>);
+        loop {
+            let left = limit - tasks.len() as u64;
+            asked.insert("limit".to_owned(), left.min(PAGE).to_string().into());
+            if let Some(next) = next {
+                asked.insert("after".to_owned(), next.to_string().into());
+            }
+            let said = self.look("tasks", &asked)?;
+            let found = said.pointer("/tasks").and_then(Value::as_array);
+            tasks.extend(found.into_iter().flatten().cloned());
+            next = said.pointer("/next").and_then(Value::as_u64);
+            if next.is_none() || tasks.len() as u64 >= limit {
+                break;
+            }
+        }
+        let all = json!({ "tasks": tasks });
+        self.tell(&all, |_| page::list(&tasks))
+    }
+
+    fn pause(&self, what: Paused, pause: &str, act: &str) -> Result<(), Failure> {
+        if let Some(id) = what.id {
+            let asked = fields([("id", id.into()), ("act", act.into())]);
+            return self.done(&self.act("tasks/act", asked, 0)?);
+        }
+        let mut asked = fields([("pause", pause.into())]);
+        if let Some(group) = &what.group {
+            put(&mut asked, "group", group);
+        }
+        self.done(&self.act("tasks/pause", asked, 0)?)
+    }
+
+    fn prune(&self, older_than: Option<u64>, keep: u32) -> Result<(), Failure> {
+        let mut asked = fields([("keep", keep.into())]);
+        if let Some(older) = older_than {
+            let status = self.look("tasks", &fields([("limit", "1".into())]))?;
+            let now = status.pointer("/tasks/0/now").and_then(Value::as_u64);
+            let Some(now) = now else {
+                return self.tell(&json!({ "pruned": 0 }), |_| "0\n".to_owned());
+            };
+            asked.insert("before".to_owned(), now.saturating_sub(older).into());
+        }
+        let said = self.act("tasks/prune", asked, 0)?;
+        self.tell(&said, |said| format!("{}\n", number(said, "/pruned")))
+    }
+}

@@ -1,0 +1,20 @@
+//! Tasks and servers of a running coordinator from a shell.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `command.rs` | the subcommands of `sexton task` |
+//! | `add.rs` | adding a task |
+//! | `report.rs` | what the command of a task says of its own burst |
+//! | `server.rs` | the subcommands of `sexton server` |
+//! | `asking.rs` | what is asked and answered |
+//! | `page.rs` | tasks, groups and servers as people read them |
+
+mod add;
+mod asking;
+mod command;
+mod page;
+mod report;
+mod server;
+
+pub(crate) use command::Task;
+pub(crate) use server::Server;

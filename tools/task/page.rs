@@ -1,0 +1,250 @@
+//! Tasks, groups and servers as people read them.
+
+use crate::lock::shown;
+use crate::process::command;
+use crate::table::{Column, table};
+use crate::text::{number, plain, span, time, words};
+use serde_json::Value;
+use sexton::clock::Timestamp;
+use std::fmt::Write as _;
+
+fn at(value: &Value, path: &str) -> Option<u64> {
+    value.pointer(path).and_then(Value::as_u64)
+}
+
+fn is(value: &Value, path: &str) -> bool {
+    value.pointer(path) == Some(&true.into())
+}
+
+fn date(value: &Value, path: &str) -> String {
+    at(value, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
+}
+
+fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
+    let all = value.pointer(path).and_then(Value::as_array);
+    all.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// How a task stands, in a few words.
+fn state(task: &Value) -> String {
+    let status = words(task, "/status");
+    match status.as_str() {
+        "complete" => words(task, "/exit"),
+        "processing" => format!("processing on {}", words(task, "/attempt/server")),
+        _ => status,
+    }
+}
+
+/// What there is to say of it: why it does not run, or how it ended.
+fn why(task: &Value) -> String {
+    if let Some(wake) = at(task, "/wake_at") {
+        let left = wake.saturating_sub(number(task, "/now"));
+        return format!("its next burst is in {}", span(left));
+    }
+    let message = task.pointer("/message").and_then(Value::as_str);
+    let message = message.filter(|it| !it.is_empty());
+    let why = task.pointer("/why").and_then(Value::as_str);
+    plain(why.or(message).unwrap_or("-"))
+}
+
+/// A task that was waited for, in a line.
+pub(super) fn line(task: &Value) -> String {
+    let message = task.pointer("/message").and_then(Value::as_str);
+    let message = message.filter(|it| !it.is_empty());
+    let message = message.map_or_else(String::new, |it| format!(": {}", plain(it)));
+    format!("{} {}{message}\n", number(task, "/id"), state(task))
+}
+
+/// Tasks, a line each.
+pub(super) fn list(tasks: &[Value]) -> String {
+    if tasks.is_empty() {
+        return "no tasks; `sexton task add -- COMMAND` adds one\n".to_owned();
+    }
+    let heads = [
+        ("ID", Column::Number),
+        ("STATE", Column::Words),
+        ("GROUP", Column::Words),
+        ("WORK", Column::Words),
+        ("TRIES", Column::Number),
+        ("WHY", Column::Words),
+        ("COMMAND", Column::Words),
+    ];
+    let rows = tasks.iter().map(|task| {
+        let name = shown(task, "name");
+        let name = if matches!(name.as_str(), "" | "-") {
+            command(task)
+        } else {
+            name
+        };
+        [
+            words(task, "/id"),
+            state(task),
+            shown(task, "group"),
+            shown(task, "work"),
+            words(task, "/attempts"),
+            why(task),
+            name,
+        ]
+    });
+    table(heads, rows)
+}
+
+/// A task with its attempts.
+pub(super) fn whole(task: &Value) -> String {
+    let mut page = String::new();
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() && value != "-" {
+            writeln!(page, "{name:<11} {value}").expect("a string takes all");
+        }
+    };
+    line("task", &words(task, "/id"));
+    line("name", &shown(task, "name"));
+    line("state", &state(task));
+    line("why", &why(task));
+    line("group", &shown(task, "group"));
+    line("work", &shown(task, "work"));
+    line("priority", &words(task, "/priority"));
+    line("command", &command(task));
+    line("created", &date(task, "/created_at"));
+    line("started", &date(task, "/started_at"));
+    line("ended", &date(task, "/ended_at"));
+    if is(task, "/paused") {
+        line("paused", "yes");
+    }
+    if is(task, "/terminating") {
+        line("terminating", "its next burst is its last");
+    }
+    let saved = match (number(task, "/revision"), at(task, "/saved_bytes")) {
+        (0, _) => "nothing".to_owned(),
+        (revision, bytes) => format!("revision {revision}, {} bytes", bytes.unwrap_or(0)),
+    };
+    line("saved", &saved);
+    let abort = if is(task, "/abort_on_failure") {
+        "failed if it dies before it saved"
+    } else {
+        "run again if it dies"
+    };
+    let fails = span(number(task, "/fail_after_ms"));
+    line("terms", &format!("{abort}; stopped after {fails}"));
+    if let Some(attempt) = task.pointer("/attempt").filter(|it| !it.is_null()) {
+        line("attempt", &live(attempt, number(task, "/now")));
+    }
+    let past = items(task, "/past");
+    if !past.is_empty() {
+        page.push('\n');
+        page.push_str(&attempts(past));
+    }
+    page
+}
+
+fn live(attempt: &Value, now: u64) -> String {
+    let mut live = format!(
+        "{} on {}, {} since {}",
+        words(attempt, "/token"),
+        words(attempt, "/server"),
+        words(attempt, "/stage"),
+        span(now.saturating_sub(number(attempt, "/claimed_at"))),
+    );
+    for (path, word) in [
+        ("/process", "process"),
+        ("/said", "said"),
+        ("/stopping", "stopping:"),
+    ] {
+        match words(attempt, path).as_str() {
+            "-" => {}
+            value => write!(live, ", {word} {value}").expect("a string takes all"),
+        }
+    }
+    live
+}
+
+/// Attempts that have ended, a line each.
+fn attempts(past: &[Value]) -> String {
+    let heads = [
+        ("ATTEMPT", Column::Number),
+        ("SERVER", Column::Words),
+        ("CLAIMED", Column::Words),
+        ("TOOK", Column::Number),
+        ("OUTCOME", Column::Words),
+        ("EXIT", Column::Words),
+        ("SAVED", Column::Words),
+        ("PROCESS", Column::Words),
+    ];
+    let rows = past.iter().map(|it| {
+        let took = number(it, "/ended_at").saturating_sub(number(it, "/claimed_at"));
+        let outcome = match words(it, "/cause").as_str() {
+            "-" => words(it, "/outcome"),
+            cause => format!("{}: {cause}", words(it, "/outcome")),
+        };
+        let exit = match (at(it, "/code"), at(it, "/signal")) {
+            (Some(code), _) => format!("status {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => words(it, "/failure"),
+        };
+        [
+            words(it, "/token"),
+            words(it, "/server"),
+            date(it, "/claimed_at"),
+            span(took),
+            outcome,
+            exit,
+            if is(it, "/saved") { "yes" } else { "-" }.to_owned(),
+            words(it, "/process"),
+        ]
+    });
+    table(heads, rows)
+}
+
+/// Groups, a line each.
+pub(super) fn groups(said: &Value) -> String {
+    let heads = [
+        ("GROUP", Column::Words),
+        ("UNDER WAY", Column::Number),
+        ("LIMIT", Column::Number),
+        ("READY", Column::Number),
+        ("PAUSE", Column::Words),
+    ];
+    let rows = items(said, "/groups").iter().map(|it| {
+        [
+            shown(it, "group"),
+            words(it, "/used"),
+            words(it, "/max"),
+            words(it, "/ready"),
+            words(it, "/pause"),
+        ]
+    });
+    let mut page = table(heads, rows);
+    if said.pointer("/pause") != Some(&"off".into()) {
+        writeln!(page, "all tasks are paused: {}", words(said, "/pause"))
+            .expect("a string takes all");
+    }
+    page
+}
+
+/// Servers, a line each.
+pub(super) fn servers(said: &Value) -> String {
+    let all = items(said, "/servers");
+    if all.is_empty() {
+        return "no servers; `sexton server add NAME --threads N` adds one\n".to_owned();
+    }
+    let heads = [
+        ("SERVER", Column::Words),
+        ("USED", Column::Number),
+        ("THREADS", Column::Number),
+        ("STATE", Column::Words),
+    ];
+    let rows = all.iter().map(|it| {
+        let state = match (is(it, "/leaves"), is(it, "/enabled")) {
+            (true, _) => "leaving",
+            (false, true) => "enabled",
+            (false, false) => "disabled",
+        };
+        [
+            shown(it, "server"),
+            words(it, "/used"),
+            words(it, "/threads"),
+            state.to_owned(),
+        ]
+    });
+    table(heads, rows)
+}

@@ -1,0 +1,114 @@
+//! What the command of a task says of its own burst: `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail`.
+//!
+//! It asks on the socket, and with the secret, that it finds in its environment: see `docs/tasks.md`, "Reports". The secret is of
+//! one attempt, so whoever has an old one changes nothing.
+
+use crate::report::{Failure, print_bytes};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sexton::actors::dispatch::Task;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The variable that has the path of the socket.
+const ADDRESS: &str = "SEXTON_TASK_REPORT";
+
+/// How long either side may be silent.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a report is tried again while no coordinator is there: it may be starting.
+const ABSENT: Duration = Duration::from_secs(30);
+
+/// The most that is read of what is to be saved: the coordinator says what is allowed.
+const READ_MAX: u64 = 1 << 20;
+
+/// What is said.
+pub(super) fn say(report: &Value) -> Result<Value, Failure> {
+    let variable = |name| std::env::var_os(name).and_then(|it| it.into_string().ok());
+    let (Some(address), Some(secret)) = (variable(ADDRESS), variable(Task::SECRET)) else {
+        return Err(
+            Failure::usage("no task: the coordinator does not run this").help(
+                "`sexton task add -- COMMAND` has it run a command, from within which this reports",
+            ),
+        );
+    };
+    let request = json!({ "secret": secret, "report": report });
+    let answer = ask_again(&address, &format!("{request}\n")).map_err(|error| {
+        Failure::unreachable(format!("failed to report to the coordinator: {error}"))
+    })?;
+    let said: Value = serde_json::from_str(&answer).unwrap_or_default();
+    match said.pointer("/error").and_then(Value::as_str) {
+        _ if said.pointer("/ok") == Some(&true.into()) => Ok(said),
+        Some(error) => Err(Failure::found(error)),
+        None => Err(Failure::unreachable(
+            "the coordinator ended before it answered: whether it heard the report is not known",
+        )),
+    }
+}
+
+/// Saves what this is, or what comes on standard input.
+pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
+    let body = match text {
+        Some(text) => text.into_bytes(),
+        None => {
+            let mut body = Vec::new();
+            let read = std::io::stdin()
+                .lock()
+                .take(READ_MAX)
+                .read_to_end(&mut body);
+            read.map_err(|error| {
+                Failure::unreachable(format!("failed to read standard input: {error}"))
+            })?;
+            body
+        }
+    };
+    let report = match std::str::from_utf8(&body) {
+        Ok(text) => json!({ "do": "save", "body": text }),
+        Err(_) => json!({ "do": "save", "body_b64": STANDARD.encode(&body) }),
+    };
+    say(&report).map(drop)
+}
+
+/// Prints what was saved last, as it was saved. Ends with 1 if nothing was.
+pub(super) fn saved() -> Result<(), Failure> {
+    let said = say(&json!({ "do": "saved" }))?;
+    let text = said.pointer("/body").and_then(Value::as_str);
+    let encoded = said.pointer("/body_b64").and_then(Value::as_str);
+    let decoded = encoded.and_then(|it| STANDARD.decode(it).ok());
+    match text.map(|it| it.as_bytes().to_vec()).or(decoded) {
+        Some(body) => print_bytes(&body),
+        None => Err(Failure::of_command(1, "")),
+    }
+}
+
+/// Asks, and asks again while nobody is there: a report is answered at once, so what came of one that was cut off is not known,
+/// and all but saving may be said twice.
+fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
+    let began = Instant::now();
+    loop {
+        match ask(address, request) {
+            Err(error)
+                if began.elapsed() < ABSENT
+                    && matches!(
+                        error.kind(),
+                        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+                    ) =>
+            {
+                crate::client::rest(Duration::from_millis(50));
+            }
+            answered => return answered,
+        }
+    }
+}
+
+fn ask(address: &str, request: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(answer)
+}
