@@ -6,6 +6,7 @@
 //! Never here: real time. It passes when a script says `advance`.
 
 mod dialogue;
+mod dispatch;
 mod json;
 mod lease;
 mod lock;
@@ -48,11 +49,16 @@ fn every_lease_dialogue_goes_as_recorded() {
     every_dialogue_goes_as_recorded::<lease::Words>(4);
 }
 
+#[test]
+fn every_dispatch_dialogue_goes_as_recorded() {
+    every_dialogue_goes_as_recorded::<dispatch::Words>(5);
+}
+
 /// Those of actors that have no words of their own here.
 #[test]
 fn every_other_dialogue_goes_as_recorded() {
     fn of<M: Actor>() {
-        if !["lease", "lock", "process", "queue"].contains(&M::NAME) {
+        if !["dispatch", "lease", "lock", "process", "queue"].contains(&M::NAME) {
             every_dialogue_goes_as_recorded::<Json<M>>(1);
         }
     }

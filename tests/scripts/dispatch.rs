@@ -1,0 +1,476 @@
+//! The dispatch actor's words. A task is known by its name.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what has no words of its own is passed over"
+)]
+
+use crate::node::{Heard, Tongue, milliseconds, number, split};
+use sexton::actors::binding::{Exit, Gone, Until};
+use sexton::actors::dispatch::{
+    Act, Adding, DispatchMachine, Host, Message, Outcome, Past, Pause, Priority, Query, Reply,
+    Report, Rules, ServerChange, Stage, Step, TaskStep, TaskView, Terms, Verdict, Watch,
+};
+use sexton::actors::lock::{Held, Name};
+use sexton::actors::process::{Launching, Spec};
+use sexton::bytes::Bytes;
+use sexton::ids::{ProcessId, Slot, Token};
+use sexton::spine::delivery::Item;
+use sexton::spine::machine::Stamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Options of any word here.
+const OPTIONS: &[&str] = &[
+    "code",
+    "fail-after",
+    "group",
+    "keep",
+    "kept",
+    "kept_max",
+    "local",
+    "per_thread",
+    "priority",
+    "progress",
+    "saved_max",
+    "signal",
+    "tasks_max",
+    "threads",
+    "work",
+];
+
+type Options<'w> = BTreeMap<&'w str, &'w str>;
+
+/// What the journal tells of a task.
+#[derive(Default)]
+struct Known {
+    id: u64,
+    token: Token,
+    process: Option<ProcessId>,
+    /// The process of the attempt before.
+    former: Option<ProcessId>,
+    cleanup: Option<ProcessId>,
+    server: Option<Slot>,
+}
+
+/// Tasks by name, and names by slot.
+#[derive(Default)]
+pub(crate) struct Words {
+    tasks: BTreeMap<String, Known>,
+    names: BTreeMap<Slot, String>,
+    servers: BTreeMap<Slot, String>,
+}
+
+impl Tongue for Words {
+    type Machine = DispatchMachine;
+
+    fn rules() -> Rules {
+        Rules::default()
+    }
+
+    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+        let (_, options) = split(words, OPTIONS);
+        rules.tasks_max = number(&options, "tasks_max", rules.tasks_max)?;
+        rules.local_threads = number(&options, "local", rules.local_threads)?;
+        rules.tasks_per_thread = number(&options, "per_thread", rules.tasks_per_thread)?;
+        rules.saved_bytes_max = number(&options, "saved_max", rules.saved_bytes_max)?;
+        rules.kept_max = number(&options, "kept_max", rules.kept_max)?;
+        if let Some(span) = options.get("kept") {
+            rules.kept_ms = milliseconds(span)?;
+        }
+        Ok(())
+    }
+
+    fn item(&self, words: &[&str]) -> Heard<Option<Item<DispatchMachine>>> {
+        let (places, options) = split(words, OPTIONS);
+        let query = match places.as_slice() {
+            ["show", task] => Some(Query::Task(self.id(task)?)),
+            ["servers"] => Some(Query::Servers),
+            ["groups"] => Some(Query::Groups),
+            ["totals"] => Some(Query::Totals),
+            ["saved", task] => Some(Query::Saved(self.process(task)?)),
+            _ => None,
+        };
+        if let Some(query) = query {
+            return Ok(Some(Item::Query(query)));
+        }
+        let message = self.message(&places, &options)?;
+        Ok(message.map(Item::Message))
+    }
+
+    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+        match words {
+            ["wait", who, "idle"] => Ok(Some(((*who).to_owned(), Watch::Idle))),
+            ["wait", who, task] => Ok(Some(((*who).to_owned(), Watch::Over(self.id(task)?)))),
+            _ => Ok(None),
+        }
+    }
+
+    fn told(&self, reply: &Reply) -> Vec<String> {
+        answer(reply)
+    }
+
+    fn woken(name: &str, reply: &Reply) -> String {
+        format!("{name}: {}", answer(reply).join("; "))
+    }
+
+    fn note(&mut self, stamp: Stamp, message: &Message, outcome: &Outcome) -> Option<String> {
+        let by_time = matches!(message, Message::Lapse { .. } | Message::Dispatch);
+        let Outcome::Changed { steps, .. } = outcome else {
+            return None;
+        };
+        let told: Vec<String> = steps
+            .iter()
+            .filter_map(|step| self.follow(stamp, message, step))
+            .collect();
+        by_time.then(|| told.join(", "))
+    }
+}
+
+impl Words {
+    /// Follows a step; what it is, in words.
+    fn follow(&mut self, stamp: Stamp, message: &Message, step: &Step) -> Option<String> {
+        let (slot, step) = match step {
+            Step::Task(slot, step) => (slot, step),
+            Step::ServerMade { name, .. } => {
+                let free = (0..).map(Slot).find(|it| !self.servers.contains_key(it));
+                self.servers.insert(free?, name.to_text());
+                return None;
+            }
+            Step::ServerRemoved(slot) => {
+                let runs = |it: &Known| it.server == Some(*slot);
+                if !self.tasks.values().any(runs) {
+                    self.servers.remove(slot);
+                }
+                return None;
+            }
+            Step::Rests => return Some("rests".to_owned()),
+            _ => return None,
+        };
+        if let (TaskStep::Added { .. }, Message::Add(adding)) = (step, message) {
+            let name = adding.name.to_text();
+            self.names.insert(*slot, name.clone());
+            let id = stamp.seq.0;
+            let known = Known {
+                id,
+                ..Known::default()
+            };
+            self.tasks.insert(name, known);
+        }
+        let name = self.names.get(slot)?.clone();
+        let known = self.tasks.get_mut(&name)?;
+        Some(match step {
+            TaskStep::Claimed { server, process } => {
+                known.former = known.process.replace(*process);
+                known.token = stamp.seq.into();
+                known.server = Some(*server);
+                let server = self.servers.get(server);
+                let server = server.map_or("?", String::as_str);
+                format!("{name} begins on {server}")
+            }
+            TaskStep::Ended {
+                verdict, cleanup, ..
+            } => {
+                known.cleanup = *cleanup;
+                known.server = None;
+                format!("{name} {}", came_to(*verdict))
+            }
+            TaskStep::Stopping(cause) => format!("{name} is stopped: {}", cause.name()),
+            TaskStep::Woken(_) => format!("{name} wakes"),
+            TaskStep::Forgotten => format!("{name} is forgotten"),
+            other => format!("{name} {other:?}"),
+        })
+    }
+
+    fn known(&self, task: &str) -> Heard<&Known> {
+        let known = self.tasks.get(task);
+        known.ok_or_else(|| format!("there is no task `{task}`"))
+    }
+
+    fn id(&self, task: &str) -> Heard<u64> {
+        match task.parse() {
+            Ok(id) => Ok(id),
+            Err(_) => Ok(self.known(task)?.id),
+        }
+    }
+
+    fn process(&self, task: &str) -> Heard<ProcessId> {
+        let process = self.known(task)?.process;
+        process.ok_or_else(|| format!("`{task}` never began"))
+    }
+
+    fn held(&self, task: &str, key: &str, granted: bool) -> Heard<Message> {
+        let known = self.known(task)?;
+        Ok(Message::Held(Held {
+            key: name(&format!("wip-pool-lock-{key}"))?,
+            index: name(&known.id.to_string())?,
+            owner: name(&format!("attempt-{}", known.token))?,
+            granted,
+        }))
+    }
+
+    fn message(&self, places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+        let act = |task: &str, act| {
+            Ok(Some(Message::Act {
+                task: self.id(task)?,
+                act,
+            }))
+        };
+        let report = |process, report| Ok(Some(Message::Report { process, report }));
+        match places {
+            ["add", task, more @ ..] => adding(task, more, options).map(Some),
+            ["ready", task] => act(task, Act::Ready),
+            ["pause", task] => act(task, Act::Pause),
+            ["resume", task] => act(task, Act::Resume),
+            ["wake", task] => act(task, Act::Wake),
+            ["terminate", task, more @ ..] => {
+                let now = more.contains(&"now");
+                act(task, Act::Terminate { now })
+            }
+            ["restart", task] => act(task, Act::Restart),
+            ["granted", task, key] => self.held(task, key, true).map(Some),
+            ["busy", task, key] => self.held(task, key, false).map(Some),
+            ["launched", task] => Ok(Some(Message::Launched(self.process(task)?))),
+            ["gone", task, more @ ..] => {
+                let process = self.process(task)?;
+                gone(process, more, options).map(Some)
+            }
+            ["cleaned", task, more @ ..] => {
+                let process = self.known(task)?.cleanup;
+                let process = process.ok_or_else(|| format!("nothing cleans up after `{task}`"))?;
+                gone(process, more, options).map(Some)
+            }
+            ["save", task, text] => {
+                let body = Bytes::new(text.as_bytes());
+                report(self.process(task)?, Report::Save(body))
+            }
+            ["save-late", task, text] => {
+                let former = self.known(task)?.former;
+                let process = former.ok_or_else(|| format!("`{task}` had one attempt"))?;
+                report(process, Report::Save(Bytes::new(text.as_bytes())))
+            }
+            ["beat", task] => report(self.process(task)?, Report::Beat),
+            ["done", task, more @ ..] => {
+                let (warning, words) = (more.contains(&"warning"), String::new());
+                report(self.process(task)?, Report::Done { warning, words })
+            }
+            ["waits", task, span] => {
+                let ms = milliseconds(span)?;
+                report(self.process(task)?, Report::Wait { ms })
+            }
+            ["fails", task, words @ ..] => {
+                let words = words.join(" ");
+                report(self.process(task)?, Report::Fail { words })
+            }
+            _ => operating(places, options),
+        }
+    }
+}
+
+/// What an operator says.
+fn operating(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+    let server = |server: &str, change| {
+        let name = name(server)?;
+        Ok(Some(Message::Server { name, change }))
+    };
+    match places {
+        ["pause-all", how] => Ok(Some(Message::Pause {
+            group: None,
+            pause: pause(how)?,
+        })),
+        ["pause-group", group, how] => Ok(Some(Message::Pause {
+            group: Some(name(group)?),
+            pause: pause(how)?,
+        })),
+        ["limit", group, max] => Ok(Some(Message::Limit {
+            group: name(group)?,
+            max: max.parse().map_err(|_| format!("`{max}` is no number"))?,
+        })),
+        ["server", which, "on"] => server(which, ServerChange::Enabled(true)),
+        ["server", which, "off"] => server(which, ServerChange::Enabled(false)),
+        ["server", which, "remove"] => server(which, ServerChange::Removed),
+        ["server", which] => {
+            let threads = number(options, "threads", 1)?;
+            server(which, ServerChange::Threads(threads))
+        }
+        ["inventory", hosts @ ..] => {
+            let host = |text: &&str| {
+                let (host, threads) = text.split_once(':').unwrap_or((text, "1"));
+                let threads = threads.parse().map_err(|_| format!("`{text}`?"))?;
+                let name = name(host)?;
+                Ok(Host { name, threads })
+            };
+            let hosts: Heard<Vec<Host>> = hosts.iter().map(host).collect();
+            Ok(Some(Message::Inventory { hosts: hosts? }))
+        }
+        ["prune"] => Ok(Some(Message::Prune {
+            before: None,
+            keep: number(options, "keep", 0)?,
+            limit: 1000,
+        })),
+        _ => Ok(None),
+    }
+}
+
+fn adding(task: &str, more: &[&str], options: &Options<'_>) -> Heard<Message> {
+    let named = |option| {
+        options
+            .get(option)
+            .map_or(Ok(Name::default()), |it| name(it))
+    };
+    let usual = Terms::default();
+    let span = |option, usual| options.get(option).map_or(Ok(usual), |it| milliseconds(it));
+    let terms = Terms {
+        fail_after_ms: span("fail-after", usual.fail_after_ms)?,
+        progress_ms: span("progress", usual.progress_ms)?,
+        abort_on_failure: !more.contains(&"retry"),
+        report_required: more.contains(&"required"),
+        ..usual
+    };
+    let priority = match options.get("priority").copied() {
+        None | Some("2") => Priority::Medium,
+        Some("0") => Priority::Critical,
+        Some("1") => Priority::High,
+        Some("3") => Priority::Low,
+        Some(other) => return Err(format!("there is no priority {other}")),
+    };
+    let cleanup = more.contains(&"cleans").then(|| command("clean"));
+    Ok(Message::Add(Box::new(Adding {
+        work: named("work")?,
+        group: named("group")?,
+        name: name(task)?,
+        priority,
+        command: command("work"),
+        cleanup,
+        terms: Some(terms),
+        not_ready: more.contains(&"not-ready"),
+        paused: more.contains(&"paused"),
+    })))
+}
+
+fn gone(process: ProcessId, more: &[&str], options: &Options<'_>) -> Heard<Message> {
+    let signal: u8 = number(options, "signal", 0)?;
+    let exit = match more.first() {
+        Some(&"unlaunched") => Exit::Failed,
+        Some(&"lost") => Exit::Lost,
+        _ if signal > 0 => Exit::Signal(signal),
+        _ => Exit::Code(number(options, "code", 0)?),
+    };
+    Ok(Message::Gone(Gone {
+        process,
+        until: Until::Tree,
+        exit: Some(exit),
+    }))
+}
+
+fn command(word: &str) -> Arc<Launching> {
+    let spec = Spec {
+        argv: vec![Bytes::new(word.as_bytes())],
+        ..Spec::default()
+    };
+    Arc::new(Launching {
+        spec,
+        ..Launching::default()
+    })
+}
+
+fn pause(how: &str) -> Heard<Pause> {
+    match how {
+        "off" => Ok(Pause::Off),
+        "soft" => Ok(Pause::Soft),
+        "hard" => Ok(Pause::Hard),
+        _ => Err(format!("nothing is paused `{how}`")),
+    }
+}
+
+fn name(text: &str) -> Heard<Name> {
+    Name::try_from(text).map_err(|error| error.to_string())
+}
+
+fn answer(reply: &Reply) -> Vec<String> {
+    vec![match reply {
+        Reply::Task(view) => shown(view),
+        Reply::Tasks(_) => "more than one".to_owned(),
+        Reply::Saved(revision, body) => {
+            let body = body
+                .as_ref()
+                .map(|it| String::from_utf8_lossy(it.as_bytes()));
+            format!("revision {revision}: {}", body.unwrap_or("nothing".into()))
+        }
+        Reply::Servers(servers) => {
+            let all = servers.iter().map(|it| {
+                let name = it.name.to_text();
+                let state = match (it.leaves, it.enabled) {
+                    (true, _) => ", leaves",
+                    (false, true) => "",
+                    (false, false) => ", disabled",
+                };
+                format!("{name}: {} of {}{state}", it.used, it.threads)
+            });
+            return all.collect();
+        }
+        Reply::Groups(groups) => {
+            let all = groups.iter().map(|it| {
+                let (name, pause) = (it.name.to_text(), it.pause.name());
+                let (used, max, ready) = (it.used, it.max, it.ready);
+                format!("{name}: {used} of {max}, {ready} ready, pause {pause}")
+            });
+            return all.collect();
+        }
+        Reply::Totals(totals) => format!("{totals:?}"),
+        Reply::Reconciled {
+            added,
+            removed,
+            changed,
+        } => format!("{added} added, {removed} removed, {changed} changed"),
+        Reply::Pruned(count, more) => format!("{count} pruned, more: {more}"),
+        Reply::Done => "done".to_owned(),
+        Reply::Absent => "nothing of the kind".to_owned(),
+        Reply::Refused(refused) => format!("refused: {refused}"),
+    }]
+}
+
+fn shown(view: &TaskView) -> String {
+    let task = &view.task;
+    let mut words = vec![task.status.name().to_owned()];
+    if task.exit.number() > 0 {
+        words.push(task.exit.name().to_owned());
+    }
+    if let (Some(attempt), Some(server)) = (&task.attempt, &view.server) {
+        let stage = match attempt.stage {
+            Stage::Claimed => "claimed",
+            Stage::Locked => "locked",
+            Stage::Launched => "launched",
+        };
+        words.push(format!("{stage} on {}", server.to_text()));
+        words.extend(
+            attempt
+                .stopping
+                .map(|it| format!("stopping: {}", it.name())),
+        );
+    }
+    if let Some(obstacle) = &view.obstacle {
+        words.push(obstacle.to_string());
+    }
+    if !task.words.is_empty() {
+        words.push(task.words.clone());
+    }
+    if task.revision > 0 {
+        words.push(format!("revision {}", task.revision));
+    }
+    let past = |it: &Past| came_to(it.verdict);
+    let past: Vec<String> = task.past.iter().map(past).collect();
+    if !past.is_empty() {
+        words.push(format!("({})", past.join(", ")));
+    }
+    words.join("; ")
+}
+
+fn came_to(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Ended(exit) => exit.name().to_owned(),
+        Verdict::Waits => "waits".to_owned(),
+        Verdict::Reset(cause) => format!("reset by {}", cause.name()),
+        Verdict::FailedOut(cause) => format!("failed by {}", cause.name()),
+    }
+}
