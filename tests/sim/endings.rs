@@ -4,6 +4,7 @@ use crate::actor::Actor;
 use crate::counter::{Counter, SILENCE_MS};
 use crate::counters::Counters;
 use crate::damage;
+use crate::dispatch::check_tasks;
 use crate::each::each;
 use crate::node::Stopped;
 use crate::platter::{Fate, Loss};
@@ -259,7 +260,9 @@ impl Run<'_> {
         let processes = &node.actors.process;
         self.world.processes.check_services(processes, now)?;
         check_bound((&node.actors.lock.host, &node.actors.queue.host), host)?;
-        check_passes(&node.actors.lease.host, host)
+        check_passes(&node.actors.lease.host, host)?;
+        let locks = &node.actors.lock.host;
+        check_tasks(&node.actors.dispatch.host, locks, host)
     }
 
     fn pass_ms(&mut self, ms: u64) {

@@ -6,7 +6,7 @@ use crate::reference::{Origin, Reference};
 use crate::workload::Workload;
 use model::Model;
 use sexton::actors::lock::{
-    Gone, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+    Gone, Hold, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot};
@@ -50,7 +50,10 @@ impl Locks {
         }
         | Message::Renew {
             key, index, owner, ..
-        }) = message
+        }
+        | Message::Hold(Hold {
+            key, index, owner, ..
+        })) = message
         else {
             return None;
         };
@@ -217,7 +220,7 @@ impl Reference for Locks {
     fn origin(message: &Message) -> Origin {
         match message {
             Message::Expire { .. } => Origin::Tick,
-            Message::Gone(_) => Origin::Tell,
+            Message::Gone(_) | Message::Hold(_) | Message::Yield(_) => Origin::Tell,
             Message::Request { .. }
             | Message::Acquire { .. }
             | Message::Renew { .. }

@@ -8,7 +8,7 @@
 //! | `world.rs` | the world that counters act on |
 //! | `checkpoint.rs` `store.rs` | a checkpoint, cut into steps, and the store that slots are written to |
 //! | `run.rs` `taking.rs` `endings.rs` | the steps of a run, those of checkpoints, how a node goes down, how a run ends |
-//! | `reference.rs` `locks.rs` `leases.rs` `counters.rs` `supervisor.rs` `queues/` `processes/` | the rules a second time: the models of the library's tests, and counters; with processes, the machine that they run on |
+//! | `reference.rs` `locks.rs` `leases.rs` `counters.rs` `supervisor.rs` `queues/` `processes/` `dispatch/` | the rules a second time: the models of the library's tests, and counters; with processes, the machine that they run on |
 //! | `tap.rs` `witness.rs` `check.rs` `damage.rs` `snapshots.rs` | the checkers |
 //! | `coverage.rs` `violation.rs` | what was met, and what was broken |
 //! | `campaign.rs` `killed.rs` | the tests: many seeds; a checkpoint killed in each of its calls |
@@ -25,6 +25,7 @@ mod counters;
 mod coverage;
 mod damage;
 mod disk;
+mod dispatch;
 mod each;
 mod endings;
 mod found;

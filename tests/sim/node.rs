@@ -375,6 +375,7 @@ impl Node {
         let batch = self.ledger.take_batch();
         tap.pass(&batch)?;
         let batch = planted_claims::as_asked(&self.actors.queue, batch);
+        let batch = planted_claims::as_asked(&self.actors.dispatch, batch);
         self.log.hand(planted::alter(self.plant, batch));
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Nothing here is reached without a plant: a run of the campaign has none.
 
 use crate::disk::SimDisk;
+use crate::dispatch::as_if_live;
 use crate::each::{Replicas, each};
 use crate::node::Node;
 use crate::planted_claims;
@@ -38,6 +39,9 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     if plant == Some(Plant::AckedByStaleClaim) {
         node.actors.queue.swap = Some(planted_claims::as_if_held);
     }
+    if plant == Some(Plant::SavedByStale) {
+        node.actors.dispatch.swap = Some(as_if_live);
+    }
     if plant == Some(Plant::ServiceForgotten) {
         node.actors.process.trap.set(Stage::Tick);
     }
@@ -60,8 +64,16 @@ pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
     };
     match (plant, tell.from, tell.to) {
         (Some(Plant::GoneLost), ActorId::PROCESS, ActorId::QUEUE)
-        | (Some(Plant::LaunchLost), ActorId::LEASE, ActorId::PROCESS) => true,
-        (Some(Plant::GoneOfPassLost), ActorId::PROCESS, ActorId::LEASE) => is_gone(),
+        | (Some(Plant::LaunchLost), ActorId::LEASE, ActorId::PROCESS)
+        | (Some(Plant::LaunchOfTaskLost), ActorId::DISPATCH, ActorId::PROCESS) => true,
+        (Some(Plant::GoneOfPassLost), ActorId::PROCESS, ActorId::LEASE)
+        | (Some(Plant::GoneOfTaskLost), ActorId::PROCESS, ActorId::DISPATCH) => is_gone(),
+        (Some(Plant::LockKept), ActorId::DISPATCH, ActorId::LOCK) => {
+            matches!(
+                rmp_serde::from_slice(&tell.message),
+                Ok(lock::Message::Yield(_))
+            )
+        }
         _ => false,
     }
 }

@@ -4,14 +4,13 @@ use crate::actor::Actor;
 use crate::each::Replicas;
 use crate::planted::{caught, rewritten};
 use crate::queues::{Queues, without_throttles};
-use crate::reference::Reference as _;
+use crate::reference::Reference;
 use crate::setting::Plant;
 use crate::violation::Promise;
-use sexton::actors::queue::{Message, Outcome, QueueMachine, Right};
-use sexton::ids::ActorId;
+use sexton::actors::queue::{Message, QueueMachine, Right};
 use sexton::persist::format::{Batch, Kind};
-use sexton::spine::ledger::Entry;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::{Machine as _, Shown as _};
+use sexton::spine::recovery::EntryOf;
 
 /// The delete of a job by whoever had it once, as it would be by who has it now, or of one that nobody has.
 pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Message> {
@@ -33,16 +32,16 @@ pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Me
 }
 
 /// The log of a machine that took the one for the other: it has what was asked, and what came of it.
-pub(crate) fn as_asked(actor: &Actor<Queues>, batch: Batch) -> Batch {
+pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     if actor.swapped.is_empty() {
         return batch;
     }
     rewritten(&batch, |header, payload| {
-        let is_ours = header.actor == ActorId::QUEUE && header.kind == Kind::Entry;
+        let is_ours = header.actor == R::Machine::ID && header.kind == Kind::Entry;
         let entry = is_ours
             .then(|| rmp_serde::from_slice(payload).ok())
             .flatten();
-        let Some(mut entry): Option<Entry<Message, Outcome>> = entry else {
+        let Some(mut entry): Option<EntryOf<R::Machine>> = entry else {
             return Some(payload.to_vec());
         };
         let mut swapped = actor.swapped.iter();

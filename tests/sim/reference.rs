@@ -7,6 +7,7 @@ use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::coverage::Coverage;
 use crate::setting::Setting;
+use crate::violation::Violation;
 use sexton::clock::Timestamp;
 use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
@@ -66,6 +67,15 @@ pub(crate) trait Reference: Clone + Default {
     /// The configuration in all runs.
     fn rules() -> <Self::Machine as Machine>::Rules;
 
+    /// What holds of every history, whatever the rules are: followed before the rules have their say.
+    fn promised(
+        &mut self,
+        _: Stamp,
+        _: &MessageOf<Self>,
+        _: &OutcomeOf<Self>,
+    ) -> Result<(), Violation> {
+        Ok(())
+    }
     /// Follows one entry: its outcome, and the reply to it, must be the right ones here.
     fn apply(
         &mut self,

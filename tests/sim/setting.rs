@@ -134,6 +134,14 @@ pub(crate) enum Plant {
     ServiceStopNotJournaled,
     /// A service that ended is to wait, and the record says that it is not.
     BackoffForgotten,
+    /// Tasks are not told which processes are gone.
+    GoneOfTaskLost,
+    /// What tasks say to processes gets lost, however often they say it.
+    LaunchOfTaskLost,
+    /// Locks that attempts give back are not.
+    LockKept,
+    /// A process that no attempt has speaks for one that is live.
+    SavedByStale,
 }
 
 impl Plant {
@@ -191,6 +199,10 @@ impl Plant {
             | Self::ReadyGuessed
             | Self::ServiceStopNotJournaled
             | Self::BackoffForgotten
+            | Self::GoneOfTaskLost
+            | Self::LaunchOfTaskLost
+            | Self::LockKept
+            | Self::SavedByStale
             | Self::TimeGoesBack => false,
         }
     }

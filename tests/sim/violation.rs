@@ -61,6 +61,20 @@ pub(crate) enum Promise {
     NoStranger,
     /// Whoever waits is woken when it is so, and only then.
     Woken,
+    /// Of a task, and of a work id, one attempt is live.
+    OneAttempt,
+    /// A thread of a server has one attempt, and is free again when that has ended.
+    ThreadOwned,
+    /// What an operator holds back does not begin.
+    HeldBack,
+    /// Nobody but the attempt that is live says how far its task is.
+    OnlyTheLive,
+    /// A task that was woken does not wait.
+    WakeKept,
+    /// A task that failed says why.
+    Reasoned,
+    /// What is under way has an attempt that lives, once all has come to rest.
+    UnderWay,
     /// Everything asked is answered in the end.
     Answered,
     /// A freed disk takes additions again.

@@ -155,6 +155,7 @@ impl<R: Reference> Witness<R> {
             chance: self.marked.chance,
             draining: self.marked.draining(R::Machine::ID),
         };
+        self.reference.promised(stamp, message, outcome)?;
         let again = self.shadow.machine().decide(&moment, message);
         self.shadow
             .commit(stamp, entry)

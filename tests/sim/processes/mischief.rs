@@ -29,7 +29,7 @@ enum Turn {
 const TURNS: &[(u64, Turn)] = &[
     (28, Turn::End),
     (26, Turn::Fork),
-    (16, Turn::Defy),
+    (20, Turn::Defy),
     (12, Turn::StrangerBegins),
     (9, Turn::StrangerEnds),
     (3, Turn::KeeperDies),

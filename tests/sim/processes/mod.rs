@@ -32,4 +32,4 @@ mod truth;
 pub(crate) use judge::Processes;
 pub(crate) use planted::{is_service_stop, without_waits};
 pub(crate) use port::Port;
-pub(crate) use truth::{check_bound, check_passes};
+pub(crate) use truth::{check_binding, check_bound, check_passes, is_whole};

@@ -232,7 +232,12 @@ pub(crate) fn check_passes(
     Ok(())
 }
 
-fn check_binding(bound: Binding, record: Option<&RecordView>, what: &str) -> Result<(), Violation> {
+/// What is bound to a process ends with it.
+pub(crate) fn check_binding(
+    bound: Binding,
+    record: Option<&RecordView>,
+    what: &str,
+) -> Result<(), Violation> {
     let right = match bound.until {
         Until::Process => record.is_some_and(|it| it.end.is_none() && it.phase != Phase::Exited),
         Until::Tree => record.is_some_and(|it| it.phase != Phase::Exited || it.live_children > 0),
@@ -242,6 +247,7 @@ fn check_binding(bound: Binding, record: Option<&RecordView>, what: &str) -> Res
     })
 }
 
-fn is_whole<M: Actor>(host: &Host<M>) -> bool {
+/// Whether time acts on all of it.
+pub(crate) fn is_whole<M: Actor>(host: &Host<M>) -> bool {
     !host.is_spent() && host.quarantined().is_empty()
 }

@@ -1,0 +1,291 @@
+//! The model of tasks as a reference: what the log must say, and what clients must be told.
+
+use super::clients::Askers;
+use super::model::{Entry, Item, Model};
+use super::promises::Promises;
+use crate::coverage::Coverage;
+use crate::each::Judged;
+use crate::reference::{Origin, Reference, Told};
+use crate::violation::Violation;
+use sexton::actors::dispatch::{
+    DispatchMachine, Message, Outcome, Query, Refused, Reply, Report, Rules, Step, TaskStep, Terms,
+    Verdict, Watch,
+};
+use sexton::clock::{Now, Offset, Timestamp};
+use sexton::ids::ProcessId;
+use sexton::persist::mark::Marked;
+use sexton::spine::delivery::Answer;
+use sexton::spine::machine::{Shown as _, Stamp, Start};
+
+/// Tasks, as the model has them.
+#[derive(Clone)]
+pub(crate) struct Dispatches {
+    model: Model,
+    offset: Offset,
+    promises: Promises,
+}
+
+impl Default for Dispatches {
+    fn default() -> Self {
+        Self {
+            model: Model::new(Self::rules()),
+            offset: Offset(0),
+            promises: Promises::default(),
+        }
+    }
+}
+
+impl Dispatches {
+    const fn now(&self, at: Timestamp) -> Now {
+        let offset = self.offset;
+        Now { at, offset }
+    }
+}
+
+/// The record of the process that an outcome launches.
+fn launched(outcome: &Outcome) -> Option<ProcessId> {
+    let Outcome::Changed { steps, .. } = outcome else {
+        return None;
+    };
+    steps.iter().find_map(|step| {
+        if let Step::Task(_, TaskStep::Claimed { process, .. }) = step {
+            Some(*process)
+        } else if let Step::Task(_, TaskStep::Ended { cleanup, .. }) = step {
+            *cleanup
+        } else {
+            None
+        }
+    })
+}
+
+fn count_step(message: &Message, step: &TaskStep, counted: &mut Coverage) {
+    match step {
+        TaskStep::Added { .. } => counted.tasks_added += 1,
+        TaskStep::Claimed { .. } => counted.bursts_begun += 1,
+        TaskStep::Launched => counted.bursts_launched += 1,
+        TaskStep::Blocked => counted.bursts_blocked += 1,
+        TaskStep::Stopping(_) => counted.bursts_stopped += 1,
+        TaskStep::Reported { .. } => {
+            let saves = matches!(
+                message,
+                Message::Report {
+                    report: Report::Save(_),
+                    ..
+                }
+            );
+            counted.saves += u64::from(saves);
+            counted.bursts_told_of += u64::from(!saves);
+        }
+        TaskStep::Ended { verdict, .. } => match verdict {
+            Verdict::Waits => counted.bursts_that_wait += 1,
+            Verdict::Reset(_) => counted.bursts_reset += 1,
+            Verdict::FailedOut(_) => counted.tasks_failed_out += 1,
+            Verdict::Ended(_) => counted.tasks_ended += 1,
+        },
+        TaskStep::Restarted => counted.tasks_restarted += 1,
+        TaskStep::CleanupEnded(_) => counted.tasks_cleaned_up += 1,
+        TaskStep::Forgotten => counted.tasks_forgotten += 1,
+        TaskStep::Woken(_) => counted.tasks_woken += 1,
+        TaskStep::Locked
+        | TaskStep::Updates
+        | TaskStep::Unblocked
+        | TaskStep::CleanupLaunched
+        | TaskStep::Over { .. }
+        | TaskStep::Ready
+        | TaskStep::Paused(_)
+        | TaskStep::Terminating => {}
+    }
+}
+
+impl Judged for DispatchMachine {
+    type Reference = Dispatches;
+}
+
+impl Reference for Dispatches {
+    const CALLS: u64 = 30;
+    const WATCHES: u64 = 6;
+    const TURNS: u64 = 60;
+
+    type Clients = Askers;
+    type Machine = DispatchMachine;
+
+    /// Small limits, so that they are reached.
+    fn rules() -> Rules {
+        Rules {
+            tasks_max: 8,
+            servers_max: 3,
+            groups_max: 3,
+            local_threads: 2,
+            tasks_per_thread: 2,
+            saved_bytes_max: 4,
+            kept_ms: 20_000,
+            kept_max: 3,
+            terms: Terms {
+                fail_after_ms: 20_000,
+                ..Terms::default()
+            },
+        }
+    }
+
+    fn promised(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        outcome: &Outcome,
+    ) -> Result<(), Violation> {
+        self.promises.follow(stamp, message, outcome)
+    }
+
+    fn apply(
+        &mut self,
+        stamp: Stamp,
+        message: &Message,
+        (outcome, reply): (&Outcome, &Reply),
+    ) -> Result<(), String> {
+        let now = self.now(stamp.at);
+        let due = self.model.due(now);
+        if due != Item::of(message) {
+            return Err(format!(
+                "time acted on {:?}, where {due:?} is due",
+                Item::of(message)
+            ));
+        }
+        let entry = Entry {
+            seq: stamp.seq,
+            now,
+            process: launched(outcome),
+            draining: false,
+        };
+        let right = self.model.send(message, entry);
+        // What actors tell each other is compared by the tests of the library.
+        self.model.tells.clear();
+        if right != (reply.clone(), true) {
+            return Err(format!("{reply:?}, where {right:?} is right"));
+        }
+        Ok(())
+    }
+
+    fn go_by(&mut self, marked: &Marked) {
+        self.offset = Offset(marked.offset_ms);
+        self.model.held = marked.believed.is_some();
+    }
+
+    fn start(&mut self, start: Start) {
+        self.model.start(start.stamp.at);
+    }
+
+    fn poisoned(&mut self, message: &Message) {
+        if let Some(item) = Item::of(message) {
+            self.model.quarantine(item);
+        }
+    }
+
+    fn due(&self, at: Timestamp) -> Option<String> {
+        self.model.due(self.now(at)).map(|it| format!("{it:?}"))
+    }
+
+    fn without_change(&self, message: &Message) -> Option<Reply> {
+        let entry = Entry {
+            now: self.now(Timestamp(0)),
+            ..Entry::default()
+        };
+        let (reply, changed) = self.model.clone().send(message, entry);
+        (!changed).then_some(reply)
+    }
+
+    fn answer(&self, query: &Query) -> Answer<Reply> {
+        Ok(self.model.answer(query))
+    }
+
+    fn agrees(&self, machine: &DispatchMachine) -> Result<(), String> {
+        let (view, mine) = (machine.view(), self.model.views());
+        (view == mine)
+            .then_some(())
+            .ok_or_else(|| format!("tasks are {view:?}, where {mine:?} is right"))
+    }
+
+    fn origin(message: &Message) -> Origin {
+        match message {
+            Message::Lapse { .. } | Message::Dispatch => Origin::Tick,
+            Message::Gone(_) | Message::Launched(_) | Message::Held(_) => Origin::Tell,
+            Message::Add(_)
+            | Message::Act { .. }
+            | Message::Report { .. }
+            | Message::Pause { .. }
+            | Message::Limit { .. }
+            | Message::Server { .. }
+            | Message::Inventory { .. }
+            | Message::Prune { .. } => Origin::Client,
+        }
+    }
+
+    fn changes(reply: &Reply) -> bool {
+        match reply {
+            Reply::Reconciled {
+                added,
+                removed,
+                changed,
+            } => added + removed + changed > 0,
+            Reply::Pruned(count, _) => *count > 0,
+            // What is refused for want of the lock ends its attempt.
+            Reply::Task(_) | Reply::Done | Reply::Refused(Refused::Locked) => true,
+            Reply::Tasks(_)
+            | Reply::Saved(..)
+            | Reply::Servers(_)
+            | Reply::Groups(_)
+            | Reply::Totals(_)
+            | Reply::Absent
+            | Reply::Refused(_) => false,
+        }
+    }
+
+    fn wakes(&self, watch: &Watch) -> Option<Reply> {
+        self.model.wakes(watch)
+    }
+
+    /// What is so already is answered alike, and stands in no log.
+    fn may_pass<'a>((message, _): (&Message, &Reply), _: impl Fn() -> Told<'a, Self>) -> bool {
+        matches!(
+            message,
+            Message::Act { .. }
+                | Message::Pause { .. }
+                | Message::Limit { .. }
+                | Message::Server { .. }
+        )
+    }
+
+    fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
+        let Outcome::Changed { steps, .. } = outcome else {
+            return;
+        };
+        for step in steps {
+            match step {
+                Step::Task(_, step) => count_step(message, step, counted),
+                Step::ServerRemoved(_) => counted.servers_removed += 1,
+                Step::GivesBack(_) => counted.locks_given_back += 1,
+                Step::ServerMade { .. }
+                | Step::ServerThreads(..)
+                | Step::ServerEnabled(..)
+                | Step::GroupSet { .. }
+                | Step::Paused(_)
+                | Step::Rests => {}
+            }
+        }
+    }
+
+    fn may_be_refused(message: &Message) -> bool {
+        matches!(
+            message,
+            Message::Add(_)
+                | Message::Report { .. }
+                | Message::Pause { .. }
+                | Message::Limit { .. }
+                | Message::Server { .. }
+                | Message::Inventory { .. }
+        )
+    }
+
+    fn is_disk_full(reply: &Reply) -> bool {
+        *reply == Reply::Refused(Refused::DiskFull)
+    }
+}

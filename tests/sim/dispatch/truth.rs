@@ -1,0 +1,74 @@
+//! What tasks say, against what locks and processes say, once all has come to rest.
+
+use crate::processes::{check_binding, is_whole};
+use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::binding::{Binding, Until};
+use sexton::actors::dispatch::{DispatchMachine, ExitStatus, RunStatus, Stage, Task, TaskView};
+use sexton::actors::lock::{Listed, LockMachine};
+use sexton::actors::process::ProcessMachine;
+use sexton::ids::ProcessId;
+use sexton::spine::Host;
+use sexton::spine::machine::Shown as _;
+
+/// Attempts live, locks are held by them alone, and a task that failed says why.
+pub(crate) fn check_tasks(
+    tasks: &Host<DispatchMachine>,
+    locks: &Host<LockMachine>,
+    processes: &Host<ProcessMachine>,
+) -> Result<(), Violation> {
+    if !is_whole(tasks) || !is_whole(processes) || !is_whole(locks) {
+        return Ok(());
+    }
+    let records = processes.machine().view();
+    let lives = |process: ProcessId, task: &Task, promise: Promise| {
+        let bound = Binding {
+            process,
+            until: Until::Tree,
+            fence: false,
+        };
+        check_binding(bound, records.get(&process), &format!("{task:?}"))
+            .map_err(|it| Violation { promise, ..it })
+    };
+    let entries = locks.machine().view().entries;
+    let views = tasks.machine().view();
+    for TaskView { task, .. } in &views {
+        check_reason(task)?;
+        let runs = task.status == RunStatus::Processing;
+        ensure(runs == task.attempt.is_some(), Promise::UnderWay, || {
+            format!("{task:?}")
+        })?;
+        if let Some(attempt) = &task.attempt {
+            ensure(attempt.stage == Stage::Launched, Promise::Told, || {
+                format!("a lock is not given, or a launch not taken on: {task:?}")
+            })?;
+            lives(attempt.process, task, Promise::UnderWay)?;
+        }
+        if let Some(cleaning) = task.cleaning {
+            ensure(cleaning.taken, Promise::Told, || {
+                format!("a launch is not taken on: {task:?}")
+            })?;
+            lives(cleaning.process, task, Promise::EndsWithOwner)?;
+        }
+    }
+    let is_reserved = |it: &&Listed| it.key.as_bytes().starts_with(b"wip-pool-lock-");
+    for entry in entries.iter().filter(is_reserved) {
+        let is_its = |view: &TaskView| {
+            let task = &view.task;
+            let attempt = task.attempt.as_ref().map(|it| it.token);
+            let owner = attempt.or(task.blocked).map(|it| format!("attempt-{it}"));
+            entry.index.to_text() == task.id.to_string() && owner == Some(entry.owner.to_text())
+        };
+        ensure(views.iter().any(is_its), Promise::EndsWithOwner, || {
+            format!("{entry:?} is held by no attempt that is live")
+        })?;
+    }
+    Ok(())
+}
+
+/// A task that failed by what happened to it says what that was.
+fn check_reason(task: &Task) -> Result<(), Violation> {
+    let failed = task.exit == ExitStatus::SystemError;
+    ensure(!failed || !task.words.is_empty(), Promise::Reasoned, || {
+        format!("it failed, and does not say why: {task:?}")
+    })
+}
