@@ -11,10 +11,10 @@ use crate::actors::lock::{self, Held, Name};
 use crate::actors::{binding, process};
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq, Ticket, Token};
-use crate::persist::mark::Draining;
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
+    Draining, Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start,
+    Timed as _,
 };
 use crate::spine::shelf::Shelf;
 
