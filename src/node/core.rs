@@ -24,6 +24,7 @@ use crate::spine::recovery::{self, Recovering, Scope};
 use crate::spine::runtime;
 use crate::spine::shared::{Halt, Spine, SpineFiles};
 use crate::status::Recovered;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -194,10 +195,7 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     let data = config.data.clone();
     let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
     let reporting = match &data {
-        Some(data) => {
-            let key = files::report_key(data, chance()?).map_err(NodeError::Core)?;
-            Some(Reporting::new(key, data))
-        }
+        Some(data) => reporting(data, chance()?),
         None => None,
     };
     Ok(Keeping::new(Place {
@@ -207,6 +205,17 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
         bounds_trees: Arc::default(),
         reporting,
     }))
+}
+
+/// How processes report that work on tasks. A disk that is full is no reason not to start.
+fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
+    match files::report_key(data, fresh) {
+        Ok(key) => Some(Reporting::new(key, data)),
+        Err(error) => {
+            tracing::warn!(%error, "no task can run: the key of their reports cannot be kept");
+            None
+        }
+    }
 }
 
 /// Starts what goes on beside the actors until the node ends.

@@ -72,6 +72,8 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
                     | Message::Force { .. }
                     | Message::Leave { .. }
                     | Message::Gone(_)
+                    | Message::Hold(_)
+                    | Message::Yield(_)
                     | Message::Drain,
                 ) => false,
             };

@@ -75,6 +75,8 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
         Some("string") => Value::from("x"),
         Some("integer") => resolve(schema)["minimum"].clone(),
         Some("array") => Value::from(vec!["x"]),
+        // What is launched.
+        Some("object") => serde_json::json!({ "command": ["true"] }),
         other => panic!("{path} takes a {other:?}, which has no case here"),
     };
     let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];

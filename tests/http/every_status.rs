@@ -185,6 +185,18 @@ impl Nodes {
         }
     }
 
+    /// The same for what leases and tasks have of their own.
+    fn provoke_by_its_own(&self, path: &str, method: &str, status: u16) -> Option<Answer> {
+        let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
+        if lease_status::is_ours(path) {
+            lease_status::provoke(asked, nodes)
+        } else if task_status::is_ours(path) {
+            task_status::provoke(asked, nodes)
+        } else {
+            None
+        }
+    }
+
     /// Provokes an answer of this status.
     fn provoke(&self, path: &str, method: &str, status: u16) -> Answer {
         hold(&self.well);
@@ -193,17 +205,8 @@ impl Nodes {
         {
             return answer;
         }
-        if lease_status::is_ours(path) {
-            let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
-            if let Some(answer) = lease_status::provoke(asked, nodes) {
-                return answer;
-            }
-        }
-        if task_status::is_ours(path) {
-            let (asked, nodes) = ((path, method, status), (&self.well, &self.panicking));
-            if let Some(answer) = task_status::provoke(asked, nodes) {
-                return answer;
-            }
+        if let Some(answer) = self.provoke_by_its_own(path, method, status) {
+            return answer;
         }
         let is_of_queues = path.starts_with("/v1/queues");
         let well = match status {

@@ -133,7 +133,9 @@ impl Words {
         let (slot, step) = match step {
             Step::Task(slot, step) => (slot, step),
             Step::ServerMade { name, .. } => {
-                let free = (0..).map(Slot).find(|it| !self.servers.contains_key(it));
+                let free = (0..1000)
+                    .map(Slot)
+                    .find(|it| !self.servers.contains_key(it));
                 self.servers.insert(free?, name.to_text());
                 return None;
             }

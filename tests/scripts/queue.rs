@@ -7,12 +7,12 @@
 
 use crate::lock::binding;
 use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
-use crate::queue_views::{job_in_words, queue_in_words, result_in_words, totals_in_words};
+use crate::queue_views::{backoff, job_in_words, queue_in_words, result_in_words, totals_in_words};
 use sexton::actors::binding::{Binding, Gone};
 use sexton::actors::queue::{
-    AnyType, Backoff, Body, Choice, Claim, Claimant, Class, DedupKey, JobEnd, KeepResult, Message,
-    Order, Outcome, Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply,
-    Right, Root, Rules, TenantRules, TypeRules, Watch, Worker,
+    AnyType, Body, Choice, Claim, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order,
+    Outcome, Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right,
+    Root, Rules, TenantRules, TypeRules, Watch, Worker,
 };
 use sexton::ids::{Slot, Token};
 use sexton::spine::delivery::Item;
@@ -173,21 +173,6 @@ impl Tongue for Words {
         let id = self.jobs.get(slot).copied().unwrap_or_default();
         Some(format!("{id} {what}"))
     }
-}
-
-/// `first,factor,max,jitter`, the last in thousandths.
-fn backoff(words: &str) -> Heard<Backoff> {
-    let parts: Vec<&str> = words.split(',').collect();
-    let [first, factor, max, jitter] = parts.as_slice() else {
-        return Err(format!("`{words}` is no back-off: first,factor,max,jitter"));
-    };
-    let count = |word: &str| word.parse().map_err(|_| format!("`{word}` is no number"));
-    Ok(Backoff {
-        first_ms: milliseconds(first)?,
-        factor: count(factor)?,
-        max_ms: milliseconds(max)?,
-        jitter_milli: count(jitter)?,
-    })
 }
 
 fn message(words: &[&str]) -> Heard<Option<Message>> {

@@ -1,8 +1,8 @@
 //! Jobs and queues in words, as answers show them.
 
-use crate::node::moment;
+use crate::node::{Heard, milliseconds, moment};
 use crate::queue::named;
-use sexton::actors::queue::{JobResult, JobView, Progress, QueueView, Totals};
+use sexton::actors::queue::{Backoff, JobResult, JobView, Progress, QueueView, Totals};
 use sexton::clock::Timestamp;
 
 pub(crate) fn job_in_words(job: &JobView) -> String {
@@ -127,4 +127,19 @@ pub(crate) fn totals_in_words(totals: &Totals) -> String {
         "{all} jobs, {ready} ready, {bytes} bytes, {added} added, {timeouts} timeouts, {queues} queues, {waiting} waiting{more}{}",
         if *draining { ", draining" } else { "" }
     )
+}
+
+/// `first,factor,max,jitter`, the last in thousandths.
+pub(crate) fn backoff(words: &str) -> Heard<Backoff> {
+    let parts: Vec<&str> = words.split(',').collect();
+    let [first, factor, max, jitter] = parts.as_slice() else {
+        return Err(format!("`{words}` is no back-off: first,factor,max,jitter"));
+    };
+    let count = |word: &str| word.parse().map_err(|_| format!("`{word}` is no number"));
+    Ok(Backoff {
+        first_ms: milliseconds(first)?,
+        factor: count(factor)?,
+        max_ms: milliseconds(max)?,
+        jitter_milli: count(jitter)?,
+    })
 }

@@ -76,7 +76,14 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
 fn is_known(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     match folder {
-        "" => ["lock", "lock.tmp", "sexton.sock"].contains(&file),
+        "" => [
+            "lock",
+            "lock.tmp",
+            "report.key",
+            "report.sock",
+            "sexton.sock",
+        ]
+        .contains(&file),
         "journal" => {
             let ordinal = file.strip_suffix(".seg");
             let ordinal = ordinal.or_else(|| file.strip_suffix(".tmp"));

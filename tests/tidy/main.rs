@@ -1,4 +1,4 @@
-//! The rules of the house that no compiler checks, one pass over the tree. The tables to edit are in `tables.rs`.
+//! The rules of the house that no compiler checks, one pass over the tree. The tables to edit are in `tables.rs` and `world.rs`.
 //!
 //! Each rule has an example that breaks it and one that does not, so that none passes because it looks at nothing.
 
@@ -7,13 +7,13 @@ mod paths;
 mod rules;
 mod source;
 mod tables;
+mod world;
 
 use rules::Rule;
 use source::Source;
 use std::path::Path;
-pub(crate) use tables::{
-    CIRCLES, EMPTY_WORDS, IMPORTS, ITS_OWN, LINES_MAX, TOO_LONG, UNSAFE, WORLD,
-};
+pub(crate) use tables::{CIRCLES, EMPTY_WORDS, IMPORTS, ITS_OWN, LINES_MAX, TOO_LONG, UNSAFE};
+pub(crate) use world::WORLD;
 
 #[test]
 fn every_file_keeps_the_rules_of_the_house() {

@@ -1,169 +1,5 @@
 //! What each part of the tree may name and import, and how long its files may be.
 
-/// Who may name what is outside: a word of code, and the files or folders that may have it.
-pub(crate) const WORLD: &[(&str, &[&str])] = &[
-    ("actix", &["src/spine/runtime/"]),
-    ("actix_web", &["src/protocols/http/"]),
-    (
-        "sled",
-        &[
-            "src/persist/snapshots/mod.rs",
-            "src/persist/snapshots/sled.rs",
-        ],
-    ),
-    (
-        "tokio",
-        &[
-            "src/spine/checkpoint.rs",
-            "src/spine/directory.rs",
-            "src/spine/feed.rs",
-            "src/spine/runtime/",
-            "src/spine/shared.rs",
-            "src/handle/",
-            "src/node/",
-            "src/protocols/beanstalk/door.rs",
-            "src/protocols/beanstalk/session.rs",
-            "src/protocols/bounds.rs",
-            "src/protocols/connection.rs",
-            "src/protocols/http/",
-            "src/protocols/listener.rs",
-            "src/protocols/lockserver/door.rs",
-            "src/protocols/lockserver/session.rs",
-            "tools/",
-        ],
-    ),
-    (
-        "rustix",
-        &[
-            "src/address.rs",
-            "src/clock.rs",
-            "src/handle/system.rs",
-            "src/keeper/",
-            "src/kernel/",
-            "src/node/",
-            "src/persist/disk.rs",
-            "src/persist/snapshots/thread.rs",
-            "src/ports/lease/port.rs",
-            "src/ports/process/",
-            "src/protocols/",
-            "tools/",
-        ],
-    ),
-    ("libc", &["src/kernel/"]),
-    ("croner", &["src/schedule/"]),
-    ("jiff", &["src/schedule/"]),
-    ("psutil", &["src/handle/system.rs"]),
-    (
-        "std::fs",
-        &[
-            "src/config.rs",
-            "src/handle/system.rs",
-            "src/keeper/",
-            "src/kernel/",
-            "src/persist/disk.rs",
-            "src/persist/snapshots/sled.rs",
-            "src/ports/lease/",
-            "src/ports/process/account.rs",
-            "src/ports/process/files.rs",
-            "src/ports/process/namespaces.rs",
-            "src/protocols/file.rs",
-            "src/protocols/http/socket.rs",
-            "tools/",
-        ],
-    ),
-    (
-        "std::process",
-        &[
-            "src/handle/",
-            "src/keeper/",
-            "src/kernel/",
-            "src/persist/disk.rs",
-            "src/ports/process/",
-            "src/protocols/beanstalk/door.rs",
-            "tools/",
-        ],
-    ),
-    (
-        "std::thread",
-        &[
-            "src/spine/parallel.rs",
-            "src/spine/runtime/",
-            "src/block_on.rs",
-            "src/handle/system.rs",
-            "src/handle/work.rs",
-            "src/node/",
-            "src/persist/journal/filler.rs",
-            "src/persist/journal/thread.rs",
-            "src/persist/snapshots/sled.rs",
-            "src/persist/snapshots/thread.rs",
-            "src/ports/lease/port.rs",
-            "src/ports/process/",
-            "src/protocols/http/",
-            "tools/",
-        ],
-    ),
-    (
-        "TcpListener",
-        &["src/address.rs", "src/protocols/", "tools/"],
-    ),
-    ("TcpStream", &["src/protocols/", "tools/"]),
-    (
-        "UnixListener",
-        &["src/address.rs", "src/keeper/", "src/protocols/", "tools/"],
-    ),
-    (
-        "UnixStream",
-        &[
-            "src/address.rs",
-            "src/keeper/",
-            "src/ports/process/link.rs",
-            "src/protocols/",
-            "tools/",
-        ],
-    ),
-    ("UdpSocket", &[]),
-    ("UnixDatagram", &["tools/"]),
-    (
-        "Instant",
-        &[
-            "src/spine/checkpoint.rs",
-            "src/persist/journal/thread.rs",
-            "tools/",
-        ],
-    ),
-    ("SystemTime", &["tools/"]),
-    // A library catches no signals, prints nothing, and never ends the program it is in.
-    ("tokio::signal", &["tools/"]),
-    ("signal_hook", &["tools/"]),
-    ("print", &["tools/"]),
-    ("println", &["tools/"]),
-    ("eprint", &["tools/"]),
-    ("eprintln", &["tools/"]),
-    ("io::stdout", &["tools/"]),
-    ("io::stderr", &["src/keeper/run.rs", "tools/"]),
-    ("process::exit", &["tools/"]),
-    ("process::abort", &[]),
-    (
-        "getrandom",
-        &[
-            "src/node/",
-            "src/protocols/http/lock.rs",
-            "tools/recover/carry.rs",
-            "tools/lock/named.rs",
-            "tools/process/attached.rs",
-        ],
-    ),
-    ("rand", &[]),
-    (
-        "RandomState",
-        &[
-            "src/lookup/table.rs",
-            "src/actors/lock/state.rs",
-            "src/actors/queue/state.rs",
-        ],
-    ),
-];
-
 /// What a part of the library may import of the others: the longest prefix of a file's path decides. An entry
 /// without `::` at its end allows what lies below it too, and [`ITS_OWN`] is the folder of the actor that a file is of.
 pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
@@ -318,6 +154,24 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     // What runs for a lease is launched by the ProcessActor; its names are those of locks.
+    // It asks for locks and for processes in their own words.
+    (
+        "src/actors/dispatch/",
+        &[
+            ITS_OWN,
+            "actors::binding",
+            "actors::lock",
+            "actors::process",
+            "bytes",
+            "clock",
+            "ids",
+            "lookup",
+            "spine::effect",
+            "spine::event",
+            "spine::machine",
+            "spine::shelf",
+        ],
+    ),
     (
         "src/actors/lease/",
         &[

@@ -30,6 +30,7 @@ SEXTON_FENCE, its fencing token, in its environment. SEXTON_TASK_TERMINATING is 
 `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail` report from within.
 
 Prints the number of the task. Exit status: 0 well, and of --wait: 1 if the task failed, was terminated, or is not over.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Add {
     /// What people call it
     #[arg(long, value_parser = name)]

@@ -124,8 +124,7 @@ Examples:
         which: Which,
     },
     /// End a task: at once if it has not started, else after one more burst to wind up in
-    ///
-    /// That burst finds SEXTON_TASK_TERMINATING=1 in its environment.
+    #[command(after_help = "That burst finds SEXTON_TASK_TERMINATING=1 in its environment.")]
     Terminate {
         #[command(flatten)]
         which: Which,
@@ -251,9 +250,9 @@ impl Task {
                 asking.done(&asking.act("tasks/limit", asked, 0)?)
             }
             Action::Pause { what, hard } => {
-                asking.pause(what, if hard { "hard" } else { "soft" }, "pause")
+                asking.pause(&what, if hard { "hard" } else { "soft" }, "pause")
             }
-            Action::Resume { what } => asking.pause(what, "off", "resume"),
+            Action::Resume { what } => asking.pause(&what, "off", "resume"),
             Action::Ready { which } => act(&which, "ready"),
             Action::Wake { which } => act(&which, "wake"),
             Action::Restart { which } => act(&which, "restart"),
@@ -337,7 +336,7 @@ impl Asking {
         self.tell(&all, |_| page::list(&tasks))
     }
 
-    fn pause(&self, what: Paused, pause: &str, act: &str) -> Result<(), Failure> {
+    fn pause(&self, what: &Paused, pause: &str, act: &str) -> Result<(), Failure> {
         if let Some(id) = what.id {
             let asked = fields([("id", id.into()), ("act", act.into())]);
             return self.done(&self.act("tasks/act", asked, 0)?);

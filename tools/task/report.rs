@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The variable that has the path of the socket.
 const ADDRESS: &str = "SEXTON_TASK_REPORT";
@@ -86,7 +86,7 @@ pub(super) fn saved() -> Result<(), Failure> {
 /// Asks, and asks again while nobody is there: a report is answered at once, so what came of one that was cut off is not known,
 /// and all but saving may be said twice.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
-    let began = Instant::now();
+    let began = crate::client::instant();
     loop {
         match ask(address, request) {
             Err(error)

@@ -183,8 +183,10 @@ fn inventory(path: &Path) -> Result<Value, Failure> {
         Value::Object(mut object) if object.contains_key("hosts") => {
             Ok(object.remove("hosts").unwrap_or_else(|| json!([])))
         }
-        _ => Err(failed(
-            &"it is no list of hosts, as in [{\"host\":\"web-1\",\"max_procs\":4}]",
-        )),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            Err(failed(
+                &"it is no list of hosts, as in [{\"host\":\"web-1\",\"max_procs\":4}]",
+            ))
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::bytes::Bytes;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, ProcessId, Slot, Token};
 use crate::spine::machine::{Effects, Machine as _, Stamp};
+use std::sync::Arc;
 
 impl DispatchMachine {
     /// Makes one step so.
@@ -260,7 +261,7 @@ impl Task {
             },
             name: adding.name.clone(),
             priority: adding.priority,
-            command: adding.command.clone(),
+            command: Arc::clone(&adding.command),
             cleanup: adding.cleanup.clone(),
             terms,
             created: entry.at,

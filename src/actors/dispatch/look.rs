@@ -4,6 +4,7 @@ use crate::actors::dispatch::event;
 use crate::actors::dispatch::machine::{DispatchMachine, LISTED_MAX, LOOKED_AT_MAX};
 use crate::actors::dispatch::message::{Message, Reply, TaskFilter};
 use crate::actors::dispatch::outcome::{Outcome, Step};
+use crate::actors::dispatch::ready::GroupIndex;
 use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{RunStatus, Task};
 use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, Tasks};
@@ -43,7 +44,7 @@ impl DispatchMachine {
             return Some(Obstacle::AllPaused(head.pause));
         }
         let group = index.ready.group(&task.group);
-        let pause = group.map_or(Pause::Off, |it| it.pause());
+        let pause = group.map_or(Pause::Off, GroupIndex::pause);
         if pause == Pause::Hard || is_fresh && pause == Pause::Soft {
             return Some(Obstacle::GroupPaused(task.group.clone(), pause));
         }

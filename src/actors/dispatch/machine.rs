@@ -163,10 +163,14 @@ impl Machine for DispatchMachine {
                 found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
             }
             Message::Add(_) => {
-                let added = steps.iter().find_map(|step| match step {
-                    Step::Task(slot, TaskStep::Added { .. }) => Some(*slot),
-                    _ => None,
-                });
+                let slot_of = |step: &Step| {
+                    if let Step::Task(slot, TaskStep::Added { .. }) = step {
+                        Some(*slot)
+                    } else {
+                        None
+                    }
+                };
+                let added = steps.iter().find_map(slot_of);
                 added.map_or(Reply::Absent, |slot| self.shown(slot))
             }
             Message::Inventory { .. } => Self::reconciled(steps),

@@ -193,6 +193,10 @@ impl Default for Terms {
 /// What a task is, and how it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something of its own"
+)]
 pub struct Task {
     /// Its number: the entry that added it.
     pub id: u64,

@@ -6,8 +6,7 @@
 use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
-    Gone, Held, Hold, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, ToHolder,
-    Watch,
+    Gone, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
 };
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
@@ -15,7 +14,6 @@ use crate::actors::lock::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
-use crate::spine::effect::To;
 use crate::spine::machine::{
     Asked, Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed,
     Weight,
@@ -72,47 +70,6 @@ impl LockMachine {
         }
     }
 
-    /// A lock that no client can have. It is bounded by what the actor has that asks, and by no rule of locks.
-    fn decide_hold(&self, hold: &Hold) -> Outcome {
-        let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
-        if let Some(slot) = self.state.find(key, index, owner) {
-            return self.renewed(slot);
-        }
-        let slot = self.state.entries.next_free();
-        match self.state.holder(key, index) {
-            None => Outcome::Granted { slot },
-            Some(holder) => {
-                let place = self.state.place_of_new(holder, 0, self.rules.high_first);
-                Outcome::Queued { slot, place }
-            }
-        }
-    }
-
-    fn decide_yield(&self, hold: &Hold) -> Outcome {
-        let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
-        let Some(slot) = self.state.find(key, index, owner) else {
-            return Outcome::Absent;
-        };
-        let heir = self.in_line(slot).next();
-        let gone = vec![Gone { slot, heir }];
-        Outcome::Ended { gone }
-    }
-
-    /// Tells the actor that an entry is of how it stands.
-    fn tell_holder(&self, slot: Slot, effects: &mut Effects<Self>) {
-        let entry = self.state.entries.get(slot);
-        if let Some((entry, by)) = entry.and_then(|it| Some((it, it.tie().actor()?))) {
-            let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
-            let held = Held {
-                key: name(entry.key()),
-                index: name(entry.index()),
-                owner: name(entry.owner()),
-                granted: entry.is_owner(),
-            };
-            effects.tell(To::new(by), &ToHolder::Held(held));
-        }
-    }
-
     fn decide_renew(&self, slot: Option<Slot>, token: Option<Token>) -> Outcome {
         let Some(entry) = slot.and_then(|slot| self.state.entries.get(slot)) else {
             return Outcome::Absent;
@@ -126,7 +83,7 @@ impl LockMachine {
         slot.map_or(Outcome::Absent, |slot| self.renewed(slot))
     }
 
-    fn renewed(&self, slot: Slot) -> Outcome {
+    pub(super) fn renewed(&self, slot: Slot) -> Outcome {
         let entry = self.state.entries.get(slot);
         if entry.is_some_and(Entry::is_fencing) {
             return Outcome::Refused(Refused::Fencing);
@@ -538,15 +495,16 @@ impl Machine for LockMachine {
                 }
             }
             Message::Renew { .. } => Weight::Keeps,
-            // Refused, it would be asked for again, and what it guards may be under way already.
-            Message::Hold(_) | Message::Yield(_) => Weight::Frees,
             Message::Release { .. }
             | Message::Leave { .. }
             | Message::ReleaseAll { .. }
             | Message::Force { .. }
             | Message::Gone(_)
             | Message::Expire { .. }
-            | Message::Drain => Weight::Frees,
+            | Message::Drain
+            | Message::Yield(_)
+            // Refused, it would be asked for again, and what it guards may be under way already.
+            | Message::Hold(_) => Weight::Frees,
         }
     }
 

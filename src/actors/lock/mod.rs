@@ -11,12 +11,14 @@
 //! | `waiting.rs` | who waits for something about locks |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
+//! | `hold.rs` | locks that another actor has for itself |
 //! | `look.rs` `shown.rs` `contended.rs` | answers to questions; what people and programs are shown; which locks are waited for most |
 //! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
 
 mod contended;
 mod entry;
 mod event;
+mod hold;
 #[cfg(test)]
 mod invariants;
 mod load;

@@ -186,14 +186,7 @@ impl Model {
                 self.end(|it| Some(it.slot) == holder, Some(*token), seq, at)
             }
             Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
-            Message::Force { key, index } => {
-                let line = self.line(&(key.clone(), index.clone()));
-                if line.first().is_some_and(|it| it.is_reserved()) {
-                    return Reply::Refused(Refused::Reserved);
-                }
-                let holder = self.holder(key, index);
-                self.take(|it| Some(it.slot) == holder, seq, at)
-            }
+            Message::Force { key, index } => self.force((key, index), seq, at),
             Message::Gone(gone) => self.take(|it| it.ends_with(*gone), seq, at),
             Message::Drain if self.draining => Reply::Absent,
             Message::Drain => {
@@ -201,12 +194,23 @@ impl Model {
                 Reply::Draining
             }
             Message::Hold(hold) => self.hold(hold, seq, at),
-            Message::Yield(hold) => {
-                let lock = (hold.key.clone(), hold.index.clone());
-                self.take(|it| it.lock == lock && it.owner == hold.owner, seq, at)
-            }
+            Message::Yield(hold) => self.give_up(hold, seq, at),
             Message::Expire { .. } => unreachable!("time is told by `tick`"),
         }
+    }
+
+    fn force(&mut self, (key, index): (&Name, &Name), seq: Seq, at: Timestamp) -> Reply {
+        let line = self.line(&(key.clone(), index.clone()));
+        if line.first().is_some_and(|it| it.is_reserved()) {
+            return Reply::Refused(Refused::Reserved);
+        }
+        let holder = self.holder(key, index);
+        self.take(|it| Some(it.slot) == holder, seq, at)
+    }
+
+    fn give_up(&mut self, hold: &Hold, seq: Seq, at: Timestamp) -> Reply {
+        let lock = (hold.key.clone(), hold.index.clone());
+        self.take(|it| it.lock == lock && it.owner == hold.owner, seq, at)
     }
 
     /// An actor has a lock that no client can have, until it says otherwise.

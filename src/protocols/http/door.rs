@@ -96,9 +96,7 @@ impl Door {
             group: config.socket_group,
         };
         let unix = listen_unix(config, open, rights)?;
-        let reports = node.report_socket();
-        let listen = |path: &Path| report::listen(path).map_err(|error| cannot_listen(path, error));
-        let reports = reports.as_deref().map(listen).transpose()?;
+        let reports = listen_for_reports(node);
         let (closing, asked) = watch::channel(false);
         let (ended, closed) = watch::channel(());
         let door = Self {
@@ -259,6 +257,18 @@ fn listen_unix(
             .map_err(|error| cannot_listen(path, error))?;
     }
     Ok(Some((listen_open(open)?, None)))
+}
+
+/// Listens for what commands of tasks report. Where that cannot be, all else goes on.
+fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
+    let path = node.report_socket()?;
+    let listened = report::listen(&path);
+    listened
+        .inspect_err(|error| {
+            let path = path.display();
+            tracing::warn!(%error, %path, "no task can report: its socket cannot be opened");
+        })
+        .ok()
 }
 
 fn cannot_listen(path: &Path, source: io::Error) -> OpenError {

@@ -4,9 +4,7 @@
 //! Never here: which task is next. That is the machine's. What a command says of its own burst comes by another socket, see
 //! `report.rs`.
 
-use crate::actors::dispatch::{
-    Act, Adding, DispatchMachine, Group, Pause, Priority, Terms as Kept,
-};
+use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::protocols::http::access::Scope;
@@ -16,7 +14,7 @@ use crate::protocols::http::process::Launch;
 use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::task_look::{self, Task};
-use crate::protocols::http::task_server;
+use crate::protocols::http::task_server::{self, Done, Held, or_default};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -257,29 +255,6 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Task>, Pro
     Ok(Json(Task::of(call, &task)))
 }
 
-/// What is held back.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "TaskPause")]
-pub(crate) enum Held {
-    /// Nothing.
-    Off,
-    /// Tasks that have not started.
-    Soft,
-    /// Every burst.
-    Hard,
-}
-
-impl From<Pause> for Held {
-    fn from(pause: Pause) -> Self {
-        match pause {
-            Pause::Off => Self::Off,
-            Pause::Soft => Self::Soft,
-            Pause::Hard => Self::Hard,
-        }
-    }
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PauseTasks")]
 pub(crate) struct Pausing {
@@ -287,19 +262,6 @@ pub(crate) struct Pausing {
     group: Option<Name>,
     /// How much is held back.
     pause: Held,
-}
-
-/// It is so.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Done {
-    /// True.
-    done: bool,
-}
-
-impl Done {
-    pub(crate) const fn so() -> Json<Self> {
-        Json(Self { done: true })
-    }
 }
 
 async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Done>, Problem> {
@@ -311,15 +273,6 @@ async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Done>, Pr
     let group = asked.group.map(or_default);
     call.tasks().pause(group, pause).await?;
     Ok(Done::so())
-}
-
-/// A group, by its name; that of tasks that name none, if empty.
-pub(crate) fn or_default(group: Name) -> Name {
-    if group.as_bytes().is_empty() {
-        Name::try_from(Group::DEFAULT).unwrap_or_default()
-    } else {
-        group
-    }
 }
 
 #[derive(Deserialize, JsonSchema)]

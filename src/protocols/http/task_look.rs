@@ -2,7 +2,9 @@
 //! `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::binding::Exit;
-use crate::actors::dispatch::{Attempt, Past, RunStatus, Said, TaskFilter, TaskView, Verdict};
+use crate::actors::dispatch::{
+    Attempt, Cause, Past, RunStatus, Said, TaskFilter, TaskView, Verdict,
+};
 use crate::actors::lock::Name;
 use crate::actors::process;
 use crate::clock::{Offset, Timestamp};
@@ -199,7 +201,7 @@ pub(crate) struct Task {
     /// The attempt that is under way.
     attempt: Option<Live>,
     /// The newest attempts that have ended, the oldest of them first.
-    past: Vec<Ended>,
+    past: Vec<Finished>,
     /// What the wall clock of the coordinator shows, in milliseconds since 1970.
     now: Timestamp,
 }
@@ -231,7 +233,7 @@ pub(crate) struct Live {
 /// An attempt that has ended.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PastAttempt")]
-pub(crate) struct Ended {
+pub(crate) struct Finished {
     /// Its fencing token.
     token: Token,
     /// The server that it ran on.
@@ -304,7 +306,7 @@ impl Task {
             attempts: task.attempts,
             setbacks: task.setbacks,
             attempt: task.attempt.as_ref().map(|it| Live::of(it, server, date)),
-            past: task.past.iter().map(|it| Ended::of(it, date)).collect(),
+            past: task.past.iter().map(|it| Finished::of(it, date)).collect(),
             now: date(now),
         }
     }
@@ -326,12 +328,12 @@ impl Live {
                 Said::Wait { .. } => "wait",
                 Said::Fail { .. } => "fail",
             }),
-            stopping: attempt.stopping.map(|it| it.name()),
+            stopping: attempt.stopping.map(Cause::name),
         }
     }
 }
 
-impl Ended {
+impl Finished {
     fn of(past: &Past, date: impl Fn(Timestamp) -> Timestamp) -> Self {
         let (outcome, cause) = match past.verdict {
             Verdict::Ended(exit) => ("ended", Some(exit.name())),

@@ -1,18 +1,20 @@
 //! Servers and groups of tasks over HTTP: where tasks run, and how many at a time. The members are those of
 //! `docs/protocols/http.md`, "Tasks".
 
-use crate::actors::dispatch::{GroupView, Host, Server as Kept, ServerChange, ServerView};
+use crate::actors::dispatch::{
+    self, GroupView, Host, Pause, Server as Kept, ServerChange, ServerView,
+};
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Query, Route, Words};
 use crate::protocols::http::schema::{GroupName, Number, ServerName};
-use crate::protocols::http::task::{Done, Held, or_default};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, DiskFull, Failed, Full};
     vec![
@@ -89,6 +91,51 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
+/// What is held back.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "TaskPause")]
+pub(crate) enum Held {
+    /// Nothing.
+    Off,
+    /// Tasks that have not started.
+    Soft,
+    /// Every burst.
+    Hard,
+}
+
+impl From<Pause> for Held {
+    fn from(pause: Pause) -> Self {
+        match pause {
+            Pause::Off => Self::Off,
+            Pause::Soft => Self::Soft,
+            Pause::Hard => Self::Hard,
+        }
+    }
+}
+
+/// It is so.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Done {
+    /// True.
+    done: bool,
+}
+
+impl Done {
+    pub(crate) const fn so() -> Json<Self> {
+        Json(Self { done: true })
+    }
+}
+
+/// A group, by its name; that of tasks that name none, if empty.
+pub(crate) fn or_default(group: Name) -> Name {
+    if group.as_bytes().is_empty() {
+        Name::try_from(dispatch::Group::DEFAULT).unwrap_or_default()
+    } else {
+        group
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "NoFilter")]
 pub(crate) struct Nothing {}
@@ -98,7 +145,7 @@ pub(crate) struct Nothing {}
 #[schemars(rename = "TaskServer")]
 pub(crate) struct Server {
     #[serde(flatten)]
-    server: ServerName,
+    name: ServerName,
     /// How many attempts run there at a time.
     threads: u32,
     /// How many do.
@@ -112,7 +159,7 @@ pub(crate) struct Server {
 impl From<ServerView> for Server {
     fn from(it: ServerView) -> Self {
         Self {
-            server: ServerName { server: it.name },
+            name: ServerName { server: it.name },
             threads: it.threads,
             used: it.used,
             enabled: it.enabled,
@@ -228,7 +275,7 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
 #[schemars(rename = "TaskGroup")]
 pub(crate) struct Group {
     #[serde(flatten)]
-    group: GroupName,
+    name: GroupName,
     /// How many of its tasks are under way at a time.
     max: u32,
     /// How many are.
@@ -242,7 +289,7 @@ pub(crate) struct Group {
 impl From<GroupView> for Group {
     fn from(it: GroupView) -> Self {
         Self {
-            group: GroupName { group: it.name },
+            name: GroupName { group: it.name },
             max: it.max,
             used: it.used,
             pause: it.pause.into(),

@@ -29,7 +29,7 @@ enum Turn {
 const TURNS: &[(u64, Turn)] = &[
     (28, Turn::End),
     (26, Turn::Fork),
-    (20, Turn::Defy),
+    (30, Turn::Defy),
     (12, Turn::StrangerBegins),
     (9, Turn::StrangerEnds),
     (3, Turn::KeeperDies),

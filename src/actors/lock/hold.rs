@@ -1,0 +1,50 @@
+//! Locks that another actor has for itself, under keys that no client can have.
+
+use crate::actors::lock::machine::LockMachine;
+use crate::actors::lock::message::{Gone, Held, Hold, Name, Outcome, ToHolder};
+use crate::ids::Slot;
+use crate::spine::effect::To;
+use crate::spine::machine::Effects;
+
+impl LockMachine {
+    /// A lock that no client can have. It is bounded by what the actor has that asks, and by no rule of locks.
+    pub(super) fn decide_hold(&self, hold: &Hold) -> Outcome {
+        let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
+        if let Some(slot) = self.state.find(key, index, owner) {
+            return self.renewed(slot);
+        }
+        let slot = self.state.entries.next_free();
+        match self.state.holder(key, index) {
+            None => Outcome::Granted { slot },
+            Some(holder) => {
+                let place = self.state.place_of_new(holder, 0, self.rules.high_first);
+                Outcome::Queued { slot, place }
+            }
+        }
+    }
+
+    pub(super) fn decide_yield(&self, hold: &Hold) -> Outcome {
+        let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
+        let Some(slot) = self.state.find(key, index, owner) else {
+            return Outcome::Absent;
+        };
+        let heir = self.in_line(slot).next();
+        let gone = vec![Gone { slot, heir }];
+        Outcome::Ended { gone }
+    }
+
+    /// Tells the actor that an entry is of how it stands.
+    pub(super) fn tell_holder(&self, slot: Slot, effects: &mut Effects<Self>) {
+        let entry = self.state.entries.get(slot);
+        if let Some((entry, by)) = entry.and_then(|it| Some((it, it.tie().actor()?))) {
+            let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
+            let held = Held {
+                key: name(entry.key()),
+                index: name(entry.index()),
+                owner: name(entry.owner()),
+                granted: entry.is_owner(),
+            };
+            effects.tell(To::new(by), &ToHolder::Held(held));
+        }
+    }
+}
