@@ -230,6 +230,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/actors/lock/message.rs",
         &[
             "actors::binding",
+            "spine::effect",
             "spine::machine::Refusal",
             "text",
             "clock",

@@ -31,7 +31,7 @@ pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 pub struct LockMachine {
     pub(super) rules: Rules,
     pub(super) state: State,
-    waiting: Waiting,
+    pub(super) waiting: Waiting,
 }
 
 impl LockMachine {
@@ -220,41 +220,7 @@ impl LockMachine {
         (all - contenders, contenders)
     }
 
-    /// Who waits for what becomes of this entry is told that it does not own its lock.
-    fn wake_lost(&mut self, slot: Slot, effects: &mut Effects<Self>) {
-        for ticket in self.waiting.take_on_slot(slot) {
-            effects.wake(ticket, Reply::Absent);
-        }
-    }
-
-    /// Entries have ended, and others own their locks now.
-    fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Self>) {
-        if self.waiting.is_anybody_on_slots() {
-            for Gone { slot, heir } in gone {
-                self.wake_lost(*slot, effects);
-                // An heir may have ended in its turn.
-                for slot in heir
-                    .iter()
-                    .filter(|slot| self.state.entries.get(**slot).is_some())
-                {
-                    for ticket in self.waiting.take_on_slot(*slot) {
-                        effects.wake(ticket, self.standing(*slot));
-                    }
-                }
-            }
-        }
-        self.wake_if_empty(effects);
-    }
-
-    fn wake_if_empty(&mut self, effects: &mut Effects<Self>) {
-        if self.state.entries.is_empty() {
-            for ticket in self.waiting.take_until_empty() {
-                effects.wake(ticket, Reply::Due);
-            }
-        }
-    }
-
-    fn standing(&self, slot: Slot) -> Reply {
+    pub(super) fn standing(&self, slot: Slot) -> Reply {
         let token = self.state.entries.get(slot).map(Entry::token);
         Reply::Standing(Standing {
             place: self.state.place(slot, self.rules.high_first),

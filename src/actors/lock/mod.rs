@@ -8,7 +8,7 @@
 //! | `entry.rs` | one owner or contender |
 //! | `state.rs` | entries and their indexes; moving an entry in, out and up |
 //! | `event.rs` | what an entry of the journal came to, for whoever listens |
-//! | `waiting.rs` | who waits for something about locks |
+//! | `waiting.rs` `waking.rs` | who waits for something about locks, and is told |
 //! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
 //! | `hold.rs` | locks that another actor has for itself |
@@ -29,6 +29,7 @@ mod pages;
 mod shown;
 mod state;
 mod waiting;
+mod waking;
 
 pub use entry::Entry;
 pub use machine::LockMachine;
