@@ -339,7 +339,6 @@ impl Reference for Processes {
                 counted.processes_stopped += u64::from(!stop.tree);
             }
             Outcome::Killing { .. } => counted.graces_over += 1,
-            Outcome::Stuck { .. } => counted.processes_stuck += 1,
             Outcome::Signalling { .. } => counted.signals_asked += 1,
             Outcome::Signalled { .. } => counted.signals_answered += 1,
             Outcome::Pruned { .. } => counted.records_pruned += 1,
@@ -368,6 +367,7 @@ impl Reference for Processes {
             // Those that the simulation launches are no hooks.
             Outcome::Known { .. }
             | Outcome::Taken
+            | Outcome::Stuck { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }
             | Outcome::Declined(_)
