@@ -67,7 +67,7 @@ pub struct KeepResult {
     pub id: u64,
     /// Who has it.
     pub by: Right,
-    /// For so many milliseconds, at most [`Message::RESULT_MS_MAX`].
+    /// For so many milliseconds, at most [`super::Message::RESULT_MS_MAX`].
     pub ms: u64,
     /// How.
     pub end: JobEnd,
