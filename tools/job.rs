@@ -101,7 +101,14 @@ impl Job {
 
 fn ask(address: &str, request: &str) -> std::io::Result<String> {
     let name = address.strip_prefix('@').unwrap_or(address);
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    exchange(
+        UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        request,
+    )
+}
+
+/// Says one line, and hears one.
+pub(crate) fn exchange(mut stream: UnixStream, request: &str) -> std::io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(request.as_bytes())?;

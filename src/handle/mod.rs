@@ -236,8 +236,12 @@ impl Handle {
 
     /// The wall clock, as the node has it.
     pub fn date(&self) -> Date {
-        let offset = Offset(self.facts.clock.offset_ms());
-        offset.date(self.now())
+        self.offset().date(self.now())
+    }
+
+    /// How far the wall clock is ahead of the node's time.
+    pub fn offset(&self) -> Offset {
+        Offset(self.facts.clock.offset_ms())
     }
 
     /// The node's time.

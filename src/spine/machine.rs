@@ -9,7 +9,7 @@
 
 pub use crate::clock::Now;
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Chance, Digest, PageId, Seq, Slot, Ticket};
+use crate::ids::{ActorId, Chance, Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 pub use crate::persist::mark::Draining;
 use crate::spine::effect;
@@ -252,6 +252,11 @@ impl Moment {
             seq: self.seq,
             at: self.now.at,
         }
+    }
+
+    /// The id of a process that is to be launched, with the `nth` random number of this moment.
+    pub fn process_id(&self, nth: u64) -> ProcessId {
+        ProcessId::new(self.now.date().0, self.draw(nth))
     }
 
     /// The `nth` random number of this moment: the same in every replay, another for every entry.

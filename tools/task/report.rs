@@ -3,20 +3,18 @@
 //! It asks on the socket, and with the secret, that it finds in its environment: see `docs/tasks.md`, "Reports". The secret is of
 //! one attempt, so whoever has an old one changes nothing.
 
+use crate::job::exchange;
 use crate::report::{Failure, print_bytes};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// The variable that has the path of the socket.
 const ADDRESS: &str = "SEXTON_TASK_REPORT";
-
-/// How long either side may be silent.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a report is tried again while no coordinator is there: it may be starting.
 const ABSENT: Duration = Duration::from_secs(30);
@@ -88,7 +86,7 @@ pub(super) fn saved() -> Result<(), Failure> {
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {
-        match ask(address, request) {
+        match UnixStream::connect(address).and_then(|stream| exchange(stream, request)) {
             Err(error)
                 if began.elapsed() < ABSENT
                     && matches!(
@@ -101,14 +99,4 @@ fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
             answered => return answered,
         }
     }
-}
-
-fn ask(address: &str, request: &str) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
-    Ok(answer)
 }

@@ -389,7 +389,7 @@ impl DispatchMachine {
         let Some((task, server)) = self.state.next(self.rules.tasks_per_thread) else {
             return Outcome::Unchanged;
         };
-        let process = ProcessId::new(moment.now.date().0, moment.draw(0));
+        let process = moment.process_id(0);
         of_task(task, TaskStep::Claimed { server, process })
     }
 
@@ -408,8 +408,7 @@ impl DispatchMachine {
 }
 
 fn check_command(command: &Launching) -> Result<(), Refused> {
-    command.spec.check().map_err(Refused::Command)?;
-    command.tags.check().map_err(Refused::Command)
+    command.check().map_err(Refused::Command)
 }
 
 pub(super) fn of_task(slot: Slot, step: TaskStep) -> Outcome {

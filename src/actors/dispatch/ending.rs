@@ -17,7 +17,7 @@ use crate::actors::dispatch::decide::{changed, of_task};
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
 use crate::actors::dispatch::task::{Attempt, Cause, ExitStatus, Said, Stage, Task, Verdict};
-use crate::ids::{ProcessId, Slot};
+use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
 impl Attempt {
@@ -146,7 +146,7 @@ impl DispatchMachine {
             wake,
             is_due: wake <= today,
             forgotten,
-            cleanup: cleanup.map(|_| ProcessId::new(today.0, moment.draw(0))),
+            cleanup: cleanup.map(|_| moment.process_id(0)),
         };
         let mut steps = vec![Step::Task(slot, ended)];
         steps.extend(room);

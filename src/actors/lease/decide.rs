@@ -98,7 +98,7 @@ impl LeaseMachine {
         let is_over = lease.free_at() <= now;
         if is_over && lease.running().is_none() {
             // B.
-            let process = requesting.claim.is_none().then(|| new_process(moment));
+            let process = requesting.claim.is_none().then(|| moment.process_id(0));
             steps.push((
                 slot,
                 Step::Began {
@@ -320,7 +320,7 @@ impl LeaseMachine {
         };
         if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
             // Its caller is gone with its streams: it does without.
-            let process = new_process(moment);
+            let process = moment.process_id(0);
             return vec![(slot, Step::Relaunched { process })];
         }
         // What is stopped since it ran too long has had its time.
@@ -370,7 +370,7 @@ impl LeaseMachine {
             (None, Some((_, period_ms))) => (Source::Kept, true, period_ms),
             (None, None) => return Outcome::Unchanged,
         };
-        let process = launches.then(|| new_process(moment));
+        let process = launches.then(|| moment.process_id(0));
         let until = now.plus_ms(period_ms);
         let owed = true;
         changed(
@@ -407,11 +407,6 @@ impl LeaseMachine {
     }
 }
 
-/// The record of a process that is to be launched.
-fn new_process(moment: &Moment) -> ProcessId {
-    ProcessId::new(moment.now.date().0, moment.draw(0))
-}
-
 impl Requesting {
     /// What is run for it, if it brings no claim.
     pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
@@ -444,8 +439,7 @@ fn check_log(log: &str) -> Result<(), Refused> {
 }
 
 fn check_command(command: &Command) -> Result<(), Refused> {
-    command.spec.check().map_err(Refused::Command)?;
-    command.tags.check().map_err(Refused::Command)
+    command.check().map_err(Refused::Command)
 }
 
 fn changed(slot: Slot, step: Step) -> Outcome {

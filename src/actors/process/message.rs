@@ -3,7 +3,7 @@
 
 use crate::actors::binding;
 use crate::actors::process::identity::Identity;
-use crate::actors::process::spec::{Expectation, Parentage, Spec, Tags};
+use crate::actors::process::spec::{Expectation, Flaw, Parentage, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ActorId, ProcessId, Slot};
@@ -279,6 +279,17 @@ pub struct Launching {
     pub tags: Tags,
     /// Whose child it is.
     pub parentage: Parentage,
+}
+
+impl Launching {
+    /// What of it cannot be.
+    ///
+    /// # Errors
+    /// The first that was found.
+    pub fn check(&self) -> Result<(), Flaw> {
+        self.spec.check()?;
+        self.tags.check()
+    }
 }
 
 /// A launch that another actor asks for, under an id that it chose itself.

@@ -166,8 +166,7 @@ struct Here {
 impl Here {
     fn of(call: &Call) -> Self {
         let now = call.node.now();
-        let offset = call.node.date().0.cast_signed() - now.0.cast_signed();
-        let offset = Offset(offset);
+        let offset = call.node.offset();
         let pid = call.node.pid();
         Self { now, offset, pid }
     }

@@ -7,7 +7,7 @@ use crate::actors::dispatch::{
 };
 use crate::actors::lock::Name;
 use crate::actors::process;
-use crate::clock::{Offset, Timestamp};
+use crate::clock::Timestamp;
 use crate::handle::failure_words;
 use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
@@ -266,7 +266,7 @@ impl Task {
     /// A task, as it is shown.
     pub(crate) fn of(call: &Call, view: &TaskView) -> Self {
         let now = call.node.now();
-        let offset = Offset(call.node.date().0.cast_signed() - now.0.cast_signed());
+        let offset = call.node.offset();
         let date = |at: Timestamp| Timestamp(offset.date(at).0);
         let task = &view.task;
         let waits = task.status == RunStatus::Waiting && !task.is_due;
