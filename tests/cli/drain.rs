@@ -76,7 +76,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
     let (status, begun) = drained.run(&["drain"]);
     assert_eq!(status, Some(0), "{begun}");
     assert!(
-        begun.contains("0 locks") && begun.contains("1 claim "),
+        begun.contains("0 locks") && begun.contains("1 claim,"),
         "{begun}"
     );
     let told = idle.receive().expect("an answer");
@@ -155,7 +155,7 @@ fn a_claim_without_a_connection_holds_a_drain_up_as_well() {
     let words: Vec<&str> = popped.split_whitespace().collect();
     let (status, begun) = drained.run(&["drain"]);
     assert_eq!(status, Some(0), "{begun}");
-    assert!(begun.contains("1 claim "), "{begun}");
+    assert!(begun.contains("1 claim,"), "{begun}");
     assert!(drained.daemon.is_running());
     assert_eq!(
         drained.run(&["queue", "ack", words[0], words[1]]).0,

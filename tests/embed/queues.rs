@@ -242,6 +242,12 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_claim_of_which_nobody_hears_is_given_back() {
+    // On a busy machine the answer may be there at once: then somebody has heard it, and this says nothing.
+    while !leaves_before_the_answer() {}
+}
+
+/// Whether whoever asked went before there was an answer.
+fn leaves_before_the_answer() -> bool {
     let node = Node::open(Config::in_memory()).expect("it opens");
     let queues = node.handle().queues();
     let names = [queue("a")];
@@ -251,16 +257,18 @@ fn a_claim_of_which_nobody_hears_is_given_back() {
     drop(waiting);
     until(|| phases(&queues) == (1, 0));
 
-    // Whoever asked goes before there can be an answer.
     let mut asked = Box::pin(queues.pop(&names));
     let mut context = Context::from_waker(Waker::noop());
-    assert!(asked.as_mut().poll(&mut context).is_pending());
+    if asked.as_mut().poll(&mut context).is_ready() {
+        return false;
+    }
     drop(asked);
     until(|| block_on(queues.job(1)).expect("it is there").releases == 2);
     assert_eq!(phases(&queues), (1, 0));
 
     let claim = block_on(queues.pop_waiting(&names)).expect("there is a job");
     assert_eq!((claim.id, claim.attempts), (1, 3));
+    true
 }
 
 #[test]
