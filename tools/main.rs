@@ -42,6 +42,7 @@ mod top;
 mod words;
 mod work;
 mod worker;
+mod wrapper;
 
 use crate::lazily::Lazily;
 use crate::report::Failure;
@@ -92,6 +93,7 @@ enum Command {
     Wait(Lazily<process::WaitFor>),
     Work(Lazily<Box<work::Work>>),
     Worker(Lazily<worker::Worker>),
+    Wrapper(Lazily<wrapper::Wrapper>),
 }
 
 fn main() -> std::process::ExitCode {
@@ -138,5 +140,6 @@ fn main() -> std::process::ExitCode {
         Command::Wait(Lazily(wait)) => wait.run(),
         Command::Work(Lazily(work)) => work.run(),
         Command::Worker(Lazily(worker)) => worker.run(),
+        Command::Wrapper(Lazily(wrapper)) => wrapper.run(),
     })
 }

@@ -54,6 +54,7 @@ impl TaskError {
                 | Refused::NoName
                 | Refused::NamedTwice
                 | Refused::Threads
+                | Refused::Remote
                 | Refused::TooLarge
                 | Refused::Words => Reason::Field,
                 Refused::Over | Refused::NotHeld => Reason::Ended,
@@ -237,13 +238,23 @@ impl Tasks {
         }
     }
 
-    /// What the command of an attempt says of its burst; how often the task has saved by then.
+    /// What the command of an attempt says of its burst; how often the task has saved by then. What comes from another machine
+    /// has a number, and is heard once.
     ///
     /// # Errors
     /// [`Refused::Stale`] if the attempt is over, [`Refused::Stopping`] if it is being stopped, and [`Refused::Locked`] if
     /// another has the update lock.
-    pub async fn report(&self, process: ProcessId, report: Report) -> Result<u64, TaskError> {
-        let message = Message::Report { process, report };
+    pub async fn report(
+        &self,
+        process: ProcessId,
+        report: Report,
+        nth: Option<u64>,
+    ) -> Result<u64, TaskError> {
+        let message = Message::Report {
+            process,
+            report,
+            nth,
+        };
         Ok(task(self.tell(message).await?)?.task.revision)
     }
 

@@ -36,6 +36,7 @@ mod queue_failed;
 mod queue_push;
 mod ready;
 mod recover;
+mod remote;
 mod replay;
 mod replay_trimmed;
 mod serve;

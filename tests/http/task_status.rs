@@ -49,6 +49,7 @@ fn well(path: &str, method: &str, opened: &Opened) -> Asking {
         "/v1/tasks/act" => json!({"id": paused(opened), "act": "pause"}),
         "/v1/tasks/wait" => json!({"id": paused(opened), "wait": 0}),
         "/v1/servers/set" => json!({"server": "set", "threads": 1}),
+        "/v1/servers/reach" => json!({"server": "far", "threads": 1, "ssh": {"to": "far"}}),
         "/v1/servers/remove" => {
             let tasks = opened.handle().tasks();
             let added = tasks.server(named("removed"), ServerChange::Threads(1));
@@ -83,6 +84,9 @@ fn least(path: &str, method: &str) -> Asking {
         "/v1/tasks/pause" => asking.about(&json!({"pause": "soft", "group": "g"})),
         "/v1/tasks/limit" => asking.about(&json!({"group": "g", "max": 7})),
         "/v1/servers/set" => asking.about(&json!({"server": "x", "threads": 1})),
+        "/v1/servers/reach" => {
+            asking.about(&json!({"server": "x", "threads": 1, "ssh": {"to": "x"}}))
+        }
         "/v1/servers/remove" => asking.about(&json!({"server": "x"})),
         "/v1/servers/inventory" => asking.about(&json!({"hosts": [{"host": "h"}]})),
         _ => asking,

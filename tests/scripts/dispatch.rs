@@ -8,8 +8,9 @@
 use crate::node::{Heard, Tongue, milliseconds, number, split};
 use sexton::actors::binding::{Exit, Gone, Until};
 use sexton::actors::dispatch::{
-    Act, Adding, DispatchMachine, Host, Message, Outcome, Past, Pause, Priority, Query, Reply,
-    Report, Rules, ServerChange, Stage, Step, TaskStep, TaskView, Terms, Verdict, Watch,
+    Act, Adding, DispatchMachine, FarEnd, Host, Message, Outcome, Past, Pause, Priority, Query,
+    Remote, Reply, Report, Rules, ServerChange, Stage, Step, TaskStep, TaskView, Terms, Verdict,
+    Watch,
 };
 use sexton::actors::lock::{Held, Name};
 use sexton::actors::process::{Launching, Spec};
@@ -37,6 +38,8 @@ const OPTIONS: &[&str] = &[
     "tasks_max",
     "threads",
     "work",
+    "nth",
+    "ssh",
 ];
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
@@ -162,7 +165,9 @@ impl Words {
         let name = self.names.get(slot)?.clone();
         let known = self.tasks.get_mut(&name)?;
         Some(match step {
-            TaskStep::Claimed { server, process } => {
+            TaskStep::Claimed {
+                server, process, ..
+            } => {
                 known.former = known.process.replace(*process);
                 known.token = stamp.seq.into();
                 known.server = Some(*server);
@@ -178,6 +183,10 @@ impl Words {
                 format!("{name} {}", came_to(*verdict))
             }
             TaskStep::Stopping(cause) => format!("{name} is stopped: {}", cause.name()),
+            TaskStep::Reattached { process } => {
+                known.former = known.process.replace(*process);
+                format!("{name} is asked for again")
+            }
             TaskStep::Woken(_) => format!("{name} wakes"),
             TaskStep::Forgotten => format!("{name} is forgotten"),
             other => format!("{name} {other:?}"),
@@ -218,7 +227,16 @@ impl Words {
                 act,
             }))
         };
-        let report = |process, report| Ok(Some(Message::Report { process, report }));
+        let report = |process, report| {
+            Ok(Some(Message::Report {
+                process,
+                report,
+                nth: number::<u32>(options, "nth", 0)
+                    .ok()
+                    .filter(|nth| *nth > 0)
+                    .map(|nth: u32| nth.into()),
+            }))
+        };
         match places {
             ["add", task, more @ ..] => adding(task, more, options).map(Some),
             ["ready", task] => act(task, Act::Ready),
@@ -260,6 +278,7 @@ impl Words {
                 let ms = milliseconds(span)?;
                 report(self.process(task)?, Report::Wait { ms })
             }
+            ["there", task, how @ ..] => report(self.process(task)?, Report::Far(there(how)?)),
             ["fails", task, words @ ..] => {
                 let words = words.join(" ");
                 report(self.process(task)?, Report::Fail { words })
@@ -267,6 +286,18 @@ impl Words {
             _ => operating(places, options),
         }
     }
+}
+
+/// What became of an attempt on another machine.
+fn there(how: &[&str]) -> Heard<FarEnd> {
+    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
+    Ok(match how {
+        ["unreachable"] => FarEnd::Unreachable,
+        ["lost"] => FarEnd::Ended(Exit::Lost),
+        ["failed"] => FarEnd::Ended(Exit::Failed),
+        ["code", code] => FarEnd::Ended(Exit::Code(number(code)?)),
+        _ => return Err(format!("`{how:?}`?")),
+    })
 }
 
 /// What an operator says.
@@ -293,14 +324,28 @@ fn operating(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
         ["server", which, "remove"] => server(which, ServerChange::Removed),
         ["server", which] => {
             let threads = number(options, "threads", 1)?;
-            server(which, ServerChange::Threads(threads))
+            match options.get("ssh") {
+                None => server(which, ServerChange::Threads(threads)),
+                Some(to) => {
+                    let remote = Remote {
+                        to: name(to)?,
+                        ..Remote::default()
+                    };
+                    server(which, ServerChange::Reached { threads, remote })
+                }
+            }
         }
         ["inventory", hosts @ ..] => {
             let host = |text: &&str| {
                 let (host, threads) = text.split_once(':').unwrap_or((text, "1"));
                 let threads = threads.parse().map_err(|_| format!("`{text}`?"))?;
                 let name = name(host)?;
-                Ok(Host { name, threads })
+                let remote = None;
+                Ok(Host {
+                    name,
+                    threads,
+                    remote,
+                })
             };
             let hosts: Heard<Vec<Host>> = hosts.iter().map(host).collect();
             Ok(Some(Message::Inventory { hosts: hosts? }))

@@ -9,9 +9,11 @@ use crate::text::number;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// The longest inventory, in bytes.
 const INVENTORY_BYTES_MAX: u64 = 4 << 20;
@@ -25,11 +27,14 @@ const INVENTORY_BYTES_MAX: u64 = 4 << 20;
 Examples:
   sexton server list
   sexton server add local --threads 8       the same again sets its threads
+  sexton server add web-1 --threads 4 --ssh deploy@web-1
   sexton server disable local               nothing new runs there until `enable`
   sexton server check --from servers.json   would an update change anything?
   sexton server update --from servers.json
+  sexton server update --from https://inventory.example/servers.json
+  sexton server update --from-command './list-servers --json'
 
-An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8}]
+An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
 Exit status: 0 well; 1 the answer is no, and of `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there.")]
 pub(crate) struct Server {
@@ -55,6 +60,8 @@ enum Action {
         /// How many attempts run there at a time
         #[arg(long, value_name = "NUMBER")]
         threads: u32,
+        #[command(flatten)]
+        ssh: Ssh,
     },
     /// Remove a server: what runs there is stopped, and goes on elsewhere or is failed
     Remove {
@@ -101,12 +108,50 @@ impl Which {
     }
 }
 
+/// How a server is reached that is another machine.
+#[derive(Args)]
+struct Ssh {
+    /// Another machine: where ssh goes, as HOST, USER@HOST or ssh://USER@HOST:PORT
+    ///
+    /// Tasks run there as the user that ssh logs in as, by `sexton wrapper`. Its host key must be known, and a key must let the
+    /// coordinator's user in without being asked.
+    #[arg(long, value_name = "DESTINATION")]
+    ssh: Option<String>,
+    /// The configuration file of ssh, as an absolute path
+    #[arg(long, value_name = "FILE", requires = "ssh")]
+    ssh_config: Option<PathBuf>,
+    /// The program sexton there, if not the one in its PATH
+    #[arg(long, value_name = "PATH", requires = "ssh")]
+    program: Option<String>,
+}
+
+impl Ssh {
+    /// The fields of a request; `None` for this machine.
+    fn fields(&self) -> Option<Value> {
+        let mut ssh = json!({ "to": self.ssh.as_ref()? });
+        let config = self.ssh_config.as_ref().map(|it| it.to_string_lossy());
+        for (name, value) in [
+            ("config", config),
+            ("program", self.program.as_ref().map(Into::into)),
+        ] {
+            if let (Some(ssh), Some(value)) = (ssh.as_object_mut(), value) {
+                ssh.insert(name.to_owned(), value.into());
+            }
+        }
+        Some(ssh)
+    }
+}
+
 /// Where an inventory is.
 #[derive(Args)]
+#[group(required = true, multiple = false)]
 struct From {
-    /// The file of the inventory; - for standard input
-    #[arg(long, value_name = "FILE")]
-    from: PathBuf,
+    /// The inventory: a file, - for standard input, or a URL of http or https, which `curl` fetches
+    #[arg(long, value_name = "FILE|URL")]
+    from: Option<OsString>,
+    /// A shell command that prints it
+    #[arg(long, value_name = "COMMAND")]
+    from_command: Option<String>,
 }
 
 impl Server {
@@ -125,7 +170,18 @@ impl Server {
                 let servers = asking.look("servers", &fields([]))?;
                 asking.tell(&servers, page::servers)
             }
-            Action::Add { which, threads } => set(&which, fields([("threads", threads.into())])),
+            Action::Add {
+                which,
+                threads,
+                ssh,
+            } => match ssh.fields() {
+                None => set(&which, fields([("threads", threads.into())])),
+                Some(ssh) => {
+                    let mut asked = which.fields();
+                    asked.extend(fields([("threads", threads.into()), ("ssh", ssh)]));
+                    asking.done(&asking.act("servers/reach", asked, 0)?)
+                }
+            },
             Action::Enable { which } => set(&which, fields([("enabled", true.into())])),
             Action::Disable { which } => set(&which, fields([("enabled", false.into())])),
             Action::Remove { which } => {
@@ -139,7 +195,7 @@ impl Server {
 
 impl Asking {
     fn update(&self, from: &From, check: bool) -> Result<(), Failure> {
-        let hosts = inventory(&from.from)?;
+        let hosts = from.hosts()?;
         let asked = fields([("hosts", hosts), ("check", check.into())]);
         let said = self.act("servers/inventory", asked, 0)?;
         self.tell(&said, |said| {
@@ -161,32 +217,87 @@ impl Asking {
     }
 }
 
-/// The hosts of an inventory.
-fn inventory(path: &Path) -> Result<Value, Failure> {
-    let shown = path.display();
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::unreachable(format!("failed to read the inventory {shown}: {error}"))
-    };
-    let mut text = String::new();
-    let read = if path == Path::new("-") {
-        let stdin = std::io::stdin().lock();
-        stdin.take(INVENTORY_BYTES_MAX).read_to_string(&mut text)
-    } else {
-        let file = File::open(path).map_err(|error| failed(&error))?;
-        file.take(INVENTORY_BYTES_MAX).read_to_string(&mut text)
-    };
-    read.map_err(|error| failed(&error))?;
-    let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-    // A list, or what an inventory in an object calls its list.
-    match found {
-        Value::Array(_) => Ok(found),
-        Value::Object(mut object) if object.contains_key("hosts") => {
-            Ok(object.remove("hosts").unwrap_or_else(|| json!([])))
+impl From {
+    /// The hosts of the inventory.
+    fn hosts(&self) -> Result<Value, Failure> {
+        let (shown, text) = self.text();
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::unreachable(format!("failed to read the inventory {shown}: {error}"))
+        };
+        let text = text.map_err(|error| failed(&error))?;
+        if text.len() as u64 > INVENTORY_BYTES_MAX {
+            return Err(failed(&"it is longer than 4 MiB"));
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            Err(failed(
+        let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        // A list, or what an inventory in an object calls its list.
+        match found {
+            Value::Array(_) => Ok(found),
+            Value::Object(mut object) if object.contains_key("hosts") => {
+                Ok(object.remove("hosts").unwrap_or_else(|| json!([])))
+            }
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Object(_) => Err(failed(
                 &"it is no list of hosts, as in [{\"host\":\"web-1\",\"max_procs\":4}]",
-            ))
+            )),
         }
+    }
+
+    /// What people call it, and what stands there.
+    fn text(&self) -> (String, io::Result<String>) {
+        if let Some(command) = &self.from_command {
+            return (
+                format!("of `{command}`"),
+                printed(Command::new("sh").args(["-c", command])),
+            );
+        }
+        let from = self.from.clone().unwrap_or_default();
+        let shown = from.to_string_lossy().into_owned();
+        let is_url = ["http://", "https://"]
+            .iter()
+            .any(|it| shown.starts_with(it));
+        let text = if is_url {
+            // Only what was asked for: neither a file of its own settings nor another protocol after a redirection.
+            let flags = [
+                "-q",
+                "-fsSL",
+                "--max-time",
+                "30",
+                "--proto",
+                "=http,https",
+                "--",
+            ];
+            printed(Command::new("curl").args(flags).arg(&from))
+        } else if shown == "-" {
+            read(io::stdin().lock())
+        } else {
+            File::open(&from).and_then(read)
+        };
+        (shown, text)
+    }
+}
+
+/// As much as an inventory may have, and a little more.
+fn read(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(INVENTORY_BYTES_MAX + 1)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What a command prints that ends well.
+fn printed(command: &mut Command) -> io::Result<String> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let text = child.stdout.take().map_or(Ok(String::new()), read);
+    let status = child.wait()?;
+    if status.success() {
+        text
+    } else {
+        Err(io::Error::other(format!("it ended with {status}")))
     }
 }

@@ -5,6 +5,7 @@ use crate::actors::dispatch::decide::{EXECUTE, UPDATE};
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Message, Report};
 use crate::actors::dispatch::outcome::{Step, TaskStep};
+use crate::actors::dispatch::remote::{Reach, Remote};
 use crate::actors::dispatch::server::{Group, Server};
 use crate::actors::dispatch::task::{
     Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Saved, Stage, Task, Terms, Verdict,
@@ -29,10 +30,18 @@ impl DispatchMachine {
         let seq = entry.seq;
         match step {
             Step::Task(slot, step) => self.apply_to_task(entry, message, (*slot, step), effects),
-            Step::ServerMade { name, threads } => self.make_server(entry, name, *threads),
+            Step::ServerMade {
+                name,
+                threads,
+                remote,
+            } => self.make_server(entry, name, (*threads, remote.clone())),
             Step::ServerThreads(slot, threads) => {
                 self.state
                     .change_server(seq, *slot, |it| it.threads = *threads);
+            }
+            Step::ServerReached(slot, remote) => {
+                let change = |it: &mut Server| it.remote = Some(remote.clone());
+                self.state.change_server(seq, *slot, change);
             }
             Step::ServerEnabled(slot, on) => {
                 self.state.change_server(seq, *slot, |it| it.enabled = *on);
@@ -67,11 +76,12 @@ impl DispatchMachine {
         }
     }
 
-    fn make_server(&mut self, entry: Stamp, name: &Name, threads: u32) {
+    fn make_server(&mut self, entry: Stamp, name: &Name, (threads, remote): (u32, Option<Remote>)) {
         let leaving = self.state.server(name).map(|(slot, _)| slot);
         if let Some(slot) = leaving {
             self.state.change_server(entry.seq, slot, |it| {
                 (it.threads, it.enabled, it.leaves) = (threads, true, false);
+                it.remote = remote;
             });
             return;
         }
@@ -80,6 +90,7 @@ impl DispatchMachine {
             threads,
             enabled: true,
             leaves: false,
+            remote,
         };
         let slot = self.state.servers.next_free();
         self.state.insert_server(entry.seq, slot, server);
@@ -93,6 +104,18 @@ impl DispatchMachine {
         effects: &mut Effects<Self>,
     ) {
         match step {
+            TaskStep::Claimed {
+                server,
+                process,
+                lost_after_ms,
+            } => {
+                let at = self.state.servers.get(*server);
+                let reach = at.and_then(|it| it.reach(*process, *lost_after_ms));
+                let on = (*server, *process);
+                self.state
+                    .change(entry.seq, slot, |it| it.claim(entry, on, reach));
+                self.state_obligations(slot, effects);
+            }
             TaskStep::Added { terms } => {
                 let task = Task::added(entry, message, *terms);
                 self.state.insert(entry.seq, slot, task);
@@ -122,10 +145,10 @@ impl DispatchMachine {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
             }
-            TaskStep::Claimed { .. }
-            | TaskStep::Locked
+            TaskStep::Locked
             | TaskStep::Launched
             | TaskStep::CleanupLaunched
+            | TaskStep::Reattached { .. }
             | TaskStep::Stopping(_) => {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
@@ -199,7 +222,9 @@ impl DispatchMachine {
             let launching = || task.launching(attempt);
             let is_taken = attempt.launched.is_some();
             state_process(attempt.process, is_taken, launching, effects);
-            if attempt.stopping.is_some() {
+            // A process that takes the place of another was told so with its launch.
+            let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
+            if attempt.stopping.is_some() && !is_told {
                 effects.tell(PROCESSES, &ToProcesses::Fence(attempt.process));
             }
         } else {
@@ -277,7 +302,6 @@ impl Task {
 
     fn apply(&mut self, entry: Stamp, message: &Message, step: &TaskStep) {
         match step {
-            TaskStep::Claimed { server, process } => self.claim(entry, (*server, *process)),
             TaskStep::Locked => self.change_attempt(|it| it.stage = Stage::Locked),
             TaskStep::Updates => self.change_attempt(|it| it.updates = true),
             TaskStep::Launched => self.change_attempt(|it| {
@@ -285,10 +309,17 @@ impl Task {
             }),
             TaskStep::Stopping(cause) => self.change_attempt(|it| it.stopping = Some(*cause)),
             TaskStep::Reported { until } => {
-                if let Message::Report { report, .. } = message {
-                    self.report(entry, report, *until);
+                if let Message::Report { report, nth, .. } = message {
+                    self.report(entry, (report, *nth), *until);
                 }
             }
+            TaskStep::Reattached { process } => self.change_attempt(|it| {
+                (it.stage, it.launched, it.process) = (Stage::Locked, None, *process);
+                let stops = it.stopping.is_some();
+                if let Some(reach) = &mut it.reach {
+                    reach.reattach(stops);
+                }
+            }),
             TaskStep::Unblocked => self.blocked = None,
             TaskStep::CleanupLaunched => {
                 self.cleaning = self.cleaning.map(|it| Cleaning { taken: true, ..it });
@@ -307,6 +338,7 @@ impl Task {
             TaskStep::Terminating => self.terminating = true,
             TaskStep::Restarted => self.restart(),
             TaskStep::Added { .. }
+            | TaskStep::Claimed { .. }
             | TaskStep::Blocked
             | TaskStep::Ended { .. }
             | TaskStep::Forgotten => {
@@ -321,7 +353,7 @@ impl Task {
         }
     }
 
-    fn claim(&mut self, entry: Stamp, (server, process): (Slot, ProcessId)) {
+    fn claim(&mut self, entry: Stamp, (server, process): (Slot, ProcessId), reach: Option<Reach>) {
         self.status = RunStatus::Processing;
         self.counts = true;
         self.woken = false;
@@ -340,10 +372,16 @@ impl Task {
             said: None,
             stopping: None,
             last: self.terminating,
+            reach: reach.map(Box::new),
         });
     }
 
-    fn report(&mut self, entry: Stamp, report: &Report, until: Option<crate::clock::Date>) {
+    fn report(
+        &mut self,
+        entry: Stamp,
+        (report, nth): (&Report, Option<u64>),
+        until: Option<crate::clock::Date>,
+    ) {
         if let Report::Save(body) = report {
             self.revision += 1;
             self.saved = Some(Saved {
@@ -360,7 +398,7 @@ impl Task {
                 words: words.clone(),
             }),
             Report::Wait { .. } => until.map(|until| Said::Wait { until }),
-            Report::Save(_) | Report::Beat => None,
+            Report::Save(_) | Report::Beat | Report::Far(_) => None,
         };
         self.change_attempt(|it| {
             // Whatever it says is a sign of life, once it is known to give them.
@@ -369,6 +407,9 @@ impl Task {
             }
             if said.is_some() {
                 it.said = said;
+            }
+            if let Some(reach) = &mut it.reach {
+                reach.hear(report, nth);
             }
         });
     }
@@ -498,6 +539,9 @@ impl Task {
         ];
         let mut launching = self.with_names(&self.command, attempt.token, &more);
         launching.spec.secrets.push(Self::SECRET.to_owned());
+        if let Some(reach) = &attempt.reach {
+            reach.wrap(&mut launching.spec);
+        }
         launching
     }
 
@@ -561,6 +605,9 @@ impl Attempt {
             (Verdict::FailedOut(Cause::Overdue), _) => "its attempt took too long".to_owned(),
             (Verdict::FailedOut(Cause::Silent), _) => {
                 "its command gave no sign of life any more".to_owned()
+            }
+            (Verdict::FailedOut(Cause::ServerLost), _) => {
+                "its server could not be reached, and it may not run twice".to_owned()
             }
             (Verdict::FailedOut(Cause::ServerGone), _) => {
                 "its server is gone, and it may not run twice".to_owned()

@@ -3,6 +3,7 @@
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
 use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
+use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Cause, ExitStatus, RunStatus, Task, Terms};
 use crate::actors::lock::{Held, Name};
@@ -27,10 +28,14 @@ impl DispatchMachine {
                 Some((slot, task)) => self.act(moment, (slot, task), *act),
                 None => return Outcome::Absent,
             },
-            Message::Report { process, report } => self.report(moment, *process, report),
+            Message::Report {
+                process,
+                report,
+                nth,
+            } => self.report(moment, *process, (report, *nth)),
             Message::Pause { group, pause } => self.pause(group.as_ref(), *pause),
             Message::Limit { group, max } => self.set_group(group, Some(*max), None),
-            Message::Server { name, change } => self.server(name, *change),
+            Message::Server { name, change } => self.server(name, change),
             Message::Inventory { hosts } => self.inventory(hosts),
             Message::Prune {
                 before,
@@ -66,6 +71,7 @@ impl DispatchMachine {
             steps.push(Step::ServerMade {
                 name: Name::try_from(Server::LOCAL).unwrap_or_default(),
                 threads: self.rules.local_threads.max(1),
+                remote: None,
             });
         }
         let slot = self.state.tasks.next_free();
@@ -127,11 +133,14 @@ impl DispatchMachine {
         &self,
         moment: &Moment,
         process: ProcessId,
-        report: &Report,
+        (report, nth): (&Report, Option<u64>),
     ) -> Result<Outcome, Refused> {
         let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
-        if let Some(cause) = attempt.stopping {
+        if attempt.has_heard(report, nth)? {
+            return Ok(Outcome::Unchanged);
+        }
+        if let Some(cause) = attempt.stopping.filter(|_| !report.is_far()) {
             return Err(Refused::Stopping(cause));
         }
         match report {
@@ -156,7 +165,8 @@ impl DispatchMachine {
             | Report::Beat
             | Report::Done { .. }
             | Report::Wait { .. }
-            | Report::Fail { .. } => {}
+            | Report::Fail { .. }
+            | Report::Far(_) => {}
         }
         let until = if let Report::Wait { ms } = report {
             Some(moment.now.date().plus_ms(*ms))
@@ -198,27 +208,48 @@ impl DispatchMachine {
         }]))
     }
 
-    fn server(&self, name: &Name, change: ServerChange) -> Result<Outcome, Refused> {
+    fn server(&self, name: &Name, change: &ServerChange) -> Result<Outcome, Refused> {
         let found = self.state.server(name).filter(|(_, it)| !it.leaves);
         let step = match (change, found) {
-            (ServerChange::Threads(threads), found) => {
-                if !(1..=Server::THREADS_MAX).contains(&threads) {
-                    return Err(Refused::Threads);
-                }
-                match found {
-                    Some((_, it)) if it.threads == threads => return Ok(Outcome::Unchanged),
-                    Some((slot, _)) => Step::ServerThreads(slot, threads),
-                    None => return Ok(changed(vec![self.new_server(name, threads, 0)?])),
-                }
+            (ServerChange::Threads(threads), _) => return self.set_server(name, *threads, None),
+            (ServerChange::Reached { threads, remote }, _) => {
+                return self.set_server(name, *threads, Some(remote));
             }
             (ServerChange::Enabled(_) | ServerChange::Removed, None) => return Ok(Outcome::Absent),
-            (ServerChange::Enabled(on), Some((_, it))) if it.enabled == on => {
+            (ServerChange::Enabled(on), Some((_, it))) if it.enabled == *on => {
                 return Ok(Outcome::Unchanged);
             }
-            (ServerChange::Enabled(on), Some((slot, _))) => Step::ServerEnabled(slot, on),
+            (ServerChange::Enabled(on), Some((slot, _))) => Step::ServerEnabled(slot, *on),
             (ServerChange::Removed, Some((slot, _))) => return Ok(changed(self.removing(slot))),
         };
         Ok(changed(vec![step]))
+    }
+
+    /// Sets how many threads a server has, and how it is reached; adds it if it is not there.
+    fn set_server(
+        &self,
+        name: &Name,
+        threads: u32,
+        remote: Option<&Remote>,
+    ) -> Result<Outcome, Refused> {
+        if !(1..=Server::THREADS_MAX).contains(&threads) {
+            return Err(Refused::Threads);
+        }
+        let found = self.state.server(name).filter(|(_, it)| !it.leaves);
+        let Some((slot, it)) = found else {
+            let step = self.new_server(name, (threads, remote), 0)?;
+            return Ok(changed(vec![step]));
+        };
+        let mut steps = Vec::new();
+        if it.threads != threads {
+            steps.push(Step::ServerThreads(slot, threads));
+        }
+        steps.extend(reached((slot, it), remote)?);
+        Ok(if steps.is_empty() {
+            Outcome::Unchanged
+        } else {
+            changed(steps)
+        })
     }
 
     /// A server goes, and what runs there is stopped: nobody is to believe that it goes on.
@@ -235,10 +266,16 @@ impl DispatchMachine {
     }
 
     /// A server that is added, when so many others are added with it before; one that goes comes back.
-    fn new_server(&self, name: &Name, threads: u32, before: usize) -> Result<Step, Refused> {
+    fn new_server(
+        &self,
+        name: &Name,
+        (threads, remote): (u32, Option<&Remote>),
+        before: usize,
+    ) -> Result<Step, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
         }
+        remote.map_or(Ok(()), Remote::check)?;
         let is_new = self.state.server(name).is_none();
         if is_new && self.state.servers.len() + before >= self.rules.servers_max as usize {
             return Err(Refused::ServersFull);
@@ -246,6 +283,7 @@ impl DispatchMachine {
         Ok(Step::ServerMade {
             name: name.clone(),
             threads,
+            remote: remote.cloned(),
         })
     }
 
@@ -257,7 +295,8 @@ impl DispatchMachine {
             if threads > Server::THREADS_MAX {
                 return Err(Refused::Threads);
             }
-            if wanted.insert(&host.name, threads).is_some() {
+            let remote = host.remote.as_ref();
+            if wanted.insert(&host.name, (threads, remote)).is_some() {
                 return Err(Refused::NamedTwice);
             }
         }
@@ -266,16 +305,19 @@ impl DispatchMachine {
         for (slot, server) in known {
             match wanted.remove(&server.name) {
                 Some(_) if !server.enabled => {}
-                Some(threads) if threads != server.threads => {
-                    steps.push(Step::ServerThreads(slot, threads));
+                Some((threads, remote)) => {
+                    if threads != server.threads {
+                        steps.push(Step::ServerThreads(slot, threads));
+                    }
+                    steps.extend(reached((slot, server), remote)?);
                 }
                 None if server.enabled => steps.extend(self.removing(slot)),
-                Some(_) | None => {}
+                None => {}
             }
         }
         let (mut makes, mut new) = (Vec::new(), 0);
-        for (name, threads) in wanted {
-            makes.push(self.new_server(name, threads, new)?);
+        for (name, wanted) in wanted {
+            makes.push(self.new_server(name, wanted, new)?);
             new += usize::from(self.state.server(name).is_none());
         }
         steps.extend(makes);
@@ -390,7 +432,15 @@ impl DispatchMachine {
             return Outcome::Unchanged;
         };
         let process = moment.process_id(0);
-        of_task(task, TaskStep::Claimed { server, process })
+        let lost_after_ms = self.lost_after(server);
+        of_task(
+            task,
+            TaskStep::Claimed {
+                server,
+                process,
+                lost_after_ms,
+            },
+        )
     }
 
     /// When a task is forgotten that is over now.
@@ -405,6 +455,16 @@ impl DispatchMachine {
         let oldest = over.first().filter(|_| is_full);
         oldest.map(|(_, slot)| Step::Task(*slot, TaskStep::Forgotten))
     }
+}
+
+/// What changes of how a server is reached that is there.
+fn reached(
+    (slot, server): (Slot, &Server),
+    remote: Option<&Remote>,
+) -> Result<Option<Step>, Refused> {
+    let new = remote.filter(|it| server.remote.as_ref() != Some(*it));
+    new.map_or(Ok(()), Remote::check)?;
+    Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
 
 fn check_command(command: &Launching) -> Result<(), Refused> {

@@ -10,6 +10,7 @@
 //! | died before it saved | is failed, or runs again, as `abort_on_failure` says |
 //! | took too long | is failed |
 //! | was stopped because its server is gone | goes on if it never ran, or else as if it had died |
+//! | ran on a machine that cannot be reached | as if it had died |
 //! | was ended by an operator | is over |
 
 use crate::actors::binding::{Exit, Gone, Until};
@@ -48,7 +49,9 @@ impl Task {
             (Some(Cause::ServerGone), None) if matches!(exit, None | Some(Exit::Failed)) => {
                 return Verdict::Reset(Cause::ServerGone);
             }
-            (Some(Cause::ServerGone), None) => return self.died(attempt, Cause::ServerGone),
+            (Some(cause @ (Cause::ServerGone | Cause::ServerLost)), None) => {
+                return self.died(attempt, cause);
+            }
             (_, Some(Said::Done { warning: false, .. })) => return ended(ExitStatus::Completed),
             (_, Some(Said::Done { warning: true, .. })) => return ended(ExitStatus::Warning),
             (_, Some(Said::Fail { .. })) => return ended(ExitStatus::UserError),
@@ -104,7 +107,7 @@ impl DispatchMachine {
         // Of a process without a record nobody knows how it ended.
         let exit = gone.exit.unwrap_or(Exit::Lost);
         match task.attempt_of(gone.process) {
-            Some(attempt) if attempt.has_lock() => self.ended(moment, slot, Some(exit)),
+            Some(attempt) if attempt.has_lock() => self.settled(moment, slot, exit),
             Some(_) => Outcome::Unchanged,
             None => of_task(slot, TaskStep::CleanupEnded(exit)),
         }

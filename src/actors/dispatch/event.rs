@@ -4,6 +4,7 @@
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::message::{Message, Report};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
+use crate::actors::dispatch::remote::FarEnd;
 use crate::actors::dispatch::state::State;
 use crate::actors::dispatch::task::{Task, Verdict};
 use crate::ids::Slot;
@@ -24,6 +25,7 @@ pub(super) const KINDS: &[&str] = &[
     "pause",
     "paused",
     "ready",
+    "reattached",
     "reset",
     "restarted",
     "resumed",
@@ -37,6 +39,7 @@ pub(super) const KINDS: &[&str] = &[
     "stopping",
     "terminating",
     "unblocked",
+    "unreachable",
     "waits",
     "woken",
 ];
@@ -54,7 +57,7 @@ pub(super) fn events(
     for step in steps {
         let what = match step {
             Step::Task(slot, step) => of_task(state, entry, message, (*slot, step)),
-            Step::ServerMade { name, threads } => Some(
+            Step::ServerMade { name, threads, .. } => Some(
                 Happening::new("server-added")
                     .name("server", name.as_bytes())
                     .number("threads", *threads),
@@ -62,6 +65,8 @@ pub(super) fn events(
             Step::ServerThreads(slot, threads) => {
                 of_server(state, *slot, "server-changed").map(|it| it.number("threads", *threads))
             }
+            Step::ServerReached(slot, remote) => of_server(state, *slot, "server-changed")
+                .map(|it| it.name("ssh", remote.to.as_bytes())),
             Step::ServerEnabled(slot, true) => of_server(state, *slot, "server-enabled"),
             Step::ServerEnabled(slot, false) => of_server(state, *slot, "server-disabled"),
             Step::ServerRemoved(slot) => of_server(state, *slot, "server-removed"),
@@ -107,12 +112,17 @@ fn of_task(
                 .name("name", adding.name.as_bytes())
                 .name("work", adding.work.as_bytes())
         }
-        TaskStep::Claimed { server, process } => {
+        TaskStep::Claimed {
+            server, process, ..
+        } => {
             let name = state.servers.get(*server).map(|it| it.name.clone());
             named("claimed")
                 .number("attempt", entry.seq.0)
                 .name("server", name.unwrap_or_default().as_bytes())
                 .text("process", process.to_string())
+        }
+        TaskStep::Reattached { process } => {
+            of_attempt("reattached").text("process", process.to_string())
         }
         TaskStep::Locked => of_attempt("locked"),
         TaskStep::Launched => of_attempt("launched"),
@@ -151,7 +161,8 @@ fn reported(
             let saved = of_attempt("saved").number("revision", revision);
             Some(saved.number("bytes", bytes))
         }
-        Report::Beat => None,
+        Report::Far(FarEnd::Unreachable) => Some(of_attempt("unreachable")),
+        Report::Beat | Report::Far(FarEnd::Ended(_)) => None,
         Report::Done { .. } => said("done"),
         Report::Wait { .. } => said("wait"),
         Report::Fail { .. } => said("fail"),

@@ -12,6 +12,7 @@ use crate::clock::Date;
 use crate::ids::Slot;
 use crate::spine::event::Happening;
 use crate::spine::machine::{Gauge, Shown, Stamp};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 impl DispatchMachine {
@@ -121,6 +122,7 @@ impl DispatchMachine {
             used: self.state.index.threads.used(slot),
             enabled: server.enabled,
             leaves: server.leaves,
+            remote: server.remote.clone(),
         });
         views.collect()
     }
@@ -145,10 +147,22 @@ impl DispatchMachine {
             let those = steps.iter().filter(|step| is(step));
             u32::try_from(those.count()).unwrap_or(u32::MAX)
         };
+        let of_one = |step: &Step| match step {
+            Step::ServerThreads(slot, _) | Step::ServerReached(slot, _) => Some(*slot),
+            Step::Task(..)
+            | Step::ServerMade { .. }
+            | Step::ServerEnabled(..)
+            | Step::ServerRemoved(_)
+            | Step::GroupSet { .. }
+            | Step::Paused(_)
+            | Step::Rests
+            | Step::GivesBack(_) => None,
+        };
+        let changed: BTreeSet<Slot> = steps.iter().filter_map(of_one).collect();
         Reply::Reconciled {
             added: count(|step| matches!(step, Step::ServerMade { .. })),
             removed: count(|step| matches!(step, Step::ServerRemoved(_))),
-            changed: count(|step| matches!(step, Step::ServerThreads(..))),
+            changed: u32::try_from(changed.len()).unwrap_or(u32::MAX),
         }
     }
 

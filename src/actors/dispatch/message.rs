@@ -4,6 +4,7 @@
 
 use crate::actors::binding;
 use crate::actors::dispatch::outcome::Refused;
+use crate::actors::dispatch::remote::{FarEnd, Remote};
 use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{Priority, RunStatus, Task, Terms};
 use crate::actors::dispatch::view::{GroupView, ServerView, TaskView, Tasks, Totals};
@@ -38,6 +39,9 @@ pub struct Rules {
     pub kept_max: u32,
     /// What holds for a task that does not say otherwise.
     pub terms: Terms,
+    /// Milliseconds without a word from here after which an attempt on another machine is stopped there, by itself; a little later
+    /// its thread is free again.
+    pub lost_after_ms: u64,
 }
 
 impl Default for Rules {
@@ -52,6 +56,7 @@ impl Default for Rules {
             kept_ms: 30 * 24 * 3_600_000,
             kept_max: 100_000,
             terms: Terms::default(),
+            lost_after_ms: 120_000,
         }
     }
 }
@@ -75,6 +80,9 @@ pub enum Message {
         process: ProcessId,
         /// What it says.
         report: Report,
+        /// Its number, if it comes from another machine: each is heard once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nth: Option<u64>,
     },
     /// An operator: so much is held back.
     Pause {
@@ -196,10 +204,12 @@ pub enum Report {
         /// Why.
         words: String,
     },
+    /// What became of it on another machine, from the process that waits for that here.
+    Far(FarEnd),
 }
 
 /// What may become of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerChange {
     /// It has so many threads; it is added if it is not there.
@@ -208,6 +218,13 @@ pub enum ServerChange {
     Enabled(bool),
     /// It is removed: what runs there comes to its end.
     Removed,
+    /// It has so many threads and is reached so; it is added if it is not there.
+    Reached {
+        /// How many threads.
+        threads: u32,
+        /// How.
+        remote: Remote,
+    },
 }
 
 /// A server, as an inventory has it.
@@ -217,6 +234,9 @@ pub struct Host {
     pub name: Name,
     /// How many attempts run there at a time; 0 counts as 1.
     pub threads: u32,
+    /// How it is reached, if it is another machine. One that is there stays as it is if this is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
 }
 
 /// Which tasks are asked for. What is left out lets all through.

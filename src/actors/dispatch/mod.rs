@@ -14,6 +14,7 @@
 //! | `message.rs` `outcome.rs` | what is asked and told, and what comes of it |
 //! | `task.rs` `server.rs` | what is known of a task and its attempts; of servers and groups. Durable |
 //! | `decide.rs` `ending.rs` | the rules; of them, what becomes of a task whose attempt has ended |
+//! | `remote.rs` | attempts that run on another machine |
 //! | `commit.rs` `state.rs` | making it so; all tasks, and where they are found |
 //! | `ready.rs` | which task is next, and where it runs |
 //! | `machine.rs` | what the host asks of the rules |
@@ -28,6 +29,7 @@ mod machine;
 mod message;
 mod outcome;
 mod ready;
+mod remote;
 mod server;
 mod state;
 mod task;
@@ -38,6 +40,7 @@ pub use message::{
     Act, Adding, Host, Message, Query, Reply, Report, Rules, ServerChange, TaskFilter, Watch,
 };
 pub use outcome::{Outcome, Refused, Step, TaskStep};
+pub use remote::{FarEnd, Reach, Remote};
 pub use server::{Group, Pause, Server};
 pub use task::{
     Attempt, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Said, Saved, Stage, Task,

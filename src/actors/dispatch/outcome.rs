@@ -1,6 +1,7 @@
 //! What can come of a message. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
+use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{Cause, ExitStatus, Terms, Verdict};
 use crate::actors::lock::{Held, Name};
@@ -40,6 +41,9 @@ pub enum Step {
         name: Name,
         /// Its threads.
         threads: u32,
+        /// How it is reached, if it is another machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remote: Option<Remote>,
     },
     /// A server has so many threads.
     ServerThreads(Slot, u32),
@@ -64,6 +68,8 @@ pub enum Step {
     Rests,
     /// A lock is given back that an attempt still has after its end.
     GivesBack(Held),
+    /// A server is another machine, and reached so by attempts from now on.
+    ServerReached(Slot, Remote),
 }
 
 /// Something that becomes of a task.
@@ -81,6 +87,9 @@ pub enum TaskStep {
         server: Slot,
         /// The record that its process gets.
         process: ProcessId,
+        /// On another machine: how many milliseconds without a word from here it goes on there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lost_after_ms: Option<u64>,
     },
     /// Its attempt has the execute lock, and is launched.
     Locked,
@@ -137,6 +146,11 @@ pub enum TaskStep {
     Restarted,
     /// It is forgotten.
     Forgotten,
+    /// What became of its attempt on another machine is not known, and its process here has ended: another takes its place.
+    Reattached {
+        /// The record of that.
+        process: ProcessId,
+    },
 }
 
 /// Why something was not done.
@@ -170,6 +184,11 @@ pub enum Refused {
     /// Too many threads, or none.
     #[error("a server has 1 to {} threads", super::Server::THREADS_MAX)]
     Threads,
+    /// How a server is reached is not to be understood.
+    #[error(
+        "a server is reached by words of ssh without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT"
+    )]
+    Remote,
     /// The task is over.
     #[error("the task is over")]
     Over,

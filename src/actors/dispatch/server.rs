@@ -1,5 +1,6 @@
 //! What is known of servers and of groups. Stored: see the change rule in `persist/format.rs`.
 
+use crate::actors::dispatch::remote::Remote;
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
 use crate::lookup::kept::{Plain, Single};
@@ -16,6 +17,9 @@ pub struct Server {
     pub enabled: bool,
     /// Whether it was removed, and goes when its last attempt has ended.
     pub leaves: bool,
+    /// How it is reached, if it is another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
 }
 
 impl Server {

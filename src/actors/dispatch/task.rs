@@ -1,6 +1,7 @@
 //! What is known of a task and of its attempts. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
+use crate::actors::dispatch::remote::Reach;
 use crate::actors::lock::Name;
 use crate::actors::process::Launching;
 use crate::bytes::Bytes;
@@ -328,6 +329,9 @@ pub struct Attempt {
     pub stopping: Option<Cause>,
     /// Whether it is the last of a task that is being terminated.
     pub last: bool,
+    /// How it is reached, if it runs on another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Box<Reach>>,
 }
 
 impl Attempt {
@@ -387,6 +391,8 @@ pub enum Cause {
     Terminated,
     /// Its server is gone.
     ServerGone,
+    /// Its server could not be reached for so long that it must have stopped there.
+    ServerLost,
 }
 
 impl Cause {
@@ -402,6 +408,7 @@ impl Cause {
             Self::Silent => "silent",
             Self::Terminated => "terminated",
             Self::ServerGone => "server-gone",
+            Self::ServerLost => "server-lost",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tasks, servers and groups, as they are shown.
 
+use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::Task;
 use crate::actors::lock::Name;
@@ -128,6 +129,8 @@ pub struct ServerView {
     pub enabled: bool,
     /// Whether it was removed, and goes when its last attempt has ended.
     pub leaves: bool,
+    /// How it is reached, if it is another machine.
+    pub remote: Option<Remote>,
 }
 
 /// A group, as it is shown.

@@ -3,7 +3,8 @@
 //!
 //! Never here: what a report does. That is the machine's.
 
-use crate::actors::dispatch::{Report, Task};
+use crate::actors::binding::Exit;
+use crate::actors::dispatch::{FarEnd, Report, Task};
 use crate::bytes::Bytes;
 use crate::handle::{Handle, Tasks};
 use crate::ids::ProcessId;
@@ -75,6 +76,9 @@ pub(crate) async fn serve(
 struct Request {
     secret: String,
     report: Asked,
+    /// Its number, if it comes from another machine.
+    #[serde(default)]
+    nth: Option<u64>,
 }
 
 /// What may be reported.
@@ -101,6 +105,33 @@ enum Asked {
     Wait { ms: u64 },
     /// The task has failed.
     Fail { message: String },
+    /// The attempt has ended on another machine.
+    Ended { exit: Ended },
+    /// The machine that it runs on cannot be reached.
+    Unreachable {},
+}
+
+/// How an attempt ended on another machine.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ended {
+    Code(u8),
+    Signal(u8),
+    /// Nobody knows how.
+    Lost,
+    /// It never ran.
+    Failed,
+}
+
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Code(code) => Self::Code(code),
+            Ended::Signal(signal) => Self::Signal(signal),
+            Ended::Lost => Self::Lost,
+            Ended::Failed => Self::Failed,
+        }
+    }
 }
 
 async fn hear(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
@@ -147,8 +178,10 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
         Asked::Fail { message } => Report::Fail {
             words: shortened(message),
         },
+        Asked::Ended { exit } => Report::Far(FarEnd::Ended(exit.into())),
+        Asked::Unreachable {} => Report::Far(FarEnd::Unreachable),
     };
-    match tasks.report(process, body).await {
+    match tasks.report(process, body, request.nth).await {
         Ok(revision) => json!({ "ok": true, "revision": revision }),
         Err(error) => refused(error.reason().word(), &error.to_string()),
     }

@@ -2,7 +2,7 @@
 //! `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::dispatch::{
-    self, GroupView, Host, Pause, Server as Kept, ServerChange, ServerView,
+    self, GroupView, Host, Pause, Remote, Server as Kept, ServerChange, ServerView,
 };
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
@@ -40,6 +40,18 @@ pub(crate) fn routes() -> Vec<Route> {
                 answer: "It is so.",
             },
             &[Absent, Full, DiskFull, Failed],
+        ),
+        Route::post(
+            "/v1/servers/reach",
+            Scope::Run,
+            reach,
+            Words {
+                id: "reach_server",
+                summary: "Add a server that is another machine, or set how it is reached",
+                more: "Attempts are run there by `sexton wrapper`, through ssh. Those that are under way go on as they began.",
+                answer: "It is so.",
+            },
+            &[Full, DiskFull, Failed],
         ),
         Route::post(
             "/v1/servers/remove",
@@ -140,6 +152,42 @@ pub(crate) fn or_default(group: Name) -> Name {
 #[schemars(rename = "NoFilter")]
 pub(crate) struct Nothing {}
 
+/// How a server is reached that is another machine.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "TaskServerSsh")]
+pub(crate) struct Ssh {
+    /// Where ssh goes: `HOST`, `USER@HOST`, `ssh://USER@HOST:PORT`, or a name that its configuration has.
+    #[schemars(extend("minLength" = 1))]
+    to: Name,
+    /// The configuration file of ssh, if not its own.
+    #[serde(default)]
+    config: Name,
+    /// The program `sexton` there, if not the one in its `PATH`.
+    #[serde(default)]
+    program: Name,
+}
+
+impl From<Ssh> for Remote {
+    fn from(it: Ssh) -> Self {
+        Self {
+            to: it.to,
+            config: it.config,
+            program: it.program,
+        }
+    }
+}
+
+impl From<Remote> for Ssh {
+    fn from(it: Remote) -> Self {
+        Self {
+            to: it.to,
+            config: it.config,
+            program: it.program,
+        }
+    }
+}
+
 /// A server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskServer")]
@@ -154,6 +202,9 @@ pub(crate) struct Server {
     enabled: bool,
     /// Whether it was removed, and goes when its last attempt has ended.
     leaves: bool,
+    /// How it is reached, if it is another machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ssh: Option<Ssh>,
 }
 
 impl From<ServerView> for Server {
@@ -164,6 +215,7 @@ impl From<ServerView> for Server {
             used: it.used,
             enabled: it.enabled,
             leaves: it.leaves,
+            ssh: it.remote.map(Into::into),
         }
     }
 }
@@ -210,6 +262,27 @@ async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Done>, Prob
 }
 
 #[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ReachServer")]
+pub(crate) struct Reaching {
+    /// The server.
+    #[schemars(extend("minLength" = 1))]
+    server: Name,
+    /// How many attempts run there at a time.
+    threads: Number<u32, 1, { Kept::THREADS_MAX as u64 }>,
+    /// How it is reached.
+    ssh: Ssh,
+}
+
+async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Done>, Problem> {
+    let change = ServerChange::Reached {
+        threads: asked.threads.0,
+        remote: asked.ssh.into(),
+    };
+    call.node.tasks().server(asked.server, change).await?;
+    Ok(Done::so())
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RemoveServer")]
 pub(crate) struct Removing {
     /// The server.
@@ -233,6 +306,8 @@ pub(crate) struct Listed {
     /// How many attempts run there at a time; 0 counts as 1.
     #[serde(default)]
     max_procs: Number<u32, 0, { Kept::THREADS_MAX as u64 }, 1>,
+    /// How it is reached, if it is another machine. One that is there stays as it is without.
+    ssh: Option<Ssh>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -260,6 +335,7 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
     let hosts = asked.hosts.into_iter().map(|it| Host {
         name: it.host,
         threads: it.max_procs.0,
+        remote: it.ssh.map(Into::into),
     });
     let tasks = call.node.tasks();
     let came = tasks.inventory(hosts.collect(), asked.check).await?;

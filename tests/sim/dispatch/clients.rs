@@ -5,9 +5,10 @@ use crate::actor::{Ask, Call};
 use crate::chance::Chance;
 use crate::reference::Clients;
 use crate::setting::Setting;
+use sexton::actors::binding::Exit;
 use sexton::actors::dispatch::{
-    Act, Adding, Host, Message, Pause, Priority, Query, Reply, Report, ServerChange, TaskFilter,
-    TaskView, Terms, Watch,
+    Act, Adding, FarEnd, Host, Message, Pause, Priority, Query, Remote, Reply, Report,
+    ServerChange, TaskFilter, TaskView, Terms, Watch,
 };
 use sexton::actors::lock::Name;
 use sexton::actors::process::{Launching, Spec};
@@ -47,7 +48,7 @@ fn command(chance: &mut Chance) -> Arc<Launching> {
 }
 
 fn report(chance: &mut Chance) -> Report {
-    match chance.weighted(&[(40, 0), (15, 1), (10, 2), (30, 3), (5, 4)]) {
+    match chance.weighted(&[(40, 0), (15, 1), (10, 2), (30, 3), (5, 4), (6, 5), (2, 6)]) {
         0 => {
             let body = *chance.pick(&["a", "bc", "", "longer"]);
             Report::Save(Bytes::new(body.as_bytes()))
@@ -60,9 +61,24 @@ fn report(chance: &mut Chance) -> Report {
         3 => Report::Wait {
             ms: *chance.pick(&[0, 300, 2000, 30_000]),
         },
-        _ => Report::Fail {
+        4 => Report::Fail {
             words: "no".to_owned(),
         },
+        5 => Report::Far(FarEnd::Ended(*chance.pick(&[
+            Exit::Code(0),
+            Exit::Signal(9),
+            Exit::Lost,
+            Exit::Failed,
+        ]))),
+        _ => Report::Far(FarEnd::Unreachable),
+    }
+}
+
+/// Another machine.
+fn far() -> Remote {
+    Remote {
+        to: Name::try_from("far").expect("it is short"),
+        ..Remote::default()
     }
 }
 
@@ -93,6 +109,7 @@ fn setting(chance: &mut Chance) -> Message {
         let host = |chance: &mut Chance| Host {
             name: name(chance, &["local", "a", "b", "c"]),
             threads: small(chance, 4),
+            remote: chance.per_mille(200).then(far),
         };
         (0..chance.below(3)).map(|_| host(chance)).collect()
     };
@@ -109,15 +126,21 @@ fn setting(chance: &mut Chance) -> Message {
         },
         2 => Message::Server {
             name: name(chance, &["local", "local", "a", "b", "c"]),
-            change: *chance.pick(&[
-                ServerChange::Threads(1),
-                ServerChange::Threads(2),
-                ServerChange::Threads(3),
-                ServerChange::Enabled(true),
-                ServerChange::Enabled(true),
-                ServerChange::Enabled(false),
-                ServerChange::Removed,
-            ]),
+            change: chance
+                .pick(&[
+                    ServerChange::Threads(1),
+                    ServerChange::Threads(2),
+                    ServerChange::Threads(3),
+                    ServerChange::Enabled(true),
+                    ServerChange::Enabled(true),
+                    ServerChange::Enabled(false),
+                    ServerChange::Removed,
+                    ServerChange::Reached {
+                        threads: 2,
+                        remote: far(),
+                    },
+                ])
+                .clone(),
         },
         _ => Message::Inventory {
             hosts: hosts(chance),
@@ -152,7 +175,12 @@ impl Askers {
             1 => {
                 let process = self.process(chance);
                 let report = report(chance);
-                Message::Report { process, report }
+                let nth = chance.per_mille(300).then(|| chance.below(4));
+                Message::Report {
+                    process,
+                    report,
+                    nth,
+                }
             }
             2 => Message::Act {
                 task: self.task(chance),

@@ -52,6 +52,8 @@ fn launched(outcome: &Outcome) -> Option<ProcessId> {
             Some(*process)
         } else if let Step::Task(_, TaskStep::Ended { cleanup, .. }) = step {
             *cleanup
+        } else if let Step::Task(_, TaskStep::Reattached { process }) = step {
+            Some(*process)
         } else {
             None
         }
@@ -86,6 +88,7 @@ fn count_step(message: &Message, step: &TaskStep, counted: &mut Coverage) {
         TaskStep::CleanupEnded(_) => counted.tasks_cleaned_up += 1,
         TaskStep::Forgotten => counted.tasks_forgotten += 1,
         TaskStep::Woken(_) => counted.tasks_woken += 1,
+        TaskStep::Reattached { .. } => counted.attempts_asked_for_again += 1,
         TaskStep::Locked
         | TaskStep::Updates
         | TaskStep::Unblocked
@@ -265,6 +268,7 @@ impl Reference for Dispatches {
                 Step::GivesBack(_) => counted.locks_given_back += 1,
                 Step::ServerMade { .. }
                 | Step::ServerThreads(..)
+                | Step::ServerReached(..)
                 | Step::ServerEnabled(..)
                 | Step::GroupSet { .. }
                 | Step::Paused(_)

@@ -17,7 +17,12 @@ use sexton::spine::machine::{Shown as _, Stamp};
 
 /// What a process says that no attempt has which is live, as if it were that of one.
 pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option<Message> {
-    let Message::Report { process, report } = message else {
+    let Message::Report {
+        process,
+        report,
+        nth,
+    } = message
+    else {
         return None;
     };
     let views = machine.view();
@@ -28,6 +33,7 @@ pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option
     Some(Message::Report {
         process: other.process,
         report: report.clone(),
+        nth: *nth,
     })
 }
 
@@ -65,7 +71,11 @@ impl History {
     fn with(threads: u32, works: &[&str]) -> Self {
         let mut history = Self::default();
         let name = Name::try_from("local").expect("it is short");
-        history.right(Step::ServerMade { name, threads });
+        history.right(Step::ServerMade {
+            name,
+            threads,
+            remote: None,
+        });
         for (slot, work) in (0..).zip(works) {
             let asked = Adding {
                 work: Name::try_from(*work).expect("it is short"),
@@ -106,7 +116,14 @@ impl History {
 
 fn claimed(task: u32) -> Step {
     let (server, process) = (Slot(0), ProcessId(task.into()));
-    Step::Task(Slot(task), TaskStep::Claimed { server, process })
+    Step::Task(
+        Slot(task),
+        TaskStep::Claimed {
+            server,
+            process,
+            lost_after_ms: None,
+        },
+    )
 }
 
 fn ended(task: u32, verdict: Verdict, is_due: bool) -> Step {
@@ -226,6 +243,7 @@ fn a_save_without_its_lock_is_caught() {
     let save = |process| Message::Report {
         process: ProcessId(process),
         report: Report::Save(Bytes::new(&b"a"[..])),
+        nth: None,
     };
     let reported = || Step::Task(Slot(0), TaskStep::Reported { until: None });
     let mut history = History::with(1, &[""]);
@@ -236,4 +254,21 @@ fn a_save_without_its_lock_is_caught() {
     assert_eq!(history.send(&save(0), reported()), None);
     let came = history.send(&save(1), reported());
     assert_eq!(came, Some(Promise::OnlyTheLive), "it is another's");
+}
+
+#[test]
+fn a_report_that_is_taken_twice_is_caught() {
+    let beat = |nth| Message::Report {
+        process: ProcessId(0),
+        report: Report::Beat,
+        nth,
+    };
+    let reported = || Step::Task(Slot(0), TaskStep::Reported { until: None });
+    let mut history = History::with(1, &[""]);
+    history.right(claimed(0));
+    for nth in [Some(1), Some(2), None] {
+        assert_eq!(history.send(&beat(nth), reported()), None);
+    }
+    let came = history.send(&beat(Some(2)), reported());
+    assert_eq!(came, Some(Promise::OnlyTheLive));
 }

@@ -16,6 +16,8 @@ struct Live {
     stopping: bool,
     /// Whether it may save.
     updates: bool,
+    /// The number of the last report that was taken, of those that have one.
+    heard: u64,
 }
 
 /// A task.
@@ -61,7 +63,12 @@ impl Promises {
     fn step(&mut self, message: &Message, step: &Step) -> Kept {
         match step {
             Step::Task(slot, TaskStep::Added { .. }) => self.add(*slot, message),
-            Step::Task(slot, TaskStep::Claimed { server, process }) => {
+            Step::Task(
+                slot,
+                TaskStep::Claimed {
+                    server, process, ..
+                },
+            ) => {
                 self.claim(*slot, *server, *process)?;
             }
             Step::Task(slot, TaskStep::Forgotten) => {
@@ -72,7 +79,7 @@ impl Promises {
                 self.tasks.retain(|it| it.slot != *slot);
             }
             Step::Task(slot, step) => self.task_step(*slot, message, step)?,
-            Step::ServerMade { name, threads } => self.make_server(name, *threads),
+            Step::ServerMade { name, threads, .. } => self.make_server(name, *threads),
             Step::ServerThreads(slot, threads) => self.server(*slot).threads = *threads,
             Step::ServerEnabled(slot, on) => self.server(*slot).enabled = *on,
             Step::ServerRemoved(slot) if self.used(*slot) == 0 => {
@@ -90,7 +97,7 @@ impl Promises {
                 });
             }
             Step::Paused(pause) => self.pause = *pause,
-            Step::Rests | Step::GivesBack(_) => {}
+            Step::Rests | Step::GivesBack(_) | Step::ServerReached(..) => {}
         }
         Ok(())
     }
@@ -185,6 +192,7 @@ impl Promises {
             process,
             stopping: false,
             updates: false,
+            heard: 0,
         });
         Ok(())
     }
@@ -244,6 +252,7 @@ impl Promises {
             TaskStep::Woken(_) => known.woken = known.live.is_some(),
             TaskStep::Paused(on) => known.paused = *on,
             TaskStep::Updates => known.change_live(|it| it.updates = true),
+            TaskStep::Reattached { process } => known.change_live(|it| it.process = *process),
             TaskStep::Stopping(cause) => {
                 known.check_reporter(message)?;
                 let stops = known.live.as_ref().is_some_and(|it| !it.stopping);
@@ -277,19 +286,31 @@ impl Known {
 
     /// Who reports is the attempt that is live.
     fn check_reporter(&self, message: &Message) -> Kept {
-        let Message::Report { process, .. } = message else {
+        let Message::Report {
+            process, report, ..
+        } = message
+        else {
             return Ok(());
         };
         let live = self.live.as_ref();
-        let its = live.is_some_and(|it| it.process == *process && !it.stopping);
+        // What became of it there may be told while it is stopped.
+        let is_far = matches!(report, Report::Far(_));
+        let its = live.is_some_and(|it| it.process == *process && (!it.stopping || is_far));
         ensure(its, Promise::OnlyTheLive, || {
             format!("{process} is taken for an attempt of {self:?}")
         })
     }
 
     /// What it saves it saves under its lock.
-    fn check_report(&self, message: &Message) -> Kept {
+    fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
+        if let Message::Report { nth: Some(nth), .. } = message {
+            let heard = self.live.as_ref().map_or(0, |it| it.heard);
+            ensure(*nth > heard, Promise::OnlyTheLive, || {
+                format!("report {nth} is taken after report {heard} by {self:?}")
+            })?;
+            self.change_live(|it| it.heard = *nth);
+        }
         let saves = matches!(
             message,
             Message::Report {

@@ -3,7 +3,8 @@
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Gone, Until};
 use sexton::actors::dispatch::{
-    Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Stage, Task, Verdict,
+    Attempt, Cause, Cleaning, ExitStatus, FarEnd, Past, Reach, RunStatus, Said, Stage, Task,
+    Verdict,
 };
 use sexton::actors::lock::Held;
 use sexton::clock::{Date, Timestamp};
@@ -32,11 +33,11 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
         Some(Cause::Terminated) => return Verdict::Ended(ExitStatus::Terminated),
         Some(cause @ (Cause::Overdue | Cause::Silent)) => return Verdict::FailedOut(cause),
         Some(Cause::UpdateLock) => return Verdict::Reset(Cause::UpdateLock),
-        Some(Cause::ServerGone) if attempt.said.is_none() => {
-            return if never_ran {
+        Some(cause @ (Cause::ServerGone | Cause::ServerLost)) if attempt.said.is_none() => {
+            return if never_ran && cause == Cause::ServerGone {
                 Verdict::Reset(Cause::ServerGone)
             } else {
-                broken(Cause::ServerGone)
+                broken(cause)
             };
         }
         Some(_) | None => {}
@@ -93,6 +94,9 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
         (Verdict::FailedOut(Cause::Overdue), ..) => "its attempt took too long".to_owned(),
         (Verdict::FailedOut(Cause::Silent), ..) => {
             "its command gave no sign of life any more".to_owned()
+        }
+        (Verdict::FailedOut(Cause::ServerLost), ..) => {
+            "its server could not be reached, and it may not run twice".to_owned()
         }
         (Verdict::FailedOut(Cause::ServerGone), ..) => {
             "its server is gone, and it may not run twice".to_owned()
@@ -153,6 +157,21 @@ impl Model {
         let Some((slot, server)) = self.next() else {
             return false;
         };
+        let process = entry.process.unwrap_or_default();
+        let servers = self.state.servers.iter();
+        let mut its = servers.filter(|(its, _)| *its == server);
+        let remote = its.next().and_then(|(_, it)| it.remote.clone());
+        let reach = remote.map(|remote| {
+            Box::new(Reach {
+                remote,
+                known_as: process,
+                lost_after_ms: self.rules.lost_after_ms,
+                heard: 0,
+                again: 0,
+                stops: false,
+                end: None,
+            })
+        });
         let task = self.at(slot);
         task.status = RunStatus::Processing;
         (task.counts, task.woken) = (true, false);
@@ -161,7 +180,7 @@ impl Model {
         task.attempt = Some(Attempt {
             token: Token(entry.seq.0),
             server,
-            process: entry.process.unwrap_or_default(),
+            process,
             stage: Stage::Claimed,
             claimed: entry.now.at,
             launched: None,
@@ -171,6 +190,7 @@ impl Model {
             said: None,
             stopping: None,
             last: task.terminating,
+            reach,
         });
         self.tell_obligations(slot);
         true
@@ -230,7 +250,7 @@ impl Model {
                 .as_ref()
                 .is_some_and(|it| it.stage != Stage::Claimed);
             if may_run {
-                self.end(slot, Some(exit), entry);
+                self.settle(slot, exit, entry);
             }
             return may_run;
         }
@@ -243,6 +263,35 @@ impl Model {
             past.cleanup = Some(exit);
         }
         true
+    }
+
+    /// The process of an attempt has ended. On another machine it goes on until that is told, or nobody can be asked.
+    fn settle(&mut self, slot: Slot, exit: Exit, entry: Entry) {
+        let Some(attempt) = &mut self.at(slot).attempt else {
+            return;
+        };
+        let (stops, stopping) = (attempt.stopping.is_some(), attempt.stopping);
+        let Some(reach) = &mut attempt.reach else {
+            return self.end(slot, Some(exit), entry);
+        };
+        let is_fresh = reach.again == 0;
+        let (exit, lost) = match reach.end {
+            Some(FarEnd::Ended(exit)) => (exit, false),
+            Some(FarEnd::Unreachable) => (Exit::Lost, true),
+            None if is_fresh && exit == Exit::Failed => (Exit::Failed, false),
+            None if reach.again == 10 => (Exit::Lost, true),
+            None => {
+                reach.again += 1;
+                reach.stops = stops;
+                attempt.process = entry.process.unwrap_or_default();
+                (attempt.stage, attempt.launched) = (Stage::Locked, None);
+                return self.tell_obligations(slot);
+            }
+        };
+        if lost {
+            attempt.stopping = stopping.or(Some(Cause::ServerLost));
+        }
+        self.end(slot, Some(exit), entry);
     }
 
     /// How an attempt stands with a lock.

@@ -89,6 +89,7 @@ impl Model {
             used: self.used(*slot),
             enabled: it.enabled,
             leaves: it.leaves,
+            remote: it.remote.clone(),
         });
         let mut views: Vec<_> = views.collect();
         views.sort_by(|a, b| a.name.cmp(&b.name));

@@ -88,10 +88,14 @@ impl Model {
         let done = match message {
             Message::Add(asked) => self.add(asked, entry),
             Message::Act { task, act } => self.act(*task, *act, entry),
-            Message::Report { process, report } => self.report(*process, report, entry),
+            Message::Report {
+                process,
+                report,
+                nth,
+            } => self.report(*process, (report, *nth), entry),
             Message::Pause { group, pause } => self.pause(group.as_ref(), *pause),
             Message::Limit { group, max } => self.set_group(group, Some(*max), None),
-            Message::Server { name, change } => self.change_server(name, *change),
+            Message::Server { name, change } => self.change_server(name, change),
             Message::Inventory { hosts } => self.reconcile(hosts),
             Message::Prune {
                 before,

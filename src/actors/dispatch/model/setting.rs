@@ -1,12 +1,27 @@
 //! What operators set: pauses, groups and servers; and what an inventory has.
 
 use super::{Done, Model, count, free_slot};
-use sexton::actors::dispatch::{Cause, Group, Host, Pause, Refused, Reply, Server, ServerChange};
+use sexton::actors::dispatch::{
+    Cause, Group, Host, Pause, Refused, Remote, Reply, Server, ServerChange,
+};
 use sexton::actors::lock::Name;
 use sexton::ids::Slot;
 
 /// The most threads of a server.
 const THREADS_MAX: u32 = 10_000;
+
+/// What ssh could take for something else, or a shell.
+fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
+    let Some(remote) = remote else {
+        return Ok(());
+    };
+    let to = remote.to.to_text();
+    let is_strange = |it: char| !it.is_ascii_alphanumeric() && !"._-@:/[]%".contains(it);
+    if to.is_empty() || to.starts_with('-') || to.contains(is_strange) {
+        return Err(Refused::Remote);
+    }
+    Ok(())
+}
 
 const UNCHANGED: Done = Ok((Reply::Done, false));
 const CHANGED: Done = Ok((Reply::Done, true));
@@ -49,26 +64,36 @@ impl Model {
         CHANGED
     }
 
-    pub(super) fn change_server(&mut self, name: &Name, change: ServerChange) -> Done {
+    pub(super) fn change_server(&mut self, name: &Name, change: &ServerChange) -> Done {
         let here = self.named_server(name).filter(|(_, it)| !it.leaves);
         let here = here.map(|(slot, it)| (slot, it.clone()));
+        let (threads, remote) = match change {
+            ServerChange::Threads(threads) => (*threads, None),
+            ServerChange::Reached { threads, remote } => (*threads, Some(remote)),
+            ServerChange::Enabled(_) | ServerChange::Removed => (1, None),
+        };
+        if threads == 0 || threads > THREADS_MAX {
+            return Err(Refused::Threads);
+        }
         match (change, here) {
-            (ServerChange::Threads(threads), _) if threads == 0 || threads > THREADS_MAX => {
-                Err(Refused::Threads)
-            }
-            (ServerChange::Threads(threads), None) => {
-                self.check_new(name, 0)?;
-                self.make_server(name, threads);
+            (ServerChange::Threads(_) | ServerChange::Reached { .. }, None) => {
+                self.check_new(name, remote, 0)?;
+                self.make_server(name, threads, remote);
                 CHANGED
             }
             (ServerChange::Enabled(_) | ServerChange::Removed, None) => Ok((Reply::Absent, false)),
-            (ServerChange::Threads(threads), Some((slot, it))) => {
+            (ServerChange::Threads(_) | ServerChange::Reached { .. }, Some((slot, it))) => {
+                let is_new = remote.is_some() && it.remote.as_ref() != remote;
+                if is_new {
+                    check_remote(remote)?;
+                    self.server_at(slot).remote = remote.cloned();
+                }
                 self.server_at(slot).threads = threads;
-                Ok((Reply::Done, it.threads != threads))
+                Ok((Reply::Done, it.threads != threads || is_new))
             }
             (ServerChange::Enabled(on), Some((slot, it))) => {
-                self.server_at(slot).enabled = on;
-                Ok((Reply::Done, it.enabled != on))
+                self.server_at(slot).enabled = *on;
+                Ok((Reply::Done, it.enabled != *on))
             }
             (ServerChange::Removed, Some((slot, _))) => {
                 self.remove_server(slot);
@@ -84,10 +109,16 @@ impl Model {
     }
 
     /// Whether a server may be added, beside so many others that are new.
-    fn check_new(&self, name: &Name, others: usize) -> Result<(), Refused> {
+    fn check_new(
+        &self,
+        name: &Name,
+        remote: Option<&Remote>,
+        others: usize,
+    ) -> Result<(), Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
         }
+        check_remote(remote)?;
         let there = self.state.servers.len() + others;
         if self.named_server(name).is_none() && there >= self.rules.servers_max as usize {
             return Err(Refused::ServersFull);
@@ -95,13 +126,14 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn make_server(&mut self, name: &Name, threads: u32) {
+    pub(super) fn make_server(&mut self, name: &Name, threads: u32, remote: Option<&Remote>) {
         self.state.had_servers = true;
         let server = Server {
             name: name.clone(),
             threads,
             enabled: true,
             leaves: false,
+            remote: remote.cloned(),
         };
         match self.named_server(name).map(|(slot, _)| slot) {
             Some(slot) => *self.server_at(slot) = server,
@@ -150,7 +182,13 @@ impl Model {
                 continue;
             }
             match hosts.iter().find(|it| it.name == server.name) {
-                Some(host) => self.server_at(slot).threads = host.threads.max(1),
+                Some(host) => {
+                    let server = self.server_at(slot);
+                    server.threads = host.threads.max(1);
+                    if host.remote.is_some() {
+                        server.remote.clone_from(&host.remote);
+                    }
+                }
                 None => self.remove_server(slot),
             }
         }
@@ -159,7 +197,7 @@ impl Model {
         for host in new {
             let known = self.named_server(&host.name);
             if known.is_none_or(|(_, it)| it.leaves) {
-                self.make_server(&host.name, host.threads.max(1));
+                self.make_server(&host.name, host.threads.max(1), host.remote.as_ref());
             }
         }
         Ok((reply, is_new))
@@ -175,19 +213,26 @@ impl Model {
                 return Err(Refused::NamedTwice);
             }
         }
+        let kept = self.state.servers.iter().map(|(_, it)| it);
+        let kept = kept.filter(|it| it.enabled && !it.leaves);
+        let hosted = |it: &&Server| hosts.iter().find(|host| host.name == it.name).cloned();
+        let moved = |host: &Host, it: &Server| host.remote.is_some() && host.remote != it.remote;
+        for it in kept.clone() {
+            if let Some(host) = hosted(&it).filter(|host| moved(host, it)) {
+                check_remote(host.remote.as_ref())?;
+            }
+        }
         let here = |name: &Name| self.named_server(name).filter(|(_, it)| !it.leaves);
         let mut new: Vec<&Host> = hosts.iter().filter(|it| here(&it.name).is_none()).collect();
         new.sort_by(|a, b| a.name.cmp(&b.name));
         let mut others = 0;
         for host in &new {
-            self.check_new(&host.name, others)?;
+            self.check_new(&host.name, host.remote.as_ref(), others)?;
             others += usize::from(self.named_server(&host.name).is_none());
         }
-        let kept = self.state.servers.iter().map(|(_, it)| it);
-        let kept = kept.filter(|it| it.enabled && !it.leaves);
-        let hosted = |it: &&Server| hosts.iter().find(|host| host.name == it.name).cloned();
-        let resized =
-            |it: &&Server| hosted(it).is_some_and(|host| host.threads.max(1) != it.threads);
+        let resized = |it: &&Server| {
+            hosted(it).is_some_and(|host| host.threads.max(1) != it.threads || moved(&host, it))
+        };
         Ok(Reply::Reconciled {
             added: count(new.iter()),
             removed: count(kept.clone().filter(|it| hosted(it).is_none())),

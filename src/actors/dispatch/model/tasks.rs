@@ -41,7 +41,7 @@ impl Model {
         }
         if !self.state.had_servers {
             let name = Name::try_from(Server::LOCAL).expect("it is short");
-            self.make_server(&name, self.rules.local_threads.max(1));
+            self.make_server(&name, self.rules.local_threads.max(1), None);
         }
         let mut group = asked.group.clone();
         if group.as_bytes().is_empty() {
@@ -180,11 +180,26 @@ impl Model {
         found.map(|(slot, task)| (*slot, task))
     }
 
-    pub(super) fn report(&mut self, process: ProcessId, report: &Report, entry: Entry) -> Done {
+    pub(super) fn report(
+        &mut self,
+        process: ProcessId,
+        (report, nth): (&Report, Option<u64>),
+        entry: Entry,
+    ) -> Done {
         let (slot, task) = self.attempted_by(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt.as_ref().ok_or(Refused::Stale)?;
         let updates = attempt.updates;
-        if let Some(cause) = attempt.stopping {
+        let is_far = matches!(report, Report::Far(_));
+        let is_old = match &attempt.reach {
+            None if is_far => return Err(Refused::Stale),
+            None => false,
+            Some(reach) if is_far => reach.end.is_some(),
+            Some(reach) => nth.unwrap_or(u64::MAX) <= reach.heard,
+        };
+        if is_old {
+            return Ok((self.shown(slot), false));
+        }
+        if let Some(cause) = attempt.stopping.filter(|_| !is_far) {
             return Err(Refused::Stopping(cause));
         }
         let max = self.rules.saved_bytes_max as usize;
@@ -203,15 +218,22 @@ impl Model {
             | Report::Beat
             | Report::Done { .. }
             | Report::Wait { .. }
-            | Report::Fail { .. } => self.at(slot),
+            | Report::Fail { .. }
+            | Report::Far(_) => self.at(slot),
         };
         let attempt = task.attempt.as_mut().expect("it was just looked at");
         // Once it has given a heartbeat, whatever it says is one.
         if *report == Report::Beat || attempt.beat.is_some() {
             attempt.beat = Some(entry.now.at);
         }
+        if let Some(reach) = &mut attempt.reach {
+            reach.heard = reach.heard.max(nth.unwrap_or(0));
+            if let Report::Far(end) = report {
+                reach.end = Some(*end);
+            }
+        }
         match report {
-            Report::Beat => {}
+            Report::Beat | Report::Far(_) => {}
             Report::Save(body) => {
                 task.revision += 1;
                 let (at, body) = (entry.now.at, body.clone());

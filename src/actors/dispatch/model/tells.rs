@@ -2,9 +2,9 @@
 
 use super::Model;
 use sexton::actors::binding::{Until, Watch};
-use sexton::actors::dispatch::{Attempt, Cleaning, Stage, Task, Verdict};
+use sexton::actors::dispatch::{Attempt, Cleaning, Reach, Stage, Task, Verdict};
 use sexton::actors::lock::{self, Hold, Name};
-use sexton::actors::process::{self, LaunchAs, Launching};
+use sexton::actors::process::{self, LaunchAs, Launching, Spec};
 use sexton::bytes::Bytes;
 use sexton::ids::{ActorId, ProcessId, Slot, Token};
 
@@ -61,7 +61,48 @@ fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
     ];
     let mut launching = launching(&task.command, task, attempt.token, more);
     launching.spec.secrets.push("SEXTON_TASK_SECRET".to_owned());
+    if let Some(reach) = &attempt.reach {
+        there(&mut launching.spec, reach);
+    }
     launching
+}
+
+/// What waits here for what runs there.
+fn there(spec: &mut Spec, reach: &Reach) {
+    let mut words = vec![
+        "/proc/self/exe wrapper near --to".to_owned(),
+        reach.remote.to.to_text(),
+    ];
+    if !reach.remote.config.as_bytes().is_empty() {
+        words.push(format!("--ssh-config {}", reach.remote.config.to_text()));
+    }
+    if !reach.remote.program.as_bytes().is_empty() {
+        words.push(format!("--program {}", reach.remote.program.to_text()));
+    }
+    words.push(format!("--attempt {}", reach.known_as));
+    words.push(format!("--lost-after {}", reach.lost_after_ms));
+    words.push(format!("--grace {}", spec.grace_ms));
+    let mut argv: Vec<Bytes> = words
+        .iter()
+        .flat_map(|it| it.split(' '))
+        .map(|it| Bytes::new(it.as_bytes()))
+        .collect();
+    argv.extend([Bytes::new(*b"--dir"), spec.dir.clone()]);
+    if let Some(file) = &spec.env_file {
+        argv.extend([Bytes::new(*b"--env-file"), file.clone()]);
+    }
+    let flags = [(reach.again > 0, "--attach"), (reach.stops, "--stop")];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set);
+    argv.extend(flags.map(|(_, flag)| Bytes::new(flag.as_bytes())));
+    let names = spec.env.iter().map(|(name, _)| name).chain(&spec.secrets);
+    for name in names.filter(|it| it.as_str() != "SEXTON_TASK_SECRET") {
+        argv.extend([Bytes::new(*b"--pass"), Bytes::new(name.as_bytes())]);
+    }
+    argv.push(Bytes::new(*b"--"));
+    argv.extend(spec.argv.iter().cloned());
+    (spec.argv, spec.dir, spec.stop_signal) = (argv, Bytes::new(*b"/"), 15);
+    spec.limits.clear();
+    spec.grace_ms += u32::try_from(reach.lost_after_ms).expect("the model is small") + 30_000;
 }
 
 fn of_cleanup(task: &Task, cleaning: Cleaning) -> Launching {
@@ -156,7 +197,8 @@ impl Model {
         {
             let launching = of_attempt(&task, attempt);
             self.tell_process(attempt.process, attempt.launched.is_some(), launching);
-            if attempt.stopping.is_some() {
+            let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
+            if attempt.stopping.is_some() && !is_told {
                 let fence = process::Message::Fence(attempt.process);
                 self.tells.push(Told::Process(Box::new(fence)));
             }

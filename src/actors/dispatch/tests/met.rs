@@ -126,6 +126,8 @@ impl Met {
                     self.note_verdict(Verdict::Reset(Cause::ExecuteLock));
                 }
                 Step::Task(_, TaskStep::Unblocked) => self.note("unblocked"),
+                Step::Task(_, TaskStep::Reattached { .. }) => self.note("reattached"),
+                Step::ServerReached(..) => self.note("reached otherwise"),
                 Step::Task(_, TaskStep::CleanupEnded(_)) => self.note("cleaned up"),
                 Step::Task(..)
                 | Step::ServerMade { .. }
@@ -161,6 +163,7 @@ impl Met {
             Refused::NoName => "refused no-name",
             Refused::NamedTwice => "refused named-twice",
             Refused::Threads => "refused threads",
+            Refused::Remote => "refused remote",
             Refused::Over => "refused over",
             Refused::NotOver => "refused not-over",
             Refused::NotHeld => "refused not-held",

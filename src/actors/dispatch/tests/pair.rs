@@ -30,6 +30,7 @@ pub(super) fn rules() -> Rules {
         tasks_per_thread: 2,
         saved_bytes_max: 4,
         kept_ms: 40_000,
+        lost_after_ms: 900,
         kept_max: 3,
         terms: Terms {
             fail_after_ms: 20_000,
@@ -94,6 +95,8 @@ fn process_of(outcome: &Outcome) -> Option<ProcessId> {
             Some(*process)
         } else if let Step::Task(_, TaskStep::Ended { cleanup, .. }) = step {
             *cleanup
+        } else if let Step::Task(_, TaskStep::Reattached { process }) = step {
+            Some(*process)
         } else {
             None
         }
@@ -298,9 +301,13 @@ impl Pair {
                 let task = self.nth_task(nth, |_| true).map_or(9999, |it| it.id);
                 self.send(Message::Act { task, act });
             }
-            Doing::Report(nth, report) => {
-                let process = self.nth_process(nth);
-                self.send(Message::Report { process, report });
+            Doing::Report(place, report, nth) => {
+                let process = self.nth_process(place);
+                self.send(Message::Report {
+                    process,
+                    report,
+                    nth,
+                });
             }
             Doing::Gone(nth, until, exit) => {
                 let process = self.nth_process(nth);

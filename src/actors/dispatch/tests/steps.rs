@@ -2,7 +2,7 @@
 
 use crate::actors::binding::{Exit, Until};
 use crate::actors::dispatch::{
-    Act, Adding, Host, Message, Pause, Priority, Report, ServerChange, Terms,
+    Act, Adding, FarEnd, Host, Message, Pause, Priority, Remote, Report, ServerChange, Terms,
 };
 use crate::actors::lock::Name;
 use crate::actors::process::{Launching, Spec};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 pub(super) enum Doing {
     Send(Message),
     Act(usize, Act),
-    Report(usize, Report),
+    /// What it says, and its number if it comes from another machine.
+    Report(usize, Report, Option<u64>),
     Gone(usize, Until, Option<Exit>),
     Launched(usize),
     /// What was asked for of a lock is told: granted, or not.
@@ -133,6 +134,8 @@ fn report() -> impl Strategy<Value = Report> {
             .prop_map(|(warning, words)| Report::Done { warning, words }),
         4 => ms.prop_map(|ms| Report::Wait { ms }),
         2 => words.prop_map(|words| Report::Fail { words }),
+        3 => exit().prop_filter_map("how it ended is known", |exit| Some(Report::Far(FarEnd::Ended(exit?)))),
+        1 => Just(Report::Far(FarEnd::Unreachable)),
     ]
 }
 
@@ -147,7 +150,20 @@ fn group() -> impl Strategy<Value = Name> {
 fn host() -> impl Strategy<Value = Host> {
     let names = name(&["local", "a", "a", "b", "c", "c", "d", ""]);
     let threads = prop::sample::select(&[0_u32, 1, 2, 3, 3, 10_001][..]);
-    (names, threads).prop_map(|(name, threads)| Host { name, threads })
+    let remote = prop::option::weighted(0.3, remote());
+    (names, threads, remote).prop_map(|(name, threads, remote)| Host {
+        name,
+        threads,
+        remote,
+    })
+}
+
+fn remote() -> impl Strategy<Value = Remote> {
+    let to = name(&["far", "far", "far", "u@far", "-oProxyCommand=x", ""]);
+    to.prop_map(|to| Remote {
+        to,
+        ..Remote::default()
+    })
 }
 
 fn setting() -> impl Strategy<Value = Message> {
@@ -155,6 +171,8 @@ fn setting() -> impl Strategy<Value = Message> {
         6 => prop::sample::select(&[0_u32, 1, 2, 3, 3, 3, 10_001][..]).prop_map(ServerChange::Threads),
         2 => any::<bool>().prop_map(ServerChange::Enabled),
         1 => Just(ServerChange::Removed),
+        3 => (1..4_u32, remote())
+            .prop_map(|(threads, remote)| ServerChange::Reached { threads, remote }),
     ];
     let server = (name(&["local", "a", "b", "c", "d", ""]), change);
     let before = prop::sample::select(&[None, Some(Date(0)), Some(Date(u64::MAX))][..]);
@@ -193,7 +211,8 @@ fn doing() -> impl Strategy<Value = Doing> {
         14 => adding().prop_map(Doing::Send),
         10 => setting().prop_map(Doing::Send),
         10 => (nth.clone(), act()).prop_map(|(nth, act)| Doing::Act(nth, act)),
-        14 => (nth.clone(), report()).prop_map(|(nth, report)| Doing::Report(nth, report)),
+        14 => (nth.clone(), report(), prop::option::weighted(0.3, 1..4_u64))
+            .prop_map(|(place, report, nth)| Doing::Report(place, report, nth)),
         14 => (nth.clone(), until, exit()).prop_map(|(nth, until, exit)| Doing::Gone(nth, until, exit)),
         5 => nth.clone().prop_map(Doing::Launched),
         12 => (nth.clone(), prop::bool::weighted(0.7)).prop_map(|(nth, granted)| Doing::Held(nth, granted)),

@@ -1,0 +1,679 @@
+//! Tasks on another machine: a real sshd, on loopback, as this user. What is cut, killed or silent comes to what
+//! `docs/tasks.md` says, and no attempt runs twice at a time.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::text;
+use crate::left_out::left_out;
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
+
+/// Another machine: an sshd that lets one key in, for the wrapper alone.
+struct Far {
+    sshd: Option<Child>,
+    port: u16,
+    files: TempDir,
+}
+
+fn quiet(command: &mut Command) {
+    let done = command.output().expect("it runs");
+    assert!(done.status.success(), "{done:?}");
+}
+
+impl Far {
+    /// `None`, which is said, where there is no sshd.
+    fn start() -> Option<Self> {
+        let is_there = |program: &&str| Path::new(program).exists();
+        let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
+            .into_iter()
+            .find(is_there)
+        else {
+            left_out("tasks on another machine: there is no sshd");
+            return None;
+        };
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| files.path().join(name);
+        for key in ["host", "key", "stranger"] {
+            quiet(
+                Command::new("ssh-keygen")
+                    .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                    .arg(path(key)),
+            );
+        }
+        let read = |name: &str| std::fs::read_to_string(path(name)).expect("it is there");
+        let write =
+            |name: &str, text: String| std::fs::write(path(name), text).expect("it is written");
+        let state = path("state");
+        let bound = format!(
+            "restrict,command=\"{SEXTON} wrapper --state {}\"",
+            text(&state)
+        );
+        write("authorized", format!("{bound} {}", read("key.pub")));
+        // A port that was free a moment ago: one that listens on 0 does not say which it got.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has one").port();
+        drop(listener);
+        let root = text(files.path());
+        write(
+            "sshd_config",
+            format!(
+                "Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n\
+             PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nMaxStartups 100\nLogLevel ERROR\n"
+            ),
+        );
+        let host = read("host.pub");
+        write("known", format!("[127.0.0.1]:{port} {host}"));
+        let user = Command::new("id")
+            .arg("-un")
+            .output()
+            .expect("it runs")
+            .stdout;
+        let user = String::from_utf8(user).expect("it is text");
+        write(
+            "config",
+            format!(
+                "Host far\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {root}/key\n IdentitiesOnly yes\n \
+             UserKnownHostsFile {root}/known\n",
+                user.trim()
+            ),
+        );
+        if rustix::process::geteuid().is_root() {
+            // Where sshd as root puts away its rights.
+            std::fs::create_dir_all("/run/sshd").expect("root may");
+        }
+        let mut far = Self {
+            sshd: None,
+            port,
+            files,
+        };
+        far.listen(sshd);
+        Some(far)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    fn listen(&mut self, sshd: &str) {
+        let config = self.path("sshd_config");
+        let child = Command::new(sshd)
+            .args(["-D", "-e", "-f"])
+            .arg(config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.sshd = Some(child.expect("it starts"));
+        until("sshd listens", || {
+            let stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+            let mut banner = String::new();
+            BufReader::new(stream).read_line(&mut banner).ok()?;
+            banner.starts_with("SSH-").then_some(())
+        });
+    }
+
+    /// Nobody gets in any more; who is in stays.
+    fn shut(&mut self) {
+        let mut sshd = self.sshd.take().expect("it runs");
+        sshd.kill().expect("it is ours");
+        sshd.wait().expect("it is ours");
+    }
+
+    /// The server `web`, which this is.
+    fn add_to(&self, tree: &Tree, threads: u32) {
+        let config = self.path("config");
+        tree.well(&[
+            "server",
+            "add",
+            "web",
+            "--threads",
+            &threads.to_string(),
+            "--ssh",
+            "far",
+            "--ssh-config",
+            text(&config),
+        ]);
+    }
+
+    /// PIDs of processes in whose command line this is.
+    fn pids(&self, words: &str) -> Vec<Pid> {
+        let state = text(&self.path("state")).to_owned();
+        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
+        let is_one = |pid: &i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(words) && line.contains(&state)
+        };
+        numbers.filter(is_one).filter_map(Pid::from_raw).collect()
+    }
+
+    /// Who keeps attempts.
+    fn keepers(&self) -> Vec<Pid> {
+        self.pids(" wrapper keep ")
+    }
+
+    /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
+    fn cut(&self) {
+        for pid in self.pids(" wrapper --state ") {
+            kill_process(pid, Signal::KILL).expect("it is ours");
+        }
+    }
+
+    /// Nothing is kept there any more.
+    fn assert_forgotten(&self) {
+        until("nothing is kept there", || {
+            let kept = std::fs::read_dir(self.path("state")).ok()?.count();
+            (kept == 0 && self.keepers().is_empty()).then_some(())
+        });
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        if let Some(sshd) = &mut self.sshd {
+            drop(sshd.kill());
+            drop(sshd.wait());
+        }
+        for pid in self.keepers() {
+            // It may have ended by itself.
+            let _gone = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// A coordinator whose tasks run there and nowhere else.
+fn start() -> Option<(Far, Tree)> {
+    let far = Far::start()?;
+    let tree = Tree::start();
+    far.add_to(&tree, 4);
+    Some((far, tree))
+}
+
+fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
+    let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
+    tree.well(&words).trim_end().parse().expect("a number")
+}
+
+fn show(tree: &Tree, id: u64) -> Value {
+    let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
+    serde_json::from_str(&printed).expect("it is JSON")
+}
+
+fn over(tree: &Tree, id: u64) -> Value {
+    until("the task is over", || {
+        let task = show(tree, id);
+        (task["status"] == "complete").then_some(task)
+    })
+}
+
+/// The lines of a file, once there are so many.
+fn lines(path: &Path, count: usize) -> Vec<String> {
+    until("it is written there", || {
+        let text = std::fs::read_to_string(path).ok()?;
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        (lines.len() >= count && text.ends_with('\n')).then_some(lines)
+    })
+}
+
+/// A script that says its PID and that it begins, waits until a file is there, and says that it ends.
+fn waits(far: &Far, more: &str) -> String {
+    let (log, go) = (far.path("log"), far.path("go"));
+    format!(
+        "echo begin $$ >> {log}; while [ ! -e {go} ]; do sleep 0.02; done; {more} echo end >> {log}",
+        log = text(&log),
+        go = text(&go)
+    )
+}
+
+fn let_go(far: &Far) {
+    std::fs::write(far.path("go"), "").expect("it is written");
+}
+
+/// Whether a process runs: one that has ended may still have its PID.
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| state != "Z")
+}
+
+/// Each attempt that began had ended before the next did.
+fn assert_one_at_a_time(log: &[String]) {
+    for pair in log.windows(2) {
+        let both = pair.iter().all(|line| line.starts_with("begin"));
+        let pid = pair[0].rsplit(' ').next().unwrap_or_default();
+        assert!(!both || !lives(pid), "{log:?}");
+    }
+}
+
+#[test]
+fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
+    let Some((far, tree)) = start() else { return };
+    let file = far.path("env");
+    std::fs::write(&file, "API_TOKEN=hush-hush\n").expect("it is written");
+    let script = format!(
+        "echo out; echo err >&2; \"$0\" task save half && \"$0\" task heartbeat; echo \"$API_TOKEN $PLAIN $SEXTON_TASK_NAME $PWD\"; {}; \
+         exec \"$0\" task done 'all of it'",
+        waits(&far, "")
+    );
+    let id = add(
+        &tree,
+        &[
+            "--name",
+            "letters",
+            "--progress",
+            "5m",
+            "--env-file",
+            text(&file),
+            "--env",
+            "PLAIN=plain",
+            "--dir",
+            "/tmp",
+        ],
+        &script,
+    );
+    lines(&far.path("log"), 1);
+    // ssh is told where to go, and nothing of what is to be done there.
+    for pid in far.all_with("ssh") {
+        for file in ["cmdline", "environ"] {
+            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let shown = String::from_utf8_lossy(&bytes);
+            for word in ["hush-hush", "SEXTON_TASK_SECRET=", "letters", "task save"] {
+                assert!(!shown.contains(word), "{word} in {file} of ssh: {shown}");
+            }
+        }
+    }
+    let_go(&far);
+    let task = over(&tree, id);
+    assert_eq!(
+        (&task["exit"], &task["message"]),
+        (&"completed".into(), &"all of it".into()),
+        "{task}"
+    );
+    assert_eq!(
+        (&task["revision"], &task["attempts"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(task["past"][0]["server"], "web");
+    let process = task["past"][0]["process"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
+    let out = tree.well(&["logs", &process]);
+    assert!(
+        out.contains("out\n") && out.contains("hush-hush plain letters /tmp\n"),
+        "{out}"
+    );
+    let err = tree.well(&["logs", &process, "--stderr"]);
+    assert!(err.contains("err\n"), "{err}");
+    let record = tree.well(&["ps", &process, "--json"]);
+    assert!(!record.contains("hush-hush"), "{record}");
+    far.assert_forgotten();
+}
+
+impl Far {
+    /// PIDs of programs of this name.
+    fn all_with(&self, name: &str) -> Vec<i32> {
+        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
+        let config = text(&self.path("config")).to_owned();
+        let is_one = |pid: &i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.starts_with(&format!("{name}\0")) && line.contains(&config)
+        };
+        let found: Vec<i32> = numbers.filter(is_one).collect();
+        assert!(!found.is_empty(), "no {name} runs");
+        found
+    }
+}
+
+#[test]
+fn how_a_command_ends_there_is_how_it_ends_here() {
+    let Some((far, tree)) = start() else { return };
+    for (script, exit, message) in [
+        ("exit 0", "completed", ""),
+        ("exit 7", "user-error", "its command ended with status 7"),
+        (
+            "kill -9 $$",
+            "system-error",
+            "its command was killed by signal 9 before it saved anything",
+        ),
+        (
+            "\"$0\" task fail 'no such site'",
+            "user-error",
+            "no such site",
+        ),
+    ] {
+        let task = over(&tree, add(&tree, &[], script));
+        assert_eq!(
+            (&task["exit"], &task["message"]),
+            (&exit.into(), &message.into()),
+            "{script}: {task}"
+        );
+    }
+    // What it leaves is part of it.
+    let log = far.path("left");
+    let script = format!("(sleep 0.3; echo left > {}) & exit 0", text(&log));
+    over(&tree, add(&tree, &[], &script));
+    assert_eq!(lines(&log, 1), ["left"]);
+    // A program that is not there was never launched, and the task goes on.
+    let id: u64 = tree
+        .well(&["task", "add", "--", "/no/such/program"])
+        .trim_end()
+        .parse()
+        .expect("a number");
+    let task = until("it was tried", || {
+        let task = show(&tree, id);
+        (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
+    });
+    assert_eq!(task["past"][0]["cause"], "not-launched", "{task}");
+    tree.well(&["task", "terminate", "--now", &id.to_string()]);
+    over(&tree, id);
+    far.assert_forgotten();
+}
+
+#[test]
+fn a_connection_that_is_cut_is_made_again_and_the_attempt_goes_on() {
+    let Some((far, tree)) = start() else { return };
+    let id = add(&tree, &[], &waits(&far, "\"$0\" task save end &&"));
+    let log = far.path("log");
+    lines(&log, 1);
+    for _ in 0..3 {
+        far.cut();
+        until("it is connected again", || {
+            (!far.pids(" wrapper --state ").is_empty()).then_some(())
+        });
+    }
+    far.cut();
+    let_go(&far);
+    let task = over(&tree, id);
+    assert_eq!(
+        (&task["exit"], &task["attempts"], &task["revision"]),
+        (&"completed".into(), &1.into(), &1.into()),
+        "{task}"
+    );
+    assert_eq!(lines(&log, 2).len(), 2);
+    far.assert_forgotten();
+}
+
+#[test]
+fn an_attempt_outlives_who_waits_for_it_here_and_the_coordinator() {
+    let Some((far, mut tree)) = start() else {
+        return;
+    };
+    let id = add(&tree, &[], &waits(&far, ""));
+    let log = far.path("log");
+    lines(&log, 1);
+    let first = show(&tree, id)["attempt"]["process"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
+    let pid = tree.record(&first)["pid"].as_i64().expect("it runs");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a PID")).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("it is ours");
+    until("another waits for it", || {
+        let task = show(&tree, id);
+        let process = task["attempt"]["process"].as_str()?.to_owned();
+        (process != first && task["attempt"]["stage"] == "launched").then_some(())
+    });
+    tree.again(|| {
+        let_go(&far);
+        lines(&log, 2);
+    });
+    let task = over(&tree, id);
+    assert_eq!(
+        (&task["exit"], &task["attempts"]),
+        (&"completed".into(), &1.into()),
+        "{task}"
+    );
+    assert_eq!(lines(&log, 2).len(), 2);
+    far.assert_forgotten();
+}
+
+#[test]
+fn who_keeps_an_attempt_there_is_killed_and_nothing_of_it_is_left() {
+    let Some((far, tree)) = start() else { return };
+    for (flags, exit) in [(&["--retry"][..], "completed"), (&[][..], "system-error")] {
+        drop(std::fs::remove_file(far.path("go")));
+        drop(std::fs::remove_file(far.path("log")));
+        let id = add(&tree, flags, &waits(&far, ""));
+        let log = far.path("log");
+        let begun = lines(&log, 1);
+        let command = begun[0].rsplit(' ').next().expect("its PID").to_owned();
+        for pid in far.keepers() {
+            kill_process(pid, Signal::KILL).expect("it is ours");
+        }
+        if exit == "completed" {
+            let log = lines(&log, 2);
+            assert_one_at_a_time(&log);
+            let_go(&far);
+        }
+        let task = over(&tree, id);
+        assert_eq!(task["exit"], exit, "{task}");
+        assert_eq!(task["past"][0]["cause"], "died", "{task}");
+        assert!(!lives(&command), "{command} lives");
+        far.assert_forgotten();
+    }
+}
+
+#[test]
+fn a_machine_that_was_started_again_says_so() {
+    let Some((mut far, tree)) = start() else {
+        return;
+    };
+    let id = add(&tree, &[], &waits(&far, ""));
+    let begun = lines(&far.path("log"), 1);
+    // As it is found after a start: nothing lives, and the boot is another.
+    let command: i32 = begun[0]
+        .rsplit(' ')
+        .next()
+        .and_then(|it| it.parse().ok())
+        .expect("its PID");
+    far.shut();
+    for pid in far.keepers().into_iter().chain(Pid::from_raw(command)) {
+        kill_process(pid, Signal::STOP).expect("it is ours");
+    }
+    for entry in std::fs::read_dir(far.path("state"))
+        .expect("it is kept")
+        .flatten()
+    {
+        std::fs::write(entry.path().join("boot"), "another\n").expect("it is written");
+    }
+    for pid in far.keepers().into_iter().chain(Pid::from_raw(command)) {
+        kill_process(pid, Signal::KILL).expect("it is ours");
+    }
+    let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"]
+        .into_iter()
+        .find(|it| Path::new(it).exists());
+    far.listen(sshd.expect("it was there"));
+    let task = over(&tree, id);
+    assert_eq!(
+        (&task["exit"], &task["past"][0]["cause"]),
+        (&"system-error".into(), &"died".into()),
+        "{task}"
+    );
+    let process = task["past"][0]["process"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
+    let err = tree.well(&["logs", &process, "--stderr"]);
+    assert!(err.contains("started again"), "{err}");
+}
+
+#[test]
+fn what_is_to_end_is_ended_there_with_all_that_it_started() {
+    let Some((far, tree)) = start() else { return };
+    let log = far.path("log");
+    let stubborn = format!(
+        "trap '' TERM; (trap '' TERM; sleep 300) & echo begin $! >> {}; wait",
+        text(&log)
+    );
+    let terminated = add(&tree, &[], &stubborn);
+    let overdue = add(&tree, &["--fail-after", "2s"], &stubborn);
+    let pids: Vec<String> = lines(&log, 2)
+        .iter()
+        .filter_map(|it| it.rsplit(' ').next().map(str::to_owned))
+        .collect();
+    tree.well(&["task", "terminate", "--now", &terminated.to_string()]);
+    assert_eq!(over(&tree, terminated)["exit"], "terminated");
+    assert_eq!(over(&tree, overdue)["past"][0]["cause"], "overdue");
+    for pid in pids {
+        assert!(!lives(&pid), "{pid} lives");
+    }
+    // A server that is removed settles what runs there.
+    let removed = add(&tree, &[], &waits(&far, ""));
+    lines(&log, 3);
+    tree.well(&["server", "remove", "web"]);
+    let task = over(&tree, removed);
+    assert_eq!(
+        (&task["exit"], &task["past"][0]["cause"]),
+        (&"system-error".into(), &"server-gone".into()),
+        "{task}"
+    );
+    assert!(
+        tree.well(&["server", "list", "--json"])
+            .contains("\"servers\":[]")
+    );
+    far.assert_forgotten();
+}
+
+#[test]
+fn who_cannot_be_reached_has_begun_nothing() {
+    let Some((mut far, tree)) = start() else {
+        return;
+    };
+    far.shut();
+    let id = add(&tree, &[], "exit 0");
+    let task = until("it was tried", || {
+        let task = show(&tree, id);
+        (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
+    });
+    assert_eq!(task["past"][0]["cause"], "not-launched", "{task}");
+    let process = task["past"][0]["process"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
+    let err = tree.well(&["logs", &process, "--stderr"]);
+    assert!(err.contains("onnection refused"), "what ssh says: {err}");
+    far.listen("/usr/sbin/sshd");
+    assert_eq!(over(&tree, id)["exit"], "completed");
+    // A host that has another key than it had is not let have anything.
+    let stranger = std::fs::read_to_string(far.path("stranger.pub")).expect("it is there");
+    std::fs::write(
+        far.path("known"),
+        format!("[127.0.0.1]:{} {stranger}", far.port),
+    )
+    .expect("it is written");
+    let id = add(&tree, &[], "exit 0");
+    let task = until("it was tried", || {
+        let task = show(&tree, id);
+        (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
+    });
+    let process = task["past"][0]["process"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
+    let err = tree.well(&["logs", &process, "--stderr"]);
+    assert!(err.contains("Host key verification failed"), "{err}");
+    far.assert_forgotten();
+}
+
+/// One request to a socket of reports; its answer.
+fn report(socket: &Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    stream
+        .write_all(format!("{line}\n").as_bytes())
+        .expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    serde_json::from_str(&answer).expect("it is JSON")
+}
+
+#[test]
+fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once() {
+    let Some((far, tree)) = start() else { return };
+    let count = 40;
+    let script = format!(
+        "for n in $(seq {count}); do \"$0\" task save $n || exit 1; echo $n >> {}; done; {}",
+        text(&far.path("saved")),
+        waits(&far, "")
+    );
+    let id = add(&tree, &[], &script);
+    // Connections are cut while reports are under way.
+    let saved = far.path("saved");
+    for at in [3, 9, 15, 22, 30] {
+        lines(&saved, at);
+        far.cut();
+    }
+    lines(&far.path("log"), 1);
+    assert_eq!(show(&tree, id)["revision"], count, "each was heard once");
+    let place = std::fs::read_dir(far.path("state"))
+        .expect("it is kept")
+        .flatten()
+        .next();
+    let socket = place.expect("one is kept").path().join("report");
+    let forged = r#"{"secret":"00000000000000000000000000000000000000000000000000000000000000ff","report":{"do":"save","body":"evil"}}"#;
+    for (line, reason) in [
+        (forged, "unauthorized"),
+        ("no JSON", "malformed"),
+        ("", "malformed"),
+        (r#"{"secret":"","report":{"do":"done"}}"#, "unauthorized"),
+        (r#"{"report":{"do":"done"}}"#, "malformed"),
+    ] {
+        assert_eq!(report(&socket, line)["reason"], reason, "{line}");
+    }
+    let_go(&far);
+    let task = over(&tree, id);
+    assert_eq!(
+        (&task["exit"], &task["revision"]),
+        (&"completed".into(), &count.into()),
+        "{task}"
+    );
+    far.assert_forgotten();
+}
+
+#[test]
+fn the_wrapper_bears_with_whatever_comes() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (said, heard) in [
+        (&b""[..], "hello"),
+        (b"\xff\xfe\n", "hello"),
+        (b"{\"do\":\"ping\"}\n", "hello"),
+        (b"{\"do\":\"attach\",\"attempt\":\"../../etc\",\"from\":[0,0]}\n", "hello"),
+        (b"{\"do\":\"attach\",\"attempt\":\"0192\",\"from\":[0,0]}\n", "ended"),
+        // It was asked for, and so is begun no more.
+        (
+            b"{\"do\":\"start\",\"attempt\":\"0192\",\"command\":[\"touch\",\"ran\"],\"env\":[],\"dir\":\"\",\"grace_ms\":1,\"lost_after_ms\":1000}\n",
+            "failed",
+        ),
+    ] {
+        let mut wrapper = Command::new(SEXTON)
+            .args(["wrapper", "--state", text(dir.path())])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        wrapper.stdin.take().expect("it has one").write_all(said).expect("it is read");
+        let done = wrapper.wait_with_output().expect("it ends");
+        let out = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(out.contains(heard), "{said:?}: {out}");
+        assert!(!dir.path().join("ran").exists());
+    }
+}

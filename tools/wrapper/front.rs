@@ -1,0 +1,191 @@
+//! The far end of a connection: begins an attempt, or finds it, and from then on passes on what is said. It ends with the connection;
+//! what it began does not.
+
+use crate::client::rest;
+use crate::report::Failure;
+use crate::wrapper::descendants;
+use crate::wrapper::pipe;
+use crate::wrapper::place::{self, End, Place};
+use crate::wrapper::protocol::{Exit, Order, Start, VERSION, Word, line};
+use std::io::{self, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// How often, and how many times, it is looked for who keeps an attempt.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 500;
+
+/// Serves one connection.
+pub(super) fn run(state: Option<PathBuf>) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
+    let base = place::base(state).map_err(failed)?;
+    say(&Word::Hello { version: VERSION }).map_err(failed)?;
+    let mut input = BufReader::new(io::stdin());
+    let served = match pipe::next(&mut input) {
+        Some(Order::Start(start)) => begin(&base, start, input),
+        Some(Order::Attach { attempt, from }) => attach(&base, (&attempt, from), None, input),
+        Some(Order::Ping | Order::Stop | Order::Answer { .. } | Order::Acknowledge) | None => {
+            return Err(Failure::usage(
+                "wrapper: a coordinator says first which attempt it wants, as JSON on standard input",
+            ));
+        }
+    };
+    served.map_err(failed)
+}
+
+fn say(word: &Word) -> io::Result<()> {
+    let mut output = io::stdout();
+    output.write_all(line(word).as_bytes())?;
+    output.flush()
+}
+
+/// Begins an attempt, unless it was begun, and goes on with it.
+fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<()> {
+    place::clean(base);
+    let place = Place::of(base, &start.attempt)?;
+    if place.is_there() {
+        return attach(base, (&start.attempt, [0, 0]), None, input);
+    }
+    let mut keeper = Command::new(std::env::current_exe()?)
+        .args(["wrapper", "keep", "--base"])
+        .arg(base)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut handed = keeper.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    handed.write_all(
+        line(&Order::Start(Start {
+            attempt: start.attempt.clone(),
+            ..start
+        }))
+        .as_bytes(),
+    )?;
+    drop(handed);
+    let attempt = start_name(&place);
+    attach(base, (&attempt, [0, 0]), Some(keeper), input)
+}
+
+fn start_name(place: &Place) -> String {
+    let name = place.dir.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Goes on with an attempt that was begun; settles what became of it if nobody keeps it.
+fn attach(
+    base: &Path,
+    (attempt, from): (&str, [u64; 2]),
+    mut keeper: Option<Child>,
+    input: BufReader<io::Stdin>,
+) -> io::Result<()> {
+    let place = Place::of(base, attempt)?;
+    for _ in 0..LOOKS {
+        if let Ok(control) = UnixStream::connect(place.dir.join("control")) {
+            let attached = Order::Attach {
+                attempt: attempt.to_owned(),
+                from,
+            };
+            return bridge(control, &attached, input);
+        }
+        let is_beginning = match &mut keeper {
+            Some(keeper) => keeper.try_wait()?.is_none(),
+            None => false,
+        };
+        if !is_beginning && let Some(end) = settled(&place, attempt)? {
+            return tell(&place, end, input);
+        }
+        rest(LOOK);
+    }
+    Err(io::Error::other("nobody answers for the attempt"))
+}
+
+/// How an attempt ended that nobody keeps. `None` if somebody does.
+fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
+    let never = || End {
+        exit: Exit::Failed,
+        words: "it was not begun".to_owned(),
+    };
+    if !place.is_there() {
+        // Who begins it later finds that it is over.
+        let draft = place.draft()?;
+        draft.set_end(&never())?;
+        return Ok(place.become_of(&draft)?.then(never));
+    }
+    let Some(_lock) = place.lock()? else {
+        return Ok(None);
+    };
+    if let Some(end) = place.end() {
+        return Ok(Some(end));
+    }
+    let rebooted = place.is_of_another_boot();
+    let words = if rebooted {
+        "its machine was started again"
+    } else {
+        // What was made while it was looked for is found by the next look.
+        let mut quiet = 0;
+        while quiet < 3 {
+            quiet = if descendants::kill_left(attempt) == 0 {
+                quiet + 1
+            } else {
+                0
+            };
+            rest(LOOK);
+        }
+        "who kept it there was killed"
+    };
+    let end = End {
+        exit: Exit::Lost,
+        words: words.to_owned(),
+    };
+    place.set_end(&end)?;
+    Ok(Some(end))
+}
+
+/// Tells the end of an attempt, and forgets it when that is known.
+fn tell(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<()> {
+    say(&Word::Ended {
+        exit: end.exit,
+        words: end.words,
+    })?;
+    while let Some(order) = pipe::next::<Order>(&mut input) {
+        match order {
+            Order::Acknowledge => {
+                place.remove();
+                return Ok(());
+            }
+            Order::Ping => say(&Word::Pong)?,
+            Order::Start(_) | Order::Attach { .. } | Order::Stop | Order::Answer { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Passes on what is said, until either side is gone.
+fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io::Result<()> {
+    let mut to = control.try_clone()?;
+    to.write_all(line(first).as_bytes())?;
+    thread::spawn(move || {
+        let mut input = input;
+        // Whatever ends it, the other side hears of it.
+        drop(copy(&mut input, &mut to));
+        drop(to.shutdown(std::net::Shutdown::Both));
+    });
+    let mut from = control;
+    copy(&mut from, &mut io::stdout())
+}
+
+/// Copies as it comes.
+fn copy(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let count = from.read(&mut bytes)?;
+        if count == 0 {
+            return Ok(());
+        }
+        to.write_all(bytes.get(..count).unwrap_or_default())?;
+        to.flush()?;
+    }
+}

@@ -1,0 +1,457 @@
+//! The far end of an attempt: has its command run, passes on what that reports and writes, and keeps how it ended until the
+//! coordinator knows. It goes on when a connection is cut, and ends the attempt by itself when nobody has come for too long:
+//! by then the coordinator has given it up.
+
+use crate::report::Failure;
+use crate::wrapper::descendants::{self, NAME};
+use crate::wrapper::pipe::{self, Writer};
+use crate::wrapper::place::{End, Place};
+use crate::wrapper::protocol::{Exit, OUTPUT_BYTES_MAX, Order, Start, Word};
+use crate::wrapper::reports::{self, Pending};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use rustix::process::{Pid, Signal, WaitOptions, setsid};
+use rustix::time::{ClockId, clock_gettime};
+use sexton::actors::dispatch::Task;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked at what was written, and at the time.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long who keeps an end waits for somebody to take it; after that it is found in the directory.
+const END_MS: u64 = 60_000;
+
+/// Have the command of an attempt run, and keep its end
+#[derive(Args)]
+pub(super) struct Keep {
+    /// Where attempts are kept
+    #[arg(long, value_name = "DIR")]
+    base: PathBuf,
+}
+
+/// Something that happens.
+pub(super) enum Event {
+    /// Somebody comes.
+    Connected(UnixStream),
+    /// Who came as this one says something, or is gone.
+    Said(u64, Option<Order>),
+    /// The command reports.
+    Report(Pending),
+    /// A child has ended, as the system has it.
+    Reaped(Pid, Exit),
+    /// No child is left.
+    Empty,
+    /// This machine is shut down.
+    Terminate,
+}
+
+/// Who is there.
+struct Peer {
+    number: u64,
+    writer: Writer,
+    /// How much of each stream it has.
+    from: [u64; 2],
+    /// Whether it has said how far it is.
+    attached: bool,
+    /// Whether it was told of the report that is to be answered next.
+    asked: bool,
+    /// Whether it was told the end.
+    told: bool,
+}
+
+/// An attempt.
+struct Keeping {
+    place: Place,
+    outputs: [File; 2],
+    grace_ms: u64,
+    lost_after_ms: u64,
+    leader: Option<Pid>,
+    exit: Option<Exit>,
+    /// Whether nothing of it lives.
+    empty: bool,
+    words: String,
+    end: Option<End>,
+    ended_at: u64,
+    /// When something was heard last, in milliseconds of this boot.
+    heard: u64,
+    stopping: Option<u64>,
+    peer: Option<Peer>,
+    peers: u64,
+    reports: VecDeque<Pending>,
+    nth: u64,
+    events: Sender<Event>,
+}
+
+/// Milliseconds since this machine was started; the time in which it slept counts.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
+}
+
+impl Keep {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
+        let mut input = BufReader::new(io::stdin());
+        let Some(Order::Start(start)) = pipe::next::<Order>(&mut input) else {
+            return Err(Failure::usage("wrapper: nothing to keep"));
+        };
+        // Who began it ends with the connection.
+        let _leader = setsid();
+        // It is the parent of what its command leaves, and so knows when nothing is left.
+        let own = Some(rustix::process::getpid());
+        rustix::process::set_child_subreaper(own).map_err(|error| failed(error.into()))?;
+        keep(&self.base, start).map_err(failed)
+    }
+}
+
+fn keep(base: &std::path::Path, start: Start) -> io::Result<()> {
+    let place = Place::of(base, &start.attempt)?;
+    let draft = place.draft()?;
+    let begun = (|| {
+        let lock = draft.lock()?.ok_or(io::ErrorKind::WouldBlock)?;
+        let control = UnixListener::bind(draft.dir.join("control"))?;
+        let reports = UnixListener::bind(draft.dir.join("report"))?;
+        let output = |name| {
+            let mut options = OpenOptions::new();
+            options.read(true).append(true).create_new(true).mode(0o600);
+            options.open(draft.dir.join(name))
+        };
+        Ok((lock, control, reports, [output("out")?, output("err")?]))
+    })();
+    let (_lock, control, reports, outputs) = begun.inspect_err(|_: &io::Error| draft.remove())?;
+    if !place.become_of(&draft)? {
+        return Ok(());
+    }
+    let (events, happening) = channel();
+    let secret = secret()?;
+    accept(control, events.clone());
+    reports::hear(reports, secret.clone(), events.clone());
+    hear_signals(events.clone())?;
+    let mut keeping = Keeping {
+        place,
+        outputs,
+        grace_ms: start.grace_ms,
+        lost_after_ms: start.lost_after_ms,
+        leader: None,
+        exit: None,
+        empty: false,
+        words: String::new(),
+        end: None,
+        ended_at: 0,
+        heard: now(),
+        stopping: None,
+        peer: None,
+        peers: 0,
+        reports: VecDeque::new(),
+        nth: 1,
+        events,
+    };
+    keeping.launch(start, &secret);
+    keeping.serve(&happening)
+}
+
+/// A secret of this attempt, which is known here alone.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn accept(listener: UnixListener, events: Sender<Event>) {
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if events.send(Event::Connected(stream)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Hears that this machine is shut down; the end of a terminal is nothing to it.
+fn hear_signals(events: Sender<Event>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let numbers = [
+        libc_signal(Signal::TERM),
+        libc_signal(Signal::INT),
+        libc_signal(Signal::HUP),
+    ];
+    let mut signals = {
+        let _in_runtime = runtime.enter();
+        crate::signals::Signals::listen(&numbers)?
+    };
+    thread::spawn(move || {
+        runtime.block_on(async {
+            loop {
+                let mut never = Box::pin(std::future::pending::<()>());
+                let came = signals.until(&mut never).await;
+                if came != Err(libc_signal(Signal::HUP)) && events.send(Event::Terminate).is_err() {
+                    return;
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+const fn libc_signal(signal: Signal) -> i32 {
+    signal.as_raw()
+}
+
+impl Keeping {
+    /// Has the command run.
+    fn launch(&mut self, start: Start, secret: &str) {
+        match self
+            .command(start, secret)
+            .and_then(|mut command| command.spawn())
+        {
+            Ok(child) => {
+                self.leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                wait(self.events.clone());
+            }
+            Err(error) => {
+                (self.exit, self.empty) = (Some(Exit::Failed), true);
+                self.words = format!("its command cannot be launched: {error}");
+            }
+        }
+    }
+
+    fn command(&self, start: Start, secret: &str) -> io::Result<Command> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let words: Option<Vec<OsString>> = start.command.iter().map(|it| it.to_os()).collect();
+        let words = words.ok_or_else(invalid)?;
+        let (program, arguments) = words.split_first().ok_or_else(invalid)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        for (name, value) in &start.env {
+            command.env(name, value.to_os().ok_or_else(invalid)?);
+        }
+        command.env(NAME, &start.attempt);
+        command.env("SEXTON_TASK_REPORT", self.place.dir.join("report"));
+        command.env(Task::SECRET, secret);
+        let dir = PathBuf::from(start.dir.to_os().ok_or_else(invalid)?);
+        if !dir.as_os_str().is_empty() {
+            // What is wrong is said of the directory and not of the program.
+            fs::metadata(&dir).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
+            })?;
+            command.current_dir(dir);
+        }
+        let [out, err] = &self.outputs;
+        command.stdout(out.try_clone()?).stderr(err.try_clone()?);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        Ok(command)
+    }
+
+    /// Until its end is known to who asked for it.
+    fn serve(&mut self, happening: &Receiver<Event>) -> io::Result<()> {
+        loop {
+            match happening.recv_timeout(LOOK) {
+                Ok(event) => {
+                    if self.take(event) {
+                        self.place.remove();
+                        return Ok(());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            self.look()?;
+            if self.end.is_some() && self.peer.is_none() && now() > self.ended_at + END_MS {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Something happens; whether its end was acknowledged.
+    fn take(&mut self, event: Event) -> bool {
+        match event {
+            Event::Connected(stream) => self.connect(stream),
+            Event::Said(number, said) => {
+                let is_current = self.peer.as_ref().is_some_and(|it| it.number == number);
+                match said {
+                    Some(order) if is_current => {
+                        self.heard = now();
+                        return self.obey(order);
+                    }
+                    None if is_current => self.peer = None,
+                    Some(_) | None => {}
+                }
+            }
+            Event::Report(pending) => self.reports.push_back(pending),
+            Event::Reaped(pid, exit) if Some(pid) == self.leader => self.exit = Some(exit),
+            Event::Reaped(..) => {}
+            Event::Empty => self.empty = true,
+            Event::Terminate => self.stop("its machine is shut down"),
+        }
+        false
+    }
+
+    /// The newest to come is the one that counts.
+    fn connect(&mut self, stream: UnixStream) {
+        let Ok(reader) = stream.try_clone() else {
+            return;
+        };
+        self.peers += 1;
+        let number = self.peers;
+        let (heard, gone) = (self.events.clone(), self.events.clone());
+        pipe::read(reader, move |order| {
+            heard.send(Event::Said(number, order)).is_ok()
+        });
+        let writer = Writer::to(stream, move || drop(gone.send(Event::Said(number, None))));
+        self.peer = Some(Peer {
+            number,
+            writer,
+            from: [0, 0],
+            attached: false,
+            asked: false,
+            told: false,
+        });
+    }
+
+    fn obey(&mut self, order: Order) -> bool {
+        match order {
+            Order::Attach { from, .. } => {
+                let pid = self.leader.map_or(0, |it| it.as_raw_nonzero().get());
+                self.say(&Word::Started {
+                    pid: u32::try_from(pid).unwrap_or_default(),
+                });
+                if let Some(peer) = &mut self.peer {
+                    (peer.from, peer.attached) = (from, true);
+                }
+            }
+            Order::Ping => self.say(&Word::Pong),
+            Order::Stop => self.stop("it was stopped"),
+            Order::Answer { nth, line } if nth == self.nth => {
+                if let Some(pending) = self.reports.pop_front() {
+                    // Who reported may be gone.
+                    drop(pending.answer.try_send(line));
+                    self.nth += 1;
+                    if let Some(peer) = &mut self.peer {
+                        peer.asked = false;
+                    }
+                }
+            }
+            Order::Acknowledge => return self.end.is_some(),
+            Order::Start(_) | Order::Answer { .. } => {}
+        }
+        false
+    }
+
+    /// Says something to who is there; who does not read it is there no more.
+    fn say(&mut self, word: &Word) {
+        if self.peer.as_ref().is_some_and(|it| !it.writer.say(word)) {
+            self.peer = None;
+        }
+    }
+
+    fn stop(&mut self, words: &str) {
+        if self.stopping.is_none() && !self.empty {
+            self.stopping = Some(now());
+            words.clone_into(&mut self.words);
+            descendants::signal_own(Signal::TERM);
+        }
+    }
+
+    /// What time brings.
+    fn look(&mut self) -> io::Result<()> {
+        if now() > self.heard + self.lost_after_ms {
+            self.stop("nobody came for it for too long");
+        }
+        if self
+            .stopping
+            .is_some_and(|since| now() >= since + self.grace_ms)
+            && !self.empty
+        {
+            descendants::signal_own(Signal::KILL);
+        }
+        if self.empty && self.end.is_none() {
+            let end = End {
+                exit: self.exit.unwrap_or(Exit::Lost),
+                words: self.words.clone(),
+            };
+            self.place.set_end(&end)?;
+            (self.end, self.ended_at) = (Some(end), now());
+        }
+        self.pass_on()
+    }
+
+    /// Tells who is there what is new.
+    fn pass_on(&mut self) -> io::Result<()> {
+        let Some(peer) = self.peer.as_mut().filter(|it| it.attached) else {
+            return Ok(());
+        };
+        for (at, (file, stream)) in self.outputs.iter().zip([1, 2]).enumerate() {
+            loop {
+                let mut bytes = vec![0; OUTPUT_BYTES_MAX];
+                let from = peer.from.get(at).copied().unwrap_or_default();
+                let count = file.read_at(&mut bytes, from)?;
+                let b64 = STANDARD.encode(bytes.get(..count).unwrap_or_default());
+                // What does not fit now comes with the next look.
+                if count == 0 || !peer.writer.say(&Word::Output { stream, b64 }) {
+                    if count > 0 {
+                        return Ok(());
+                    }
+                    break;
+                }
+                if let Some(place) = peer.from.get_mut(at) {
+                    *place += count as u64;
+                }
+            }
+        }
+        let next = self.reports.front().filter(|_| !peer.asked);
+        if let Some(pending) = next {
+            let (nth, report) = (self.nth, pending.report.clone());
+            peer.asked = peer.writer.say(&Word::Report { nth, report });
+        }
+        // What it reported is answered before its end is told.
+        if let Some(end) = self
+            .end
+            .clone()
+            .filter(|_| !peer.told && self.reports.is_empty())
+        {
+            peer.told = peer.writer.say(&Word::Ended {
+                exit: end.exit,
+                words: end.words,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Waits for children, those that were inherited among them, until there are none.
+fn wait(events: Sender<Event>) {
+    thread::spawn(move || {
+        loop {
+            let event = match rustix::process::wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) => {
+                    let code = status.exit_status().and_then(|it| u8::try_from(it).ok());
+                    let signal = status
+                        .terminating_signal()
+                        .and_then(|it| u8::try_from(it).ok());
+                    let exit = code.map(Exit::Code).or(signal.map(Exit::Signal));
+                    Event::Reaped(pid, exit.unwrap_or(Exit::Lost))
+                }
+                Ok(None) | Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => Event::Empty,
+            };
+            let is_last = matches!(event, Event::Empty);
+            if events.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    });
+}

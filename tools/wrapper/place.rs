@@ -1,0 +1,171 @@
+//! Where an attempt is kept on the machine that it runs on: a directory of its own, which is there from the moment on in which it
+//! can run until its end is acknowledged. So it is begun once, whatever is said twice, and what became of it can be asked for.
+
+use crate::wrapper::protocol::Exit;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The longest path of a socket that all systems take.
+const SOCKET_BYTES_MAX: usize = 100;
+
+/// How long the end of an attempt is kept that nobody asks for.
+const KEPT: Duration = Duration::from_hours(7 * 24);
+
+/// How an attempt ended, and what there is to say of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct End {
+    pub(super) exit: Exit,
+    pub(super) words: String,
+}
+
+/// The directory of an attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) dir: PathBuf,
+}
+
+/// Where attempts are kept.
+pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
+    let of_variable = |name, rest: &str| {
+        let value = std::env::var_os(name).filter(|it| !it.is_empty())?;
+        Some(PathBuf::from(value).join(rest))
+    };
+    let base = state
+        .or_else(|| of_variable("XDG_STATE_HOME", "sexton/wrapper"))
+        .or_else(|| of_variable("HOME", ".local/state/sexton/wrapper"));
+    let missing = "neither HOME nor XDG_STATE_HOME is set: --state says where attempts are kept";
+    let base = base.ok_or_else(|| io::Error::other(missing))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&base)?;
+    fs::canonicalize(base)
+}
+
+/// The boot of this machine.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Writes a file that only this user reads.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+impl Place {
+    /// That of an attempt of this name.
+    pub(super) fn of(base: &Path, attempt: &str) -> io::Result<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+        if attempt.is_empty() || attempt.len() > 64 || !attempt.bytes().all(is_plain) {
+            return Err(io::Error::other("this is no name of an attempt"));
+        }
+        let dir = base.join(attempt);
+        if dir.as_os_str().len() + "/control".len() > SOCKET_BYTES_MAX {
+            let words =
+                "the path of the state directory is too long for a socket: --state says another";
+            return Err(io::Error::other(words));
+        }
+        Ok(Self { dir })
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.dir.exists()
+    }
+
+    /// A directory that can become this one.
+    pub(super) fn draft(&self) -> io::Result<Self> {
+        let pid = std::process::id();
+        let dir = self.dir.with_extension(format!("{pid}"));
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        write(&dir.join("boot"), boot().as_bytes())?;
+        Ok(Self { dir })
+    }
+
+    /// Makes a draft this directory; false if there is one already, and then nothing is left of the draft.
+    pub(super) fn become_of(&self, draft: &Self) -> io::Result<bool> {
+        match fs::rename(&draft.dir, &self.dir) {
+            Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?
+                .sync_all()
+                .map(|()| true),
+            Err(error) => {
+                draft.remove();
+                let is_there = matches!(
+                    error.kind(),
+                    io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
+                );
+                if is_there { Ok(false) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Has it for oneself; `None` if another has.
+    pub(super) fn lock(&self) -> io::Result<Option<File>> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.dir.join("lock"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether it was made before this machine was started last.
+    pub(super) fn is_of_another_boot(&self) -> bool {
+        let its = fs::read_to_string(self.dir.join("boot"));
+        its.map_or(true, |its| its != boot())
+    }
+
+    /// How the attempt ended, if that is known.
+    pub(super) fn end(&self) -> Option<End> {
+        let text = fs::read(self.dir.join("end")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Keeps how it ended. Durable when this is done.
+    pub(super) fn set_end(&self, end: &End) -> io::Result<()> {
+        let text = serde_json::to_vec(end)?;
+        write(&self.dir.join("end.new"), &text)?;
+        fs::rename(self.dir.join("end.new"), self.dir.join("end"))?;
+        File::open(&self.dir)?.sync_all()
+    }
+
+    /// Forgets it.
+    pub(super) fn remove(&self) {
+        // What cannot be removed is found by the next attempt.
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// Forgets attempts that ended long ago, and of which nobody asked.
+pub(super) fn clean(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_old = || {
+            let changed = entry.metadata().and_then(|it| it.modified()).ok()?;
+            Some(SystemTime::now().duration_since(changed).ok()? > KEPT)
+        };
+        let place = Place { dir: entry.path() };
+        let is_held = || place.lock().map_or(true, |lock| lock.is_none());
+        if is_old() == Some(true) && !is_held() {
+            place.remove();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the command of an attempt reports on the machine that it runs on: to a socket there, by a secret that is made there and
+//! is known nowhere else. One report after the other goes to the coordinator, each until it is answered.
+
+use crate::wrapper::keeping::Event;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// The longest report, as at the coordinator.
+const REPORT_BYTES_MAX: u64 = 1 << 20;
+
+/// The most that are heard at a time.
+const OPEN_MAX: usize = 64;
+
+/// How long somebody may be silent who has not said yet what there is to report.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A report, and where its answer goes.
+pub(super) struct Pending {
+    pub(super) report: Value,
+    pub(super) answer: SyncSender<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    secret: String,
+    report: Value,
+}
+
+/// Hears reports from now on.
+pub(super) fn hear(listener: UnixListener, secret: String, events: Sender<Event>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    let secret = Arc::new(secret);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (open, secret) = (Arc::clone(&open), Arc::clone(&secret));
+            let events = events.clone();
+            let is_full = open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX;
+            thread::spawn(move || {
+                // Who asked may be gone.
+                drop(take(stream, (&secret, is_full), &events));
+                open.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+}
+
+fn take(
+    stream: UnixStream,
+    (secret, is_full): (&str, bool),
+    events: &Sender<Event>,
+) -> std::io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    if is_full {
+        return writer.write_all(refused("busy", "too many report at a time").as_bytes());
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(stream).take(REPORT_BYTES_MAX);
+    reader.read_until(b'\n', &mut line)?;
+    let answer = match serde_json::from_slice::<Request>(&line) {
+        Err(_) => refused("malformed", "this is no report"),
+        Ok(request) if !is_same(&request.secret, secret) => {
+            refused("unauthorized", "this is no secret of an attempt")
+        }
+        Ok(Request { report, .. }) => {
+            let (answer, answered) = sync_channel(1);
+            let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            let pending = Pending { report, answer };
+            events
+                .send(Event::Report(pending))
+                .map_err(|_| std::io::ErrorKind::BrokenPipe)?;
+            answered.recv().map_err(gone)?
+        }
+    };
+    writer.write_all(answer.as_bytes())
+}
+
+/// Compared in a time that does not tell how much of it is right.
+fn is_same(a: &str, b: &str) -> bool {
+    let differs = |(a, b): (u8, u8)| a ^ b;
+    a.len() == b.len()
+        && a.bytes()
+            .zip(b.bytes())
+            .map(differs)
+            .fold(0, |all, it| all | it)
+            == 0
+}
+
+fn refused(reason: &str, error: &str) -> String {
+    let refused = json!({ "ok": false, "reason": reason, "error": error });
+    format!("{refused}\n")
+}
