@@ -55,6 +55,8 @@ pub struct Config {
     pub is_init: bool,
     /// The services: what is to run as long as this has it. They need a data directory and a keeper.
     pub services: Vec<Definition>,
+    /// Whether a task may ask for a fault of the coordinator itself (`sexton task add --inject`): for trying out how tasks recover.
+    pub allow_fault_injection: bool,
     /// Where a start shows how far it has come: keep a clone to look at from another thread.
     pub progress: Progress,
     /// Called behind every checkpoint, on its thread: much was freed at once, which an allocator may be asked to give
@@ -88,6 +90,7 @@ impl Config {
             keeper: KeeperProgram::None,
             is_init: false,
             services: Vec::new(),
+            allow_fault_injection: false,
             progress: Progress::default(),
             after_checkpoint: None,
         }

@@ -85,6 +85,7 @@ reasons! {
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
     Launched     "launched"       409 No          Changed "the process was launched here, so its exit is seen and not to be reported"
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
+    NoFaults     "no-faults"      403 No          Changed "a fault of the coordinator is asked for, and its configuration allows none"
     NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper runs here, so nothing can be launched"
     // What a listener bounds.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"

@@ -33,7 +33,7 @@ pub use self::queues::{Added, Queues};
 pub use self::results::Ending;
 pub use self::services::Services;
 pub(crate) use self::system::System;
-pub use self::tasks::{Inventoried, TaskError, Tasks};
+pub use self::tasks::{Fault, Inventoried, TaskError, Tasks};
 #[cfg(feature = "jobs")]
 pub use self::work::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::actors::lock::{Query, Reply};

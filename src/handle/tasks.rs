@@ -16,10 +16,12 @@ use crate::actors::lock::Name;
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, RequestKey};
-use crate::ports::process::Keeping;
+pub use crate::ports::process::Fault;
+use crate::ports::process::{Keeping, asking_for};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
+use std::sync::Arc;
 
 /// So many tasks are forgotten with one entry.
 const PRUNED_AT_ONCE: u32 = 1000;
@@ -33,6 +35,11 @@ pub enum TaskError {
     /// Not done, and why.
     #[error("{0}")]
     Refused(Refused),
+    /// Faults are not allowed here.
+    #[error(
+        "faults of the coordinator are not allowed here: `[tasks] allow_fault_injection = true` in its configuration allows them"
+    )]
+    NoFaults,
     /// The command panicked and was not applied. The actor goes on.
     #[error(transparent)]
     Failed(#[from] Failed),
@@ -64,6 +71,7 @@ impl TaskError {
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
             },
+            Self::NoFaults => Reason::NoFaults,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -114,6 +122,26 @@ impl Tasks {
     /// [`Refused::Draining`], [`Refused::Full`], and what is wrong with it.
     pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
         task(self.tell(Message::Add(Box::new(adding))).await?)
+    }
+
+    /// The same, with a fault that the coordinator makes in the first attempt: for trying out how a task recovers.
+    ///
+    /// # Errors
+    /// [`TaskError::NoFaults`] where the configuration does not allow it, and those of [`Self::add`].
+    pub async fn add_with_fault(
+        &self,
+        mut adding: Adding,
+        fault: Fault,
+    ) -> Result<TaskView, TaskError> {
+        if self.keeping.faults().is_none() {
+            return Err(TaskError::NoFaults);
+        }
+        let launched = std::iter::once(&mut adding.command).chain(&mut adding.cleanup);
+        for launching in launched {
+            let launching = Arc::make_mut(launching);
+            launching.spec.env.push(asking_for(fault));
+        }
+        self.add(adding).await
     }
 
     /// Has this become of a task.

@@ -2,7 +2,7 @@
 
 use super::chance::chance;
 use super::doors::OpenDoors;
-use super::{NodeError, cut_words, ports, swept};
+use super::{NodeError, cut_words, faults, ports, swept};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
@@ -12,7 +12,7 @@ use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
-use crate::ports::process::{Keeping, Place, Reporting, files};
+use crate::ports::process::{Faults, Keeping, Place, Reporting, files};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
@@ -148,6 +148,9 @@ impl Core {
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
+        if let Some(faults) = keeping.faults() {
+            faults::plant(&handle, faults);
+        }
         begin_with(&handle, &config).await;
         match OpenDoors::open(&config, hosts, &handle).await {
             Ok(doors) => Ok(Open {
@@ -204,6 +207,7 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
         is_init: config.is_init,
         bounds_trees: Arc::default(),
         reporting,
+        faults: config.allow_fault_injection.then(Faults::default),
     }))
 }
 

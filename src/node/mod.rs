@@ -6,6 +6,7 @@
 mod chance;
 mod core;
 mod doors;
+mod faults;
 mod ports;
 mod swept;
 
@@ -15,8 +16,8 @@ use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
 pub use crate::handle::{
-    Added, Drain, Drains, Entry, Events, Handle, Inventoried, JobWait, LeaseError, Leases, Left,
-    LockError, Locks, QueueError, Queues, Requested, Services, TaskError, Tasks, Terms,
+    Added, Drain, Drains, Entry, Events, Fault, Handle, Inventoried, JobWait, LeaseError, Leases,
+    Left, LockError, Locks, QueueError, Queues, Requested, Services, TaskError, Tasks, Terms,
 };
 #[cfg(feature = "jobs")]
 pub use crate::handle::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};

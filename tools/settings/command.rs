@@ -8,7 +8,7 @@ use crate::table::{self, Column};
 use crate::text;
 use clap::Args;
 use serde_json::{Map, Value, json};
-use sexton::actors::queue::Rules;
+use sexton::Config;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
@@ -43,7 +43,7 @@ impl ShowConfig {
             tell(&format!("the environment has {name}, which is no setting"));
         }
         let text = if self.json {
-            let mut document = document(&entries, &node.rules.queue);
+            let mut document = document(&entries, &node);
             document.insert("services".to_owned(), service::document(&node.services));
             format!("{:#}\n", Value::Object(document))
         } else {
@@ -58,7 +58,8 @@ impl ShowConfig {
     }
 }
 
-fn document(entries: &[Entry], queues: &Rules) -> Map<String, Value> {
+fn document(entries: &[Entry], node: &Config) -> Map<String, Value> {
+    let queues = &node.rules.queue;
     let settings = entries.iter().map(|entry| {
         let value = match &entry.values {
             Values::Unset => Value::Null,
@@ -78,6 +79,10 @@ fn document(entries: &[Entry], queues: &Rules) -> Map<String, Value> {
         ("settings".to_owned(), settings),
         ("queues".to_owned(), queues),
         ("tenants".to_owned(), tenants),
+        (
+            "tasks".to_owned(),
+            json!({ "allow_fault_injection": node.allow_fault_injection }),
+        ),
     ])
 }
 

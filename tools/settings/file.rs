@@ -6,6 +6,7 @@
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
+use crate::settings::task::{self, Tasks};
 use crate::settings::tenant::{self, Tenants};
 use crate::settings::{queue, service, worker};
 use sexton::actors::process::Definition;
@@ -22,6 +23,7 @@ pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
     pub(crate) queues: Vec<queue::Table>,
     pub(crate) tenants: Tenants,
+    pub(crate) tasks: Tasks,
     pub(crate) services: Vec<Definition>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -65,7 +67,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     }
     let (mut entries, mut queues) = (Vec::new(), Vec::new());
     let (mut services, mut workers) = (Vec::new(), Vec::new());
-    let mut tenants = Tenants::new();
+    let (mut tenants, mut tasks) = (Tenants::new(), Tasks::default());
     for (key, value) in table.get_ref() {
         let line = line(bytes, key.span().start);
         if problems.iter().any(|(told, _)| *told == line) {
@@ -76,6 +78,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         let wrong = match key {
             "queues" => Some(kept(&mut queues, queue::tables(value.get_ref(), of))),
             "tenants" => Some(kept(&mut tenants, tenant::tables(value.get_ref(), of))),
+            "tasks" => Some(kept(&mut tasks, task::table(value.get_ref(), of))),
             "services" => Some(kept(
                 &mut services,
                 service::tables(value.get_ref(), &path, of),
@@ -114,6 +117,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
         entries,
         queues,
         tenants,
+        tasks,
         services,
         problems: problems.into_iter().map(|(_, told)| told).collect(),
     }

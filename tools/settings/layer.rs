@@ -7,6 +7,7 @@ use crate::report::Failure;
 use crate::settings::file;
 use crate::settings::flag::{Idle, Settings};
 use crate::settings::queue;
+use crate::settings::task::Tasks;
 use crate::settings::tenant::Tenants;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -185,6 +186,7 @@ impl Given {
                 mut entries,
                 queues,
                 tenants,
+                tasks,
                 services,
                 problems,
             } = file::read(Path::new(&path))?;
@@ -193,6 +195,7 @@ impl Given {
             settled.rank(&flags, entries);
             settled.queues = queues;
             settled.tenants = tenants;
+            settled.tasks = tasks;
             settled.services = services;
         }
         let words = settled.entries.iter().flat_map(Entry::words);
@@ -207,6 +210,7 @@ impl Given {
         queue::settle(&settled.queues, &mut node.rules.queue);
         node.rules.queue.across.tenants.clone_from(&settled.tenants);
         node.services.clone_from(&settled.services);
+        node.allow_fault_injection = settled.tasks.allow_fault_injection;
         for problem in node.problems() {
             let source = settled.source(problem.setting);
             let problem = Problem::new(source, problem.setting, problem.words);
@@ -244,6 +248,7 @@ struct Settled {
     entries: Vec<Entry>,
     queues: Vec<queue::Table>,
     tenants: Tenants,
+    tasks: Tasks,
     services: Vec<Definition>,
     problems: Vec<Problem>,
 }

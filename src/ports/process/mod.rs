@@ -13,6 +13,7 @@
 //! | `notices.rs` `line.rs` `sender.rs` | what processes say of themselves, and who may |
 //! | `requester.rs` | who asks, and of whose line |
 //! | `reporting.rs` | how a process that works on a task reports: where, and by which secret |
+//! | `faults.rs` | faults that are made on demand |
 //! | `tree.rs` | which processes belong to a tree |
 //! | `usage.rs` | what a process uses now |
 //! | `clearing.rs` `emptying.rs` | how a tree is proved empty; when the kernel says that it may be |
@@ -27,6 +28,7 @@ mod clearing;
 mod emptying;
 mod ending;
 mod environment;
+mod faults;
 pub(crate) mod files;
 mod follower;
 mod hearing;
@@ -55,6 +57,7 @@ mod world;
 mod tests;
 
 pub use crate::kernel::pidfd::ExitStatus;
+pub use faults::{Fault, Faults, asking_for};
 pub use follower::Follower;
 pub use link::KeeperProgram;
 pub use real::Place;

@@ -15,6 +15,7 @@ use crate::kernel::{proc, wait};
 use crate::ports::process::account;
 use crate::ports::process::emptying::Emptying;
 use crate::ports::process::environment;
+use crate::ports::process::faults::{Fault, Faults};
 use crate::ports::process::files::{self, run_dir};
 use crate::ports::process::link::{self, KeeperProgram, Link};
 use crate::ports::process::namespaces::Ended;
@@ -60,6 +61,8 @@ pub struct Place {
     pub bounds_trees: Arc<Mutex<Option<bool>>>,
     /// How processes report that work on tasks; none do without a data directory.
     pub reporting: Option<Reporting>,
+    /// Faults that tasks may ask for; none may without it.
+    pub faults: Option<Faults>,
 }
 
 impl Place {
@@ -195,6 +198,9 @@ impl<R: FnMut(Message)> Real<R> {
                 }
             }
         }
+        if let Some(faults) = self.place.faults.clone() {
+            reports.retain(|report| !self.is_dropped(&faults, report));
+        }
         if let Err(error) = &read {
             if error.kind() != io::ErrorKind::UnexpectedEof {
                 tracing::warn!("the connection to the keeper is given up: {error}");
@@ -203,6 +209,25 @@ impl<R: FnMut(Message)> Real<R> {
             self.reap_keepers();
         }
         read.is_ok()
+    }
+
+    /// Whether a report is dropped, since that is the fault that its process asks for. The keeper may be killed behind it.
+    fn is_dropped(&self, faults: &Faults, report: &Report) -> bool {
+        let Report::Exited(exited) = report else {
+            return false;
+        };
+        let id = exited.started.attempt;
+        if faults.strikes(id, Fault::AfterParent) {
+            self.kill_keeper();
+        }
+        faults.strikes(id, Fault::DropSignal)
+    }
+
+    /// Kills the keeper, as a fault that was asked for.
+    fn kill_keeper(&self) {
+        let keeper = Pidfd::open(self.groups.keeper);
+        let killed = keeper.and_then(|it| it.map_or(Ok(false), |it| it.signal(9)));
+        tracing::warn!(?killed, "the keeper is killed: a task asks for this fault");
     }
 
     /// Asks a keeper of another program than ours to execute ours. Its answer is the end of the connection: then it is joined
@@ -444,7 +469,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             self.bound(id, &dir, (spec.output_bytes_max, spec.output_kept));
         }
         let output = |name| files::bytes_of(&dir.join(name));
-        Ok(Launch {
+        let mut launch = Launch {
             argv: spec.argv.clone(),
             dir: spec.dir.clone(),
             env: environment::of(id, spec, (&data, own))?,
@@ -456,7 +481,12 @@ impl<R: FnMut(Message)> World for Real<R> {
             appends: spec.appends,
             user,
             limits: spec.limits.clone(),
-        })
+        };
+        let faults = self.place.faults.as_ref();
+        if faults.is_some_and(|faults| faults.launched(id, spec, &mut launch)) {
+            self.kill_keeper();
+        }
+        Ok(launch)
     }
 
     fn expect(&mut self, id: ProcessId, own: Option<&Bytes>, expectation: &Expectation) {

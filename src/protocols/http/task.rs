@@ -7,6 +7,7 @@
 use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
 use crate::clock::Date;
+use crate::handle::Fault;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
@@ -30,7 +31,9 @@ impl Routed for DispatchMachine {
 }
 
 fn routes() -> Vec<Route> {
-    use Reason::{Absent, DiskFull, Draining, Ended, Failed, Full, OutOfScope, Running, Waits};
+    use Reason::{
+        Absent, DiskFull, Draining, Ended, Failed, Full, NoFaults, OutOfScope, Running, Waits,
+    };
     vec![
         Route::post_once(
             ADD,
@@ -41,7 +44,7 @@ fn routes() -> Vec<Route> {
                 more: "Its command is launched for each burst, as soon as its turn comes and a thread of a server is free. With the first task the server `local` is made, if there never was one.",
                 answer: "The task.",
             },
-            &[Draining, Full, DiskFull, Failed],
+            &[Draining, Full, DiskFull, NoFaults, Failed],
         )
         .with_scope(Scope::Run),
         Route::post(
@@ -160,6 +163,54 @@ pub(crate) struct Add {
     /// Whether it is paused from the beginning.
     #[serde(default)]
     paused: bool,
+    /// A fault that the coordinator makes in the first attempt, for trying out how the task recovers. Refused unless the
+    /// configuration has `[tasks] allow_fault_injection = true`.
+    inject: Option<Inject>,
+}
+
+/// A fault that the coordinator makes.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "TaskFault")]
+enum Inject {
+    /// The process cannot be made.
+    BeforeParent,
+    /// The keeper is killed when it is to launch.
+    #[serde(rename = "before-parent:kill")]
+    KeeperKilled,
+    /// The process is made, and cannot execute.
+    WithinParent,
+    /// The program does not exist.
+    BeforeChild,
+    /// The program of the cleanup does not exist.
+    BeforeCleanup,
+    /// The actor panics when it decides about the end.
+    BeforeThreadCleanup,
+    /// The actor panics when it commits the end.
+    WithinThreadCleanup,
+    /// The actor of locks panics when it is given the execute lock back.
+    AfterThreadCleanup,
+    /// The keeper is killed when it has reported the exit.
+    AfterParent,
+    /// The report of the exit is dropped.
+    DropSignal,
+}
+
+impl From<Inject> for Fault {
+    fn from(inject: Inject) -> Self {
+        match inject {
+            Inject::BeforeParent => Self::BeforeParent,
+            Inject::KeeperKilled => Self::KeeperKilled,
+            Inject::WithinParent => Self::WithinParent,
+            Inject::BeforeChild => Self::BeforeChild,
+            Inject::BeforeCleanup => Self::BeforeCleanup,
+            Inject::BeforeThreadCleanup => Self::BeforeThreadCleanup,
+            Inject::WithinThreadCleanup => Self::WithinThreadCleanup,
+            Inject::AfterThreadCleanup => Self::AfterThreadCleanup,
+            Inject::AfterParent => Self::AfterParent,
+            Inject::DropSignal => Self::DropSignal,
+        }
+    }
 }
 
 async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem> {
@@ -184,7 +235,10 @@ async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem>
         not_ready: asked.not_ready,
         paused: asked.paused,
     };
-    let added = call.tasks().add(adding).await?;
+    let added = match asked.inject {
+        Some(fault) => call.tasks().add_with_fault(adding, fault.into()).await?,
+        None => call.tasks().add(adding).await?,
+    };
     Ok(Json(Task::of(call, &added)))
 }
 

@@ -1,0 +1,50 @@
+//! Panics of actors that tasks ask for, where the configuration allows it: between the end of an attempt and the release of what
+//! it has. They are planted as tests plant theirs.
+
+use crate::actors::dispatch;
+use crate::actors::lock;
+use crate::handle::Handle;
+use crate::ids::ActorId;
+use crate::ports::process::{Fault, Faults};
+use crate::spine::delivery::Stage;
+
+/// Plants them.
+pub(super) fn plant(handle: &Handle, faults: &Faults) {
+    let at_ends = faults.clone();
+    let dispatch = move |stage, message: Option<&dispatch::Message>| {
+        let Some(dispatch::Message::Gone(gone)) = message else {
+            return;
+        };
+        let fault = match stage {
+            Stage::Decide => Fault::BeforeThreadCleanup,
+            Stage::Commit => Fault::WithinThreadCleanup,
+            Stage::Keeping
+            | Stage::Query
+            | Stage::Tick
+            | Stage::Due
+            | Stage::Watch
+            | Stage::Resume => return,
+        };
+        strike(at_ends.strikes(gone.process, fault), fault);
+    };
+    handle.actors().dispatch.sabotage(Box::new(dispatch));
+    let at_releases = faults.clone();
+    let lock = move |stage, message: Option<&lock::Message>| {
+        let Some(lock::Message::Yield(hold)) = message else {
+            return;
+        };
+        if stage == Stage::Decide && hold.by == ActorId::DISPATCH {
+            let fault = Fault::AfterThreadCleanup;
+            strike(
+                at_releases.strikes_owner(hold.owner.as_bytes(), fault),
+                fault,
+            );
+        }
+    };
+    handle.actors().lock.sabotage(Box::new(lock));
+}
+
+/// Panics if the fault comes.
+fn strike(comes: bool, fault: Fault) {
+    assert!(!comes, "injected: {}", fault.name());
+}

@@ -1,0 +1,280 @@
+//! Faults that the coordinator makes on demand, so that it can be seen how a task recovers: a launch that fails, a keeper that is
+//! killed, an exit that is not reported, an actor that panics. Only where the configuration allows it, only of a task that asks for
+//! it, and only of its first attempt.
+//!
+//! Faults of the command itself are made by `sexton task inject` (`tools/task/inject.rs`).
+
+use crate::actors::process::Spec;
+use crate::bytes::Bytes;
+use crate::ids::ProcessId;
+use crate::keeper::protocol::Launch;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The variable by which a command, or what cleans up after it, asks for a fault.
+pub(crate) const VARIABLE: &str = "SEXTON_TASK_INJECT";
+
+/// The variable that has the number of an attempt.
+const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
+
+/// The variable that has the fencing token of an attempt.
+const FENCE: &str = "SEXTON_FENCE";
+
+/// The variable that what cleans up has, and a command has not.
+const ENDED: &str = "SEXTON_TASK_ENDED";
+
+/// The most processes for which a fault is remembered that has not come: the oldest is forgotten.
+const ARMED_MAX: usize = 1024;
+
+/// A fault that the coordinator makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The keeper cannot make the process: its directory does not exist.
+    BeforeParent,
+    /// The keeper is killed when it is to launch.
+    KeeperKilled,
+    /// The process is made, and cannot execute: the program is no file.
+    WithinParent,
+    /// The program does not exist.
+    BeforeChild,
+    /// The program of the cleanup does not exist.
+    BeforeCleanup,
+    /// The `DispatchActor` panics when it decides about the end of the attempt.
+    BeforeThreadCleanup,
+    /// The `DispatchActor` panics when it commits the end of the attempt.
+    WithinThreadCleanup,
+    /// The `LockActor` panics when it is given the execute lock back, after the thread is free.
+    AfterThreadCleanup,
+    /// The keeper is killed when it has reported the exit.
+    AfterParent,
+    /// The keeper's report of the exit is dropped.
+    DropSignal,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::BeforeParent,
+        Self::KeeperKilled,
+        Self::WithinParent,
+        Self::BeforeChild,
+        Self::BeforeCleanup,
+        Self::BeforeThreadCleanup,
+        Self::WithinThreadCleanup,
+        Self::AfterThreadCleanup,
+        Self::AfterParent,
+        Self::DropSignal,
+    ];
+
+    /// Its name: a point of Wip's, and of the keeper's death how that comes about.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeforeParent => "before-parent",
+            Self::KeeperKilled => "before-parent:kill",
+            Self::WithinParent => "within-parent",
+            Self::BeforeChild => "before-child",
+            Self::BeforeCleanup => "before-cleanup",
+            Self::BeforeThreadCleanup => "before-thread-cleanup",
+            Self::WithinThreadCleanup => "within-thread-cleanup",
+            Self::AfterThreadCleanup => "after-thread-cleanup",
+            Self::AfterParent => "after-parent",
+            Self::DropSignal => "drop-signal",
+        }
+    }
+
+    /// The fault of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+
+    /// Whether it is made of what cleans up, and not of the command.
+    const fn is_of_cleanup(self) -> bool {
+        matches!(self, Self::BeforeCleanup)
+    }
+}
+
+/// What asks for a fault on a task: the variable that its command and its cleanup get.
+pub fn asking_for(fault: Fault) -> (String, Bytes) {
+    (VARIABLE.to_owned(), Bytes::new(fault.name().as_bytes()))
+}
+
+/// Faults that are to come, of processes that were launched. Cloning gives another handle.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Mutex<BTreeMap<ProcessId, Armed>>>);
+
+/// A fault that is to come.
+#[derive(Clone, Debug)]
+struct Armed {
+    fault: Fault,
+    /// The owner that the locks of the attempt have.
+    owner: Vec<u8>,
+    /// Whether it has come. A launch may be asked for again.
+    struck: bool,
+}
+
+impl Faults {
+    fn armed(&self) -> MutexGuard<'_, BTreeMap<ProcessId, Armed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process is to be launched: spoils its launch if that is its fault, or remembers what is to come. Whether the keeper is to
+    /// be killed.
+    pub(super) fn launched(&self, id: ProcessId, spec: &Spec, launch: &mut Launch) -> bool {
+        let Some(armed) = wanted(spec) else {
+            return false;
+        };
+        let mut all = self.armed();
+        let is_first = !all.contains_key(&id);
+        let fault = armed.fault;
+        if is_first {
+            while all.len() >= ARMED_MAX {
+                all.pop_first();
+            }
+            all.insert(id, armed);
+        }
+        let program = |launch: &mut Launch, path: &[u8]| {
+            if let Some(program) = launch.argv.first_mut() {
+                *program = Bytes::new(path);
+            }
+        };
+        match fault {
+            Fault::BeforeParent => launch.dir = Bytes::new(*b"/injected: no such directory"),
+            Fault::WithinParent => program(launch, b"/"),
+            Fault::BeforeChild | Fault::BeforeCleanup => {
+                program(launch, b"/injected: no such program");
+            }
+            Fault::KeeperKilled => return is_first,
+            Fault::BeforeThreadCleanup
+            | Fault::WithinThreadCleanup
+            | Fault::AfterThreadCleanup
+            | Fault::AfterParent
+            | Fault::DropSignal => {}
+        }
+        false
+    }
+
+    /// Whether this fault comes now, to this process. It comes once.
+    pub fn strikes(&self, id: ProcessId, fault: Fault) -> bool {
+        let mut all = self.armed();
+        let armed = all
+            .get_mut(&id)
+            .filter(|it| it.fault == fault && !it.struck);
+        armed.map(|it| it.struck = true).is_some()
+    }
+
+    /// Whether this fault comes now, to the attempt that owns locks by this name. It comes once.
+    pub fn strikes_owner(&self, owner: &[u8], fault: Fault) -> bool {
+        let mut all = self.armed();
+        let mut those = all.values_mut();
+        let armed = those.find(|it| it.owner == owner && it.fault == fault && !it.struck);
+        armed.map(|it| it.struck = true).is_some()
+    }
+}
+
+/// The fault that a process asks for, if it is the one that the fault is made of.
+fn wanted(spec: &Spec) -> Option<Armed> {
+    let variable = |name: &str| {
+        let mut all = spec.env.iter().rev();
+        let found = all.find(|(own, _)| own == name)?;
+        std::str::from_utf8(found.1.as_bytes()).ok()
+    };
+    let fault = Fault::named(variable(VARIABLE)?)?;
+    let is_first = variable(ATTEMPT) == Some("1");
+    let is_of_cleanup = variable(ENDED).is_some();
+    let owner = format!("attempt-{}", variable(FENCE)?).into_bytes();
+    (is_first && fault.is_of_cleanup() == is_of_cleanup).then_some(Armed {
+        fault,
+        owner,
+        struck: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ARMED_MAX, Fault, Faults, asking_for};
+    use crate::actors::process::Spec;
+    use crate::bytes::Bytes;
+    use crate::ids::ProcessId;
+    use crate::keeper::protocol::Launch;
+
+    fn spec(fault: Fault, attempt: &str, more: &[(&str, &str)]) -> Spec {
+        let own = [("SEXTON_TASK_ATTEMPT", attempt), ("SEXTON_FENCE", "7")];
+        let env = own.iter().chain(more);
+        let env = env.map(|(name, value)| ((*name).to_owned(), Bytes::new(value.as_bytes())));
+        Spec {
+            env: std::iter::once(asking_for(fault)).chain(env).collect(),
+            ..Spec::default()
+        }
+    }
+
+    fn launch() -> Launch {
+        Launch {
+            argv: vec![Bytes::new(*b"true")],
+            dir: Bytes::new(*b"/"),
+            ..Launch::default()
+        }
+    }
+
+    #[test]
+    fn a_fault_comes_once_and_to_a_first_attempt() {
+        let (first, second) = (ProcessId::new(1, 1), ProcessId::new(1, 2));
+        let faults = Faults::default();
+        let mut asked = launch();
+        assert!(!faults.launched(first, &spec(Fault::BeforeChild, "1", &[]), &mut asked));
+        assert_ne!(asked, launch());
+        let mut asked = launch();
+        assert!(!faults.launched(second, &spec(Fault::BeforeChild, "2", &[]), &mut asked));
+        assert_eq!(asked, launch(), "the second attempt is as it is");
+
+        let faults = Faults::default();
+        let kills = spec(Fault::KeeperKilled, "1", &[]);
+        let killed = [1, 2].map(|_| faults.launched(first, &kills, &mut launch()));
+        assert_eq!(killed, [true, false], "the launch is asked for again");
+
+        let faults = Faults::default();
+        faults.launched(first, &spec(Fault::DropSignal, "1", &[]), &mut launch());
+        assert!(!faults.strikes(first, Fault::AfterParent));
+        assert!(faults.strikes(first, Fault::DropSignal));
+        assert!(!faults.strikes(first, Fault::DropSignal));
+        faults.launched(
+            second,
+            &spec(Fault::AfterThreadCleanup, "1", &[]),
+            &mut launch(),
+        );
+        assert!(!faults.strikes_owner(b"attempt-8", Fault::AfterThreadCleanup));
+        assert!(faults.strikes_owner(b"attempt-7", Fault::AfterThreadCleanup));
+    }
+
+    #[test]
+    fn a_cleanup_is_spoiled_and_its_command_is_not() {
+        let faults = Faults::default();
+        let mut asked = launch();
+        faults.launched(
+            ProcessId::new(1, 1),
+            &spec(Fault::BeforeCleanup, "1", &[]),
+            &mut asked,
+        );
+        assert_eq!(asked, launch());
+        let cleanup = spec(Fault::BeforeCleanup, "1", &[("SEXTON_TASK_ENDED", "died")]);
+        faults.launched(ProcessId::new(1, 2), &cleanup, &mut asked);
+        assert_ne!(asked, launch());
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let faults = Faults::default();
+        let asks = spec(Fault::DropSignal, "1", &[]);
+        for id in 0..2 * ARMED_MAX as u64 {
+            faults.launched(ProcessId::new(1, u128::from(id)), &asks, &mut launch());
+        }
+        assert_eq!(faults.armed().len(), ARMED_MAX);
+    }
+
+    #[test]
+    fn each_fault_has_a_name_of_its_own() {
+        for fault in Fault::ALL {
+            assert_eq!(Fault::named(fault.name()), Some(fault));
+        }
+        assert_eq!(Fault::named("before-lunch"), None);
+    }
+}
