@@ -567,6 +567,7 @@ impl Task {
         let mut launching = command.clone();
         let env = [
             ("SEXTON_FENCE", token.to_string()),
+            ("SEXTON_TASK_ATTEMPT", self.number_of(token).to_string()),
             ("SEXTON_TASK_ID", self.id.to_string()),
             ("SEXTON_TASK_GROUP", self.group.to_text()),
             ("SEXTON_TASK_NAME", self.name.to_text()),

@@ -471,6 +471,14 @@ impl Task {
         }
     }
 
+    /// Which of its attempts this is, counted from 1.
+    pub(super) fn number_of(&self, token: Token) -> u64 {
+        let past = self.past.iter().map(|it| it.token);
+        let all = past.chain(self.attempt.as_ref().map(|it| it.token));
+        let later = all.filter(|other| *other > token).count() as u64;
+        self.attempts.saturating_sub(later)
+    }
+
     /// Whether its next burst may begin as far as it alone is concerned.
     pub(super) fn is_set_to_go(&self) -> bool {
         let is_due = self.status.is_fresh() || self.status == RunStatus::Waiting && self.is_due;

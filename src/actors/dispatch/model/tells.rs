@@ -36,8 +36,16 @@ fn launching(
     more: [(&str, String); 2],
 ) -> Launching {
     let mut launching = command.clone();
+    // Attempts are counted, and the newest are remembered in order.
+    let place = task.past.iter().position(|it| it.token == token);
+    let under_way = usize::from(task.attempt.is_some());
+    let later = place.map_or(0, |place| task.past.len() - place - 1 + under_way);
     let all = [
         ("SEXTON_FENCE", token.0.to_string()),
+        (
+            "SEXTON_TASK_ATTEMPT",
+            (task.attempts - later as u64).to_string(),
+        ),
         ("SEXTON_TASK_ID", task.id.to_string()),
         ("SEXTON_TASK_GROUP", task.group.to_text()),
         ("SEXTON_TASK_NAME", task.name.to_text()),
