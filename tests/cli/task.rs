@@ -19,18 +19,18 @@ use std::os::unix::net::UnixStream;
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 /// Adds a shell script as a task; its number.
-fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
+pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
     tree.well(&words).trim_end().parse().expect("a number")
 }
 
-fn show(tree: &Tree, id: u64) -> Value {
+pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
     serde_json::from_str(&printed).expect("it is JSON")
 }
 
 /// A task that is over.
-fn over(tree: &Tree, id: u64) -> Value {
+pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     until("the task is over", || {
         let task = show(tree, id);
         (task["status"] == "complete").then_some(task)
@@ -38,7 +38,7 @@ fn over(tree: &Tree, id: u64) -> Value {
 }
 
 /// A task with so many attempts that have ended.
-fn tried(tree: &Tree, id: u64, times: usize) -> Value {
+pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     until("the attempts have ended", || {
         let task = show(tree, id);
         let past = task["past"].as_array().map_or(0, Vec::len);
@@ -55,7 +55,7 @@ fn running(tree: &Tree, file: &str) -> Pid {
 }
 
 /// The exit of a task, with what its newest attempt came to.
-fn came_to(task: &Value) -> (&str, &str) {
+pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     let newest = task["past"].as_array().and_then(|it| it.last());
     let cause = newest.map(|it| &it["cause"]);
     (
@@ -65,7 +65,7 @@ fn came_to(task: &Value) -> (&str, &str) {
 }
 
 /// No thread of a server is taken.
-fn assert_no_thread_is_taken(tree: &Tree) {
+pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
         let servers: Value = serde_json::from_str(&servers).expect("it is JSON");

@@ -61,12 +61,17 @@ impl Tree {
     }
 
     pub(crate) fn start() -> Self {
+        Self::configured("")
+    }
+
+    /// One with this in its configuration file.
+    pub(crate) fn configured(config: &str) -> Self {
         let Coordinator {
             daemon,
             data,
             files,
             ..
-        } = Coordinator::start(&[]);
+        } = Coordinator::configured(&[], config);
         Self {
             daemon: Some(daemon),
             data,

@@ -6,6 +6,7 @@ use crate::process::{here, plain, variables};
 use crate::report::Failure;
 use crate::span::{SPAN, milliseconds, seconds};
 use crate::task::asking::{Asking, WAIT_MAX};
+use crate::task::inject::Injection;
 use crate::text::number;
 use crate::words;
 use clap::{Args, ValueEnum};
@@ -24,10 +25,32 @@ Examples:
   sexton task add --group mails --priority high -- ./send-newsletter
   sexton task add --work site-7 -- ./deploy site-7     never two tasks of site-7 at a time
   sexton task add --wait 10m -- ./report               and wait until it is over
+  sexton task add --inject within-task:segv -- ./report     the first attempt dies; does the task recover?
 
 The command finds SEXTON_TASK_ID, SEXTON_TASK_NAME, SEXTON_TASK_GROUP, SEXTON_TASK_WORK, SEXTON_TASK_REVISION, SEXTON_TASK_BURST_MS and
-SEXTON_FENCE, its fencing token, in its environment. SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is terminated.
+SEXTON_FENCE, its fencing token, in its environment, and SEXTON_TASK_ATTEMPT, which attempt it is, counted from 1. SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is terminated.
 `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail` report from within.
+
+Points of --inject, where the first attempt fails:
+  before-parent          the process cannot be made; `before-parent:kill`: the keeper is killed instead   (1)
+  within-parent          the process is made, and cannot execute its program                              (1)
+  before-child           the program of the command does not exist                                        (1)
+  within-child           the process dies before the command begins
+  before-task            the same, when the coordinator has answered it once
+  within-task            the command is killed as soon as it runs
+  after-task             the command has ended, and nobody has said how
+  after-child            the command has ended, and what that means is said
+  before-cleanup         the program of --cleanup does not exist                                          (1)
+  within-cleanup         what cleans up dies before it begins
+  after-cleanup          what cleans up has ended, and its status is lost
+  before-thread-cleanup  the coordinator's actor panics before it decides about the end                   (1)
+  within-thread-cleanup  it panics while it gives the thread back                                         (1)
+  after-thread-cleanup   the actor of locks panics when it is given the execute lock back                 (1)
+  after-parent           the keeper is killed when it has reported the exit                               (1)
+  drop-signal            the keeper's report of the exit is dropped                                       (1)
+Points with (1) are the coordinator's: it refuses them unless its configuration has `[tasks] allow_fault_injection = true`.
+At the others KIND says how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop
+(SIGSTOP), memory (it allocates more than it may). `sexton task show` says what came of it.
 
 Prints the number of the task. Exit status: 0 well, and of --wait: 1 if the task failed, was terminated, or is not over.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -96,6 +119,10 @@ pub(super) struct Add {
     #[arg(long)]
     allow_secrets: bool,
 
+    /// Have its first attempt fail at a point, to see how it recovers: see below
+    #[arg(long, value_name = "POINT[:KIND]")]
+    inject: Option<Injection>,
+
     /// Wait until it is over, in whole seconds at most
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
@@ -128,7 +155,7 @@ impl Priority {
 impl Add {
     pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
         let mut asked = fields([
-            ("launch", self.launch(&self.command)?.into()),
+            ("launch", self.launch(&self.command()?)?.into()),
             ("cleanup", self.cleanup()?.into()),
             ("priority", self.priority.word().into()),
             ("burst_ms", self.burst.into()),
@@ -144,6 +171,9 @@ impl Add {
             ("group", &self.group),
             ("work", &self.work),
         ];
+        if let Some(fault) = self.inject.and_then(Injection::asked) {
+            asked.insert("inject".to_owned(), fault.into());
+        }
         for (field, name) in names {
             if let Some(name) = name {
                 put(&mut asked, field, name);
@@ -155,6 +185,15 @@ impl Add {
             Some(wait) => asking.ended(&asking.over(id, wait)?),
             None => asking.tell(&task, |_| format!("{id}\n")),
         }
+    }
+
+    /// The command, so that it fails if it is to.
+    fn command(&self) -> Result<Vec<OsString>, Failure> {
+        let Some(injection) = self.inject else {
+            return Ok(self.command.clone());
+        };
+        injection.check(self.cleanup.is_some())?;
+        injection.of_command(&self.command)
     }
 
     fn launch(&self, command: &[OsString]) -> Result<Fields, Failure> {
@@ -190,6 +229,10 @@ impl Add {
         let words = words::command(cleanup);
         let words = words.map_err(|error| Failure::usage(format!("--cleanup: {error}")))?;
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+        let words = match self.inject {
+            Some(injection) => injection.of_cleanup(&words)?,
+            None => words,
+        };
         self.launch(&words).map(Some)
     }
 }

@@ -6,6 +6,7 @@ use crate::report::Failure;
 use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
 use crate::task::asking::{Asking, WAIT_MAX};
+use crate::task::inject::Inject;
 use crate::task::{page, report};
 use crate::text::number;
 use clap::{Args, Subcommand, ValueEnum};
@@ -148,6 +149,8 @@ Examples:
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         keep: u32,
     },
+    #[command(hide = true)]
+    Inject(Inject),
     /// From within: save how far the task has come, for the next burst
     Save {
         /// What to save [default: what comes on standard input]
@@ -262,7 +265,8 @@ impl Task {
                 asking.done(&asking.act("tasks/act", asked, 0)?)
             }
             Action::Prune { older_than, keep } => asking.prune(older_than, keep),
-            Action::Save { .. }
+            Action::Inject(_)
+            | Action::Save { .. }
             | Action::Saved
             | Action::Heartbeat
             | Action::Done { .. }
@@ -276,6 +280,7 @@ impl Action {
     /// Says it of its own burst, if that is what it does.
     fn says(&self) -> Option<Result<(), Failure>> {
         let report = match self {
+            Self::Inject(inject) => return Some(inject.run()),
             Self::Save { text } => return Some(report::save(text.clone())),
             Self::Saved => return Some(report::saved()),
             Self::Heartbeat => json!({ "do": "heartbeat" }),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `command.rs` | the subcommands of `sexton task` |
 //! | `add.rs` | adding a task |
+//! | `inject.rs` | faults on demand |
 //! | `report.rs` | what the command of a task says of its own burst |
 //! | `server.rs` | the subcommands of `sexton server` |
 //! | `asking.rs` | what is asked and answered |
@@ -12,6 +13,7 @@
 mod add;
 mod asking;
 mod command;
+mod inject;
 mod page;
 mod report;
 mod server;

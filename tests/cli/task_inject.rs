@@ -1,0 +1,301 @@
+//! `sexton task add --inject`: each point, and what becomes of the task. Rows are those of the text "Wip system failures and
+//! automatic recovery".
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::patience::until;
+use crate::task::{add, assert_no_thread_is_taken, came_to, over, show};
+use crate::tree::Tree;
+use serde_json::Value;
+
+/// A coordinator that makes faults.
+fn faulty() -> Tree {
+    Tree::configured("[tasks]\nallow_fault_injection = true\n")
+}
+
+/// What a task came to that a fault is made of: with `--retry` and without.
+fn came(tree: &Tree, flags: &[&str], script: &str) -> [Value; 2] {
+    [&[] as &[&str], &["--retry"]]
+        .map(|more| over(tree, add(tree, &[flags, more].concat(), script)))
+}
+
+/// How the first attempt of a task ended: cause, and code or signal.
+fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
+    let past = &task["past"][0];
+    (
+        past["cause"].as_str().unwrap_or_default(),
+        past["code"].as_u64(),
+        past["signal"].as_u64(),
+    )
+}
+
+/// Rows 1, 2 and 4: nothing was launched, so it is launched again, whatever the task says of failures.
+#[test]
+fn a_launch_that_fails_is_tried_again() {
+    let tree = faulty();
+    for (point, step) in [
+        ("before-parent", "directory: "),
+        ("within-parent", "exec: "),
+        ("before-child", "exec: "),
+    ] {
+        for task in came(&tree, &["--inject", point], "true") {
+            assert_eq!(
+                came_to(&task),
+                ("completed", "completed"),
+                "{point}: {task}"
+            );
+            assert_eq!(task["attempts"], 2, "{point}: {task}");
+            assert_eq!(first(&task).0, "not-launched", "{point}: {task}");
+            let failure = task["past"][0]["failure"].as_str().expect("it says why");
+            assert!(failure.starts_with(step), "{point}: {failure}");
+        }
+    }
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Rows 1 and 14: the keeper dies before it launches, or when it has said how it ended. Neither is seen.
+#[test]
+fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
+    let tree = faulty();
+    // There is one to be killed.
+    over(&tree, add(&tree, &[], "true"));
+    for point in ["before-parent:kill", "after-parent"] {
+        for task in came(&tree, &["--inject", point], "exit 0") {
+            assert_eq!(
+                came_to(&task),
+                ("completed", "completed"),
+                "{point}: {task}"
+            );
+            assert_eq!(task["attempts"], 1, "{point}: {task}");
+        }
+    }
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Rows 2, 4 and 6: it dies before it saved, in each way that there is.
+#[test]
+fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
+    let tree = Tree::start();
+    let all = ["within-child", "before-task", "within-task"];
+    let by = |kind: &str| match kind {
+        "abort" | "memory" => 6,
+        "segv" => 11,
+        _ => 9,
+    };
+    for point in all {
+        for kind in ["abort", "segv", "kill", "memory"] {
+            let inject = format!("{point}:{kind}");
+            // The command waits until it is killed, in the first attempt.
+            let script = r#"[ "$SEXTON_TASK_ATTEMPT" -gt 1 ] || exec sleep 1000"#;
+            let [fails, retries] = came(&tree, &["--inject", &inject], script);
+            let signal = Some(by(kind));
+            assert_eq!(
+                came_to(&fails),
+                ("system-error", "died"),
+                "{inject}: {fails}"
+            );
+            assert_eq!(first(&fails), ("died", None, signal), "{inject}: {fails}");
+            assert_eq!(came_to(&retries).0, "completed", "{inject}: {retries}");
+            assert_eq!(
+                first(&retries),
+                ("died", None, signal),
+                "{inject}: {retries}"
+            );
+            assert_eq!(retries["attempts"], 2, "{inject}: {retries}");
+        }
+    }
+    // A status of its own is its own word; and none is none.
+    let [fails, again] = came(&tree, &["--inject", "within-child:exit"], "true");
+    assert_eq!(
+        (came_to(&fails).0, came_to(&again).0),
+        ("user-error", "user-error")
+    );
+    let [ends, also] = came(&tree, &["--inject", "within-child:exit0"], "false");
+    assert_eq!(
+        (came_to(&ends).0, came_to(&also).0),
+        ("completed", "completed")
+    );
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Row 7: what was saved is gone on from.
+#[test]
+fn what_dies_after_it_saved_goes_on_from_that() {
+    let tree = Tree::start();
+    let script = r#"
+if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
+[ "$("$0" task saved)" = half ]
+"#;
+    for kind in ["abort", "segv", "kill"] {
+        let inject = format!("after-task:{kind}");
+        for task in came(&tree, &["--inject", &inject], script) {
+            assert_eq!(came_to(&task).0, "completed", "{inject}: {task}");
+            assert_eq!(
+                (&task["attempts"], &task["revision"]),
+                (&2.into(), &1.into())
+            );
+            assert_eq!(first(&task).0, "died");
+            assert_eq!(task["past"][0]["saved"], true);
+        }
+    }
+    // Once it is said how the burst ended, no death unsays it.
+    for task in came(&tree, &["--inject", "after-child:segv"], "true") {
+        assert_eq!(
+            (came_to(&task).0, &task["attempts"]),
+            ("completed", &1.into())
+        );
+    }
+    for task in came(&tree, &["--inject", "after-child"], "false") {
+        assert_eq!(
+            (came_to(&task).0, &task["message"]),
+            ("user-error", &"its command failed".into())
+        );
+    }
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Row 8: it loops or is stopped, before, within and after the command.
+#[test]
+fn what_never_ends_is_stopped_and_fails_in_any_case() {
+    let tree = Tree::start();
+    for inject in ["within-child:loop", "within-task:stop", "after-task:stop"] {
+        for task in came(
+            &tree,
+            &["--inject", inject, "--fail-after", "300ms"],
+            "true",
+        ) {
+            assert_eq!(
+                came_to(&task),
+                ("system-error", "overdue"),
+                "{inject}: {task}"
+            );
+        }
+    }
+    let lives = tree.all().into_iter().filter(|it| it["status"] != "exited");
+    assert_eq!(lives.count(), 0, "nothing of them lives");
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Row 9: it ends with 0, and nobody has said how the burst did.
+#[test]
+fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
+    let tree = Tree::start();
+    let flags = ["--inject", "after-task:exit0", "--report-required"];
+    for task in came(
+        &tree,
+        &flags,
+        r#"[ "$SEXTON_TASK_ATTEMPT" = 1 ] || exec "$0" task done"#,
+    ) {
+        assert_eq!(came_to(&task).0, "completed", "{task}");
+        assert_eq!(first(&task), ("unreported", Some(0), None), "{task}");
+    }
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Row 10: what cleans up is spoiled, and the task has ended all the same.
+#[test]
+fn a_cleanup_that_fails_changes_nothing_of_the_task() {
+    let tree = faulty();
+    for point in [
+        "before-cleanup",
+        "within-cleanup:segv",
+        "after-cleanup:abort",
+        "within-cleanup:stop",
+    ] {
+        let flags = ["--inject", point, "--cleanup", "true"];
+        for task in came(&tree, &flags, "true") {
+            assert_eq!(
+                (came_to(&task).0, &task["attempts"]),
+                ("completed", &1.into()),
+                "{point}"
+            );
+            if point == "within-cleanup:stop" {
+                continue;
+            }
+            let id = task["id"].as_u64().expect("a number");
+            until("what cleans up has ended", || {
+                let past = &show(&tree, id)["past"][0];
+                (past["cleanup_code"] != 0).then_some(())
+            });
+        }
+    }
+    let none = tree.run(&["task", "add", "--inject", "before-cleanup", "--", "true"]);
+    assert_eq!(none.status, 2, "{none:?}");
+    assert_no_thread_is_taken(&tree);
+}
+
+/// Rows 11 and 12: an actor panics on the way to the release of thread and lock, or the exit is not reported. It is told again.
+#[test]
+fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
+    let tree = faulty();
+    for point in [
+        "before-thread-cleanup",
+        "within-thread-cleanup",
+        "after-thread-cleanup",
+        "drop-signal",
+    ] {
+        for task in came(&tree, &["--inject", point], "true") {
+            assert_eq!(
+                came_to(&task),
+                ("completed", "completed"),
+                "{point}: {task}"
+            );
+            assert_eq!(task["attempts"], 1, "{point}: {task}");
+        }
+        let dies = r#"[ "$SEXTON_TASK_ATTEMPT" -gt 1 ] || kill -9 $$"#;
+        let [fails, retries] = came(&tree, &["--inject", point], dies);
+        assert_eq!(
+            came_to(&fails),
+            ("system-error", "died"),
+            "{point}: {fails}"
+        );
+        assert_eq!(came_to(&retries).0, "completed", "{point}: {retries}");
+        assert_eq!(first(&retries).0, "died", "{point}: {retries}");
+        assert_no_thread_is_taken(&tree);
+    }
+    let status = tree.well(&["status", "--json"]);
+    let status: Value = serde_json::from_str(&status).expect("it is JSON");
+    for (actor, restarts, rebuilds) in [("dispatch", 4, 4), ("lock", 4, 0)] {
+        let actors = status["actors"].as_array().expect("actors").iter();
+        let mut those = actors.filter(|it| it["name"] == actor);
+        let record = those.next().expect("it is there");
+        let counted = (record["restarts"].as_u64(), record["rebuilds"].as_u64());
+        assert_eq!(
+            counted,
+            (Some(restarts), Some(rebuilds)),
+            "{actor}: {record}"
+        );
+    }
+}
+
+#[test]
+fn a_coordinator_makes_no_faults_unless_it_is_allowed_to() {
+    let tree = Tree::start();
+    let refused = tree.run(&["task", "add", "--inject", "drop-signal", "--", "true"]);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(
+        refused.err.contains("[tasks] allow_fault_injection = true"),
+        "{refused:?}"
+    );
+    let listed = tree.well(&["task", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
+    assert_eq!(
+        listed["tasks"].as_array().map(Vec::len),
+        Some(0),
+        "nothing was added"
+    );
+    // Its variable alone does nothing.
+    let variable = "SEXTON_TASK_INJECT=before-child";
+    let task = over(&tree, add(&tree, &["--env", variable], "true"));
+    assert_eq!(
+        (came_to(&task).0, &task["attempts"]),
+        ("completed", &1.into())
+    );
+    for wrong in ["nowhere", "within-task:sleep", "drop-signal:kill"] {
+        let refused = tree.run(&["task", "add", "--inject", wrong, "--", "true"]);
+        assert_eq!(refused.status, 2, "{refused:?}");
+    }
+}
