@@ -138,6 +138,11 @@ impl Config {
         }
     }
 
+    fn check_tasks(&self, check: &mut impl FnMut(bool, &'static str, String)) {
+        let flaw = self.rules.dispatch.flaw();
+        check(flaw.is_none(), "tasks", flaw.unwrap_or_default());
+    }
+
     fn check_services(&self, check: &mut impl FnMut(bool, &'static str, String)) {
         let launches = self.data.is_some() && !matches!(self.keeper, KeeperProgram::None);
         check(
@@ -195,6 +200,7 @@ impl Config {
             );
         }
         self.check_queues(&mut check);
+        self.check_tasks(&mut check);
         self.check_services(&mut check);
         if let Some(http) = &self.http {
             http.check(&mut check);

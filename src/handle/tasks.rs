@@ -10,7 +10,7 @@
 
 use crate::actors::dispatch::{
     Act, Adding, DispatchMachine, GroupView, Host, Message, Pause, Query, Refused, Reply, Report,
-    ServerChange, ServerView, TaskFilter, TaskView, Tasks as Page, Totals, Watch,
+    Rules, ServerChange, ServerView, TaskFilter, TaskView, Tasks as Page, Terms, Totals, Watch,
 };
 use crate::actors::lock::Name;
 use crate::bytes::Bytes;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 const PRUNED_AT_ONCE: u32 = 1000;
 
 /// Why something was not done, or not found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
     /// There is no such task, attempt or server.
     #[error("there is no such task, attempt or server")]
@@ -43,6 +43,9 @@ pub enum TaskError {
     /// The command panicked and was not applied. The actor goes on.
     #[error(transparent)]
     Failed(#[from] Failed),
+    /// Rules that cannot be, and why.
+    #[error("{0}")]
+    Rules(String),
     /// The node has stopped, or halted.
     #[error(transparent)]
     Stopped(#[from] Stopped),
@@ -72,6 +75,7 @@ impl TaskError {
                 Refused::KeyReused => Reason::KeyReused,
             },
             Self::NoFaults => Reason::NoFaults,
+            Self::Rules(_) => Reason::Field,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -142,6 +146,26 @@ impl Tasks {
             launching.spec.env.push(asking_for(fault));
         }
         self.add(adding).await
+    }
+
+    /// How a task is run that does not say otherwise.
+    pub async fn terms(&self) -> Result<Terms, TaskError> {
+        match self.ask(Query::Terms).await? {
+            Reply::Terms(terms) => Ok(terms),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Goes by other rules from now on: for tasks that are added, for ends, and for which task is next. The next start goes by
+    /// its configuration.
+    ///
+    /// # Errors
+    /// [`TaskError::Rules`], and nothing changes, if they cannot be.
+    pub async fn go_by(&self, rules: Rules) -> Result<(), TaskError> {
+        match rules.flaw() {
+            Some(flaw) => Err(TaskError::Rules(flaw)),
+            None => Ok(self.mailbox.go_by(rules).await?),
+        }
     }
 
     /// Has this become of a task.

@@ -102,7 +102,7 @@ impl Core {
         let (tail, marked) = (&past.found.tail, past.found.marked.clone());
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
-        each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), encoded(rules)));
+        each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), rules));
         let (journal, files) = match past.files {
             None => (None, None),
             Some(files) => {
@@ -300,11 +300,6 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
 /// Hosts around what was recovered.
 fn hosts_of(replicas: Actors<ReplicaOf>) -> Actors<HostOf> {
     each!(list: replica in replicas => Host::new(replica.into_parts()))
-}
-
-/// Rules as the log keeps them.
-fn encoded(rules: &impl serde::Serialize) -> Vec<u8> {
-    rmp_serde::to_vec(rules).expect("rules always encode")
 }
 
 /// A node with its doors open.

@@ -170,7 +170,8 @@ impl Ledger {
     }
 
     /// Notes the rules that an actor goes by, if it is not by these already.
-    pub fn rules(&mut self, actor: ActorId, rules: Vec<u8>) {
+    pub fn rules(&mut self, actor: ActorId, rules: &impl Serialize) {
+        let rules = rmp_serde::to_vec(rules).expect("rules always encode");
         if self.marked.rules.get(&actor) != Some(&rules) {
             self.mark(&Mark::Rules { actor, rules });
         }

@@ -474,3 +474,50 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         assert!(errors.contains(&line), "{line}\n{errors}");
     }
 }
+
+#[test]
+fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
+    let (_files, path) = file("[tasks]\nabort_on_failure = false\nkeep = \"2d\"\nkeep_max = 7\n");
+    let mut command = config(&["--config", text(&path), "--json"]);
+    let (status, said, errors) = output(&mut command);
+    assert_eq!(status, Some(0), "{errors}");
+    let document: Value = serde_json::from_str(&said).expect("it is JSON");
+    let expected = serde_json::json!({
+        "abort_on_failure": false, "burst_ms": 30_000, "fail_after_ms": 300_000, "progress_ms": 1000,
+        "group_limit": 3, "keep_ms": 172_800_000_u64, "keep_max": 7,
+    });
+    assert_eq!(document["tasks"], expected);
+    let (_, said, _) = output(&mut config(&["--config", text(&path)]));
+    let line = "tasks: abort_on_failure = false, burst = 30s, fail_after = 5m, progress = 1s, group_limit = 3, keep = 2d, keep_max = 7";
+    assert!(said.contains(line), "{said}");
+
+    let (_files, path) = file(
+        "[tasks]\nabort_on_failure = 1\nburst = 0\nfail_after = \"367d\"\nprogress = \"soon\"\n\
+         group_limit = -1\nkeep = \"4000d\"\nkeep_max = 0\nretries = 3\n",
+    );
+    let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+    assert_eq!(status, Some(2), "{errors}");
+    let at = |line: u32, words: &str| format!("{}:{line}: tasks: {words}", path.display());
+    let expected = [
+        at(2, "abort_on_failure: expected true or false"),
+        at(3, "burst: expected 1ms to 366d"),
+        at(4, "fail_after: expected 1ms to 366d"),
+        at(5, "progress: expected seconds, or a span"),
+        at(6, "group_limit: expected a whole number"),
+        at(7, "keep: expected 1ms to 3653d"),
+        at(8, "keep_max: expected a whole number from 1 to 1000000"),
+        at(
+            9,
+            "retries: there is no such key; expected one of abort_on_failure",
+        ),
+    ];
+    for line in &expected {
+        assert!(errors.contains(line.as_str()), "{line} in {errors}");
+    }
+    let told = errors.lines().skip(1).count();
+    assert_eq!(told, expected.len(), "nothing twice: {errors}");
+    let (_files, path) = file("tasks = 3\n");
+    let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("tasks: expected a table with"), "{errors}");
+}

@@ -46,6 +46,7 @@ mod signals;
 mod status;
 mod story;
 mod task;
+mod task_config;
 mod task_inject;
 mod top;
 mod tree;

@@ -26,6 +26,7 @@ const OPTIONS: &[&str] = &[
     "code",
     "fail-after",
     "group",
+    "group_max",
     "keep",
     "kept",
     "kept_max",
@@ -78,6 +79,7 @@ impl Tongue for Words {
         rules.tasks_per_thread = number(&options, "per_thread", rules.tasks_per_thread)?;
         rules.saved_bytes_max = number(&options, "saved_max", rules.saved_bytes_max)?;
         rules.kept_max = number(&options, "kept_max", rules.kept_max)?;
+        rules.group_max = number(&options, "group_max", rules.group_max)?;
         if let Some(span) = options.get("kept") {
             rules.kept_ms = milliseconds(span)?;
         }
@@ -465,6 +467,7 @@ fn answer(reply: &Reply) -> Vec<String> {
             return all.collect();
         }
         Reply::Totals(totals) => format!("{totals:?}"),
+        Reply::Terms(terms) => format!("{terms:?}"),
         Reply::Reconciled {
             added,
             removed,

@@ -70,8 +70,7 @@ impl Serve {
         sockets::open_on(&mut node, listeners)?;
         node.after_checkpoint = Some(give_back);
         let filter = log::start(&settings);
-        let queues = node.rules.queue.clone();
-        let reload = Reload::new(self.given, filter, (entries, queues));
+        let reload = Reload::new(self.given, filter, (entries, node.rules.clone()));
         for name in &strange {
             tracing::warn!("the environment has {name}, which is no setting");
         }

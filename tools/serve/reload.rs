@@ -2,7 +2,8 @@
 
 use crate::log::Filter;
 use crate::settings::{Effective, Entry, Given};
-use sexton::actors::queue::Rules;
+use sexton::actors::Rules;
+use sexton::actors::dispatch;
 use sexton::config::Config;
 use sexton::node::Node;
 
@@ -11,20 +12,16 @@ pub(crate) struct Reload {
     given: Given,
     filter: Filter,
     entries: Vec<Entry>,
-    queues: Rules,
+    rules: Rules,
 }
 
 impl Reload {
-    pub(crate) fn new(
-        given: Given,
-        filter: Filter,
-        (entries, queues): (Vec<Entry>, Rules),
-    ) -> Self {
+    pub(crate) fn new(given: Given, filter: Filter, (entries, rules): (Vec<Entry>, Rules)) -> Self {
         Self {
             given,
             filter,
             entries,
-            queues,
+            rules,
         }
     }
 
@@ -42,7 +39,7 @@ impl Reload {
         node.handle().note_reload(problems);
     }
 
-    /// Of the settings, services and what is logged can change while it runs. Of all others it says which wait for a restart; it says
+    /// Of the settings, services, what holds for tasks, and what is logged can change while it runs. Of all others it says which wait for a restart; it says
     /// so each time, as long as they differ from what is in force. What is wrong, if nothing was changed.
     async fn reload_settings(&mut self, node: &Node) -> Option<String> {
         let Effective {
@@ -74,9 +71,10 @@ impl Reload {
                 waiting.push(format!("{} ({})", entry.key, entry.source));
             }
         }
-        if read.rules.queue.types != self.queues.types {
+        if read.rules.queue.types != self.rules.queue.types {
             waiting.push("the tables of [queues]".to_owned());
         }
+        self.reload_tasks(node, read.rules.dispatch).await;
         let problem = reload_services(node, read).await;
         if waiting.is_empty() {
             tracing::info!("the settings are read: none waits for a restart");
@@ -84,6 +82,21 @@ impl Reload {
             tracing::warn!("these changed, and need a restart: {}", waiting.join(", "));
         }
         problem
+    }
+
+    /// Has tasks go by the configuration: those that are added from now on.
+    async fn reload_tasks(&mut self, node: &Node, read: dispatch::Rules) {
+        if read == self.rules.dispatch {
+            return;
+        }
+        match node.handle().tasks().go_by(read).await {
+            Ok(()) => {
+                self.rules.dispatch = read;
+                tracing::info!("the table [tasks] changed and is in force");
+            }
+            // What cannot be was refused before; so the node ends.
+            Err(error) => tracing::error!(%error, "failed to reload the table [tasks]"),
+        }
     }
 }
 

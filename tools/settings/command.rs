@@ -3,7 +3,7 @@
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, Given, Values};
-use crate::settings::{queue, service, tenant};
+use crate::settings::{queue, service, task, tenant};
 use crate::table::{self, Column};
 use crate::text;
 use clap::Args;
@@ -47,7 +47,9 @@ impl ShowConfig {
             document.insert("services".to_owned(), service::document(&node.services));
             format!("{:#}\n", Value::Object(document))
         } else {
-            let mut text = format!("{}\n{}", table(&entries), queue::table(&node.rules.queue));
+            let queues = queue::table(&node.rules.queue);
+            let tasks = task::words(&node);
+            let mut text = format!("{}\n{tasks}\n{queues}", table(&entries));
             if !node.services.is_empty() {
                 text.push('\n');
                 text.push_str(&service::table(&node.services));
@@ -79,10 +81,7 @@ fn document(entries: &[Entry], node: &Config) -> Map<String, Value> {
         ("settings".to_owned(), settings),
         ("queues".to_owned(), queues),
         ("tenants".to_owned(), tenants),
-        (
-            "tasks".to_owned(),
-            json!({ "allow_fault_injection": node.allow_fault_injection }),
-        ),
+        ("tasks".to_owned(), task::document(node)),
     ])
 }
 

@@ -6,9 +6,8 @@
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
-use crate::settings::task::{self, Tasks};
 use crate::settings::tenant::{self, Tenants};
-use crate::settings::{queue, service, worker};
+use crate::settings::{queue, service, task, worker};
 use sexton::actors::process::Definition;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
     pub(crate) queues: Vec<queue::Table>,
     pub(crate) tenants: Tenants,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: task::Table,
     pub(crate) services: Vec<Definition>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -67,7 +66,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     }
     let (mut entries, mut queues) = (Vec::new(), Vec::new());
     let (mut services, mut workers) = (Vec::new(), Vec::new());
-    let (mut tenants, mut tasks) = (Tenants::new(), Tasks::default());
+    let (mut tenants, mut tasks) = (Tenants::new(), task::Table::default());
     for (key, value) in table.get_ref() {
         let line = line(bytes, key.span().start);
         if problems.iter().any(|(told, _)| *told == line) {

@@ -7,7 +7,7 @@ use crate::report::Failure;
 use crate::settings::file;
 use crate::settings::flag::{Idle, Settings};
 use crate::settings::queue;
-use crate::settings::task::Tasks;
+use crate::settings::task;
 use crate::settings::tenant::Tenants;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -209,8 +209,8 @@ impl Given {
         let mut node = settings.node()?;
         queue::settle(&settled.queues, &mut node.rules.queue);
         node.rules.queue.across.tenants.clone_from(&settled.tenants);
+        task::settle(&settled.tasks, &mut node);
         node.services.clone_from(&settled.services);
-        node.allow_fault_injection = settled.tasks.allow_fault_injection;
         for problem in node.problems() {
             let source = settled.source(problem.setting);
             let problem = Problem::new(source, problem.setting, problem.words);
@@ -248,7 +248,7 @@ struct Settled {
     entries: Vec<Entry>,
     queues: Vec<queue::Table>,
     tenants: Tenants,
-    tasks: Tasks,
+    tasks: task::Table,
     services: Vec<Definition>,
     problems: Vec<Problem>,
 }
@@ -438,6 +438,7 @@ impl Flags {
         let is_known = |name: &str| {
             OTHERS.contains(&name)
                 || name.starts_with(OF_JOBS)
+                || name.starts_with(OF_TASKS)
                 || self.each().any(|(_, long)| variable(long) == name)
         };
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -491,6 +492,8 @@ const OTHERS: [&str; 8] = [
 ];
 /// How those begin that the commands of `sexton work` have.
 const OF_JOBS: &str = "SEXTON_JOB_";
+/// How those begin that the commands of tasks have.
+const OF_TASKS: &str = "SEXTON_TASK_";
 
 /// The variable of a flag.
 fn variable(long: &str) -> String {

@@ -7,7 +7,7 @@
 //! | `file.rs` | the configuration file, with the line of each key |
 //! | `queue.rs` | the tables of that file that say what holds for the jobs of a type |
 //! | `tenant.rs` | the tables that say how often tenants have their turns |
-//! | `task.rs` | the table of tasks |
+//! | `task.rs` | the table of what holds for tasks |
 //! | `service.rs` `worker.rs` | the tables that define services, and workers as services |
 //! | `command.rs` | `sexton config`, which shows them |
 

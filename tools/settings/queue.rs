@@ -320,7 +320,7 @@ fn cell(key: &str, value: Option<&Value>) -> String {
 }
 
 /// As it would stand in the file.
-fn span_words(ms: u64) -> String {
+pub(super) fn span_words(ms: u64) -> String {
     let units = [
         (86_400_000, "d"),
         (3_600_000, "h"),

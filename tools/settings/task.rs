@@ -1,39 +1,140 @@
-//! The table `[tasks]` of the configuration file.
+//! The table `[tasks]` of the configuration file: how a task is run that does not say otherwise, how many of a group are under way
+//! at a time, and for how long tasks are kept that are over.
 
 use crate::settings::layer::{Problem, Source};
-use crate::settings::value::switch;
+use crate::settings::queue::span_words;
+use crate::settings::service::span;
+use crate::settings::value::{number, switch};
+use serde_json::{Value, json};
+use sexton::actors::dispatch::{Rules, Terms};
+use sexton::config::Config;
 use toml::de::DeValue;
 
-/// What the table says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tasks {
-    /// Whether tasks may ask for faults of the coordinator itself.
-    pub(crate) allow_fault_injection: bool,
+/// Keys of the table.
+const KEYS: &str = "abort_on_failure, burst, fail_after, progress, group_limit, keep, keep_max, server_lost_after, \
+                    allow_fault_injection";
+
+/// What the table says; the rest is as it is by default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    abort_on_failure: Option<bool>,
+    burst_ms: Option<u64>,
+    fail_after_ms: Option<u64>,
+    progress_ms: Option<u64>,
+    group_max: Option<u32>,
+    kept_ms: Option<u64>,
+    kept_max: Option<u32>,
+    lost_after_ms: Option<u64>,
+    allow_fault_injection: Option<bool>,
 }
 
 /// Reads the table; `source` names the place of a byte.
 pub(crate) fn table(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
-) -> (Tasks, Vec<Problem>) {
-    let (mut tasks, mut problems) = (Tasks::default(), Vec::new());
+) -> (Table, Vec<Problem>) {
+    let mut read = Table::default();
     let DeValue::Table(table) = value else {
-        let words = "expected a table: [tasks]";
-        return (tasks, vec![Problem::new(source(0), "tasks", words)]);
+        let words = format!("expected a table with {KEYS}");
+        return (read, vec![Problem::new(source(0), "tasks", words)]);
     };
+    let mut problems = Vec::new();
     for (key, value) in table {
-        let mut wrong = |words: String| {
+        if let Err(words) = read.key(key.get_ref(), value.get_ref()) {
+            let words = format!("{}: {words}", key.get_ref());
             problems.push(Problem::new(source(key.span().start), "tasks", words));
-        };
-        match key.get_ref().as_ref() {
-            "allow_fault_injection" => match switch(value.get_ref()) {
-                Ok(is) => tasks.allow_fault_injection = is,
-                Err(words) => wrong(format!("allow_fault_injection: {words}")),
-            },
-            other => wrong(format!(
-                "{other}: there is no such key; expected allow_fault_injection"
-            )),
         }
     }
-    (tasks, problems)
+    (read, problems)
+}
+
+impl Table {
+    fn key(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+        let span = |max| bounded(value, max).map(Some);
+        match key {
+            "abort_on_failure" => self.abort_on_failure = Some(switch(value)?),
+            "burst" => self.burst_ms = span(Terms::SPAN_MS_MAX)?,
+            "fail_after" => self.fail_after_ms = span(Terms::SPAN_MS_MAX)?,
+            "progress" => self.progress_ms = span(Terms::SPAN_MS_MAX)?,
+            "group_limit" => self.group_max = Some(number(value)?),
+            "keep" => self.kept_ms = span(Rules::KEPT_MS_MAX)?,
+            "server_lost_after" => self.lost_after_ms = span(Rules::LOST_AFTER_MS_MAX)?,
+            "allow_fault_injection" => self.allow_fault_injection = Some(switch(value)?),
+            "keep_max" => {
+                let max = Rules::default().tasks_max;
+                let fits = number(value).ok().filter(|it| (1..=max).contains(it));
+                let kept =
+                    fits.ok_or_else(|| format!("expected a whole number from 1 to {max}"))?;
+                self.kept_max = Some(kept);
+            }
+            _ => return Err(format!("there is no such key; expected one of {KEYS}")),
+        }
+        Ok(())
+    }
+}
+
+fn bounded(value: &DeValue<'_>, max: u64) -> Result<u64, String> {
+    let ms = span(value)?;
+    if (1..=max).contains(&ms) {
+        Ok(ms)
+    } else {
+        Err(format!("expected 1ms to {}", span_words(max)))
+    }
+}
+
+/// Puts the table in force.
+pub(crate) fn settle(table: &Table, node: &mut Config) {
+    node.allow_fault_injection = table.allow_fault_injection.unwrap_or(false);
+    let rules = &mut node.rules.dispatch;
+    let terms = &mut rules.terms;
+    for (to, from) in [
+        (&mut terms.burst_ms, table.burst_ms),
+        (&mut terms.fail_after_ms, table.fail_after_ms),
+        (&mut terms.progress_ms, table.progress_ms),
+        (&mut rules.kept_ms, table.kept_ms),
+        (&mut rules.lost_after_ms, table.lost_after_ms),
+    ] {
+        *to = from.unwrap_or(*to);
+    }
+    terms.abort_on_failure = table.abort_on_failure.unwrap_or(terms.abort_on_failure);
+    rules.group_max = table.group_max.unwrap_or(rules.group_max);
+    rules.kept_max = table.kept_max.unwrap_or(rules.kept_max);
+}
+
+/// What is in force, as programs are shown it.
+pub(crate) fn document(node: &Config) -> Value {
+    let rules = &node.rules.dispatch;
+    json!({
+        "abort_on_failure": rules.terms.abort_on_failure,
+        "burst_ms": rules.terms.burst_ms,
+        "fail_after_ms": rules.terms.fail_after_ms,
+        "progress_ms": rules.terms.progress_ms,
+        "group_limit": rules.group_max,
+        "keep_ms": rules.kept_ms,
+        "keep_max": rules.kept_max,
+        "server_lost_after_ms": rules.lost_after_ms,
+        "allow_fault_injection": node.allow_fault_injection,
+    })
+}
+
+/// The same for people: as it would stand in the file.
+pub(crate) fn words(node: &Config) -> String {
+    let Rules {
+        terms,
+        group_max,
+        kept_ms,
+        kept_max,
+        lost_after_ms,
+        ..
+    } = &node.rules.dispatch;
+    format!(
+        "tasks: abort_on_failure = {}, burst = {}, fail_after = {}, progress = {}, group_limit = {group_max}, keep = {}, keep_max = {kept_max}, server_lost_after = {}, allow_fault_injection = {}\n",
+        terms.abort_on_failure,
+        span_words(terms.burst_ms),
+        span_words(terms.fail_after_ms),
+        span_words(terms.progress_ms),
+        span_words(*kept_ms),
+        span_words(*lost_after_ms),
+        node.allow_fault_injection,
+    )
 }

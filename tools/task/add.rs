@@ -71,21 +71,23 @@ pub(super) struct Add {
     #[arg(long, value_enum, default_value_t = Priority::Medium)]
     priority: Priority,
 
-    /// How long a burst is to take: the command is told, and not held to it
-    #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "30s")]
-    burst: u64,
+    /// How long a burst is to take: the command is told, and not held to it [default: that of the configuration, else 30s]
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    burst: Option<u64>,
 
-    /// How long an attempt may take before it is stopped, with all that it started, and the task has failed
-    #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "5m")]
-    fail_after: u64,
+    /// How long an attempt may take before it is stopped, with all that it started, and the task has failed [default: that
+    /// of the configuration, else 5m]
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    fail_after: Option<u64>,
 
-    /// How long it may be between two heartbeats, once there has been one
-    #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "1s")]
-    progress: u64,
+    /// How long it may be between two heartbeats, once there has been one [default: that of the configuration, else 1s]
+    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    progress: Option<u64>,
 
-    /// Run it again if its command dies before it has saved anything, instead of failing it
-    #[arg(long)]
-    retry: bool,
+    /// Run it again if its command dies before it has saved anything, instead of failing it; false fails it, whatever the
+    /// configuration says
+    #[arg(long, value_name = "WHETHER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    retry: Option<bool>,
 
     /// A burst has ended only if the command says so: its exit status means nothing
     #[arg(long)]
@@ -161,8 +163,11 @@ impl Add {
             ("burst_ms", self.burst.into()),
             ("fail_after_ms", self.fail_after.into()),
             ("progress_ms", self.progress.into()),
-            ("abort_on_failure", (!self.retry).into()),
-            ("report_required", self.report_required.into()),
+            ("abort_on_failure", self.retry.map(|it| !it).into()),
+            (
+                "report_required",
+                self.report_required.then_some(true).into(),
+            ),
             ("not_ready", self.not_ready.into()),
             ("paused", self.paused.into()),
         ]);

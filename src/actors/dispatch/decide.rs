@@ -4,7 +4,7 @@ use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
 use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
 use crate::actors::dispatch::remote::Remote;
-use crate::actors::dispatch::server::{Group, Pause, Server};
+use crate::actors::dispatch::server::{Pause, Server};
 use crate::actors::dispatch::task::{Cause, ExitStatus, RunStatus, Task, Terms};
 use crate::actors::lock::{Held, Name};
 use crate::actors::process::Launching;
@@ -195,8 +195,8 @@ impl DispatchMachine {
             return Err(Refused::GroupsFull);
         }
         let slot = known.map_or_else(|| self.state.groups.next_free(), |(slot, _)| slot);
-        let before = known.map_or((Group::MAX, Pause::Off), |(_, it)| (it.max, it.pause));
-        let after = (max.unwrap_or(before.0), pause.unwrap_or(before.1));
+        let before = known.map_or((None, Pause::Off), |(_, it)| (it.max, it.pause));
+        let after = (max.or(before.0), pause.unwrap_or(before.1));
         if before == after {
             return Ok(Outcome::Unchanged);
         }
@@ -448,11 +448,12 @@ impl DispatchMachine {
         moment.now.date().plus_ms(self.rules.kept_ms)
     }
 
-    /// What is forgotten so that one more can be kept that is over.
-    pub(super) fn makes_room(&self) -> Option<Step> {
+    /// What is forgotten so that one more can be kept that is over: two of them where there are too many, so that fewer are
+    /// kept with each end if fewer may be than before.
+    pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
-        let is_full = over.len() >= self.rules.kept_max as usize;
-        let oldest = over.first().filter(|_| is_full);
+        let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
+        let oldest = over.iter().take(surplus.min(2));
         oldest.map(|(_, slot)| Step::Task(*slot, TaskStep::Forgotten))
     }
 }

@@ -142,7 +142,8 @@ impl DispatchMachine {
         };
         let forgotten = self.forgotten(moment);
         let cleanup = task.cleanup.as_ref().filter(|_| attempt.has_lock());
-        let room = verdict.exit().and_then(|_| self.makes_room());
+        let is_over = verdict.exit().is_some();
+        let room = self.makes_room().filter(|_| is_over);
         let ended = TaskStep::Ended {
             exit,
             verdict,

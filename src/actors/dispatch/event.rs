@@ -72,12 +72,14 @@ pub(super) fn events(
             Step::ServerRemoved(slot) => of_server(state, *slot, "server-removed"),
             Step::GroupSet {
                 name, max, pause, ..
-            } => Some(
-                Happening::new("group-set")
-                    .name("group", name.as_bytes())
-                    .number("max", *max)
-                    .text("pause", pause.name()),
-            ),
+            } => {
+                let set = Happening::new("group-set").name("group", name.as_bytes());
+                let set = match max {
+                    Some(max) => set.number("max", *max),
+                    None => set,
+                };
+                Some(set.text("pause", pause.name()))
+            }
             Step::Paused(pause) => Some(Happening::new("pause").text("pause", pause.name())),
             Step::Rests | Step::GivesBack(_) => None,
         };

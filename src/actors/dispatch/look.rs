@@ -45,12 +45,13 @@ impl DispatchMachine {
             return Some(Obstacle::AllPaused(head.pause));
         }
         let group = index.ready.group(&task.group);
+        let usual = index.ready.usual();
         let pause = group.map_or(Pause::Off, GroupIndex::pause);
         if pause == Pause::Hard || is_fresh && pause == Pause::Soft {
             return Some(Obstacle::GroupPaused(task.group.clone(), pause));
         }
-        if let Some(group) = group.filter(|it| is_fresh && it.used >= it.max()) {
-            return Some(match group.max() {
+        if let Some(group) = group.filter(|it| is_fresh && it.used >= it.max(usual)) {
+            return Some(match group.max(usual) {
                 0 => Obstacle::GroupDisabled(task.group.clone()),
                 max => Obstacle::GroupFull {
                     group: task.group.clone(),
@@ -129,11 +130,12 @@ impl DispatchMachine {
 
     pub(super) fn groups(&self) -> Vec<GroupView> {
         let all = self.state.index.ready.groups();
+        let usual = self.state.index.ready.usual();
         let views = all
             .take(LISTED_MAX as usize)
             .map(|(name, group)| GroupView {
                 name: name.clone(),
-                max: group.max(),
+                max: group.max(usual),
                 used: group.used,
                 pause: group.pause(),
                 ready: group.ready(),

@@ -36,7 +36,8 @@ pub struct DispatchMachine {
 }
 
 impl DispatchMachine {
-    fn around(rules: Rules, state: State) -> Self {
+    fn around(rules: Rules, mut state: State) -> Self {
+        state.go_by(&rules);
         Self {
             rules,
             state,
@@ -111,7 +112,9 @@ impl Machine for DispatchMachine {
     }
 
     fn set_rules(&mut self, rules: Rules) {
+        self.state.go_by(&rules);
         self.rules = rules;
+        self.stalled = false;
     }
 
     fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
@@ -217,6 +220,7 @@ impl Machine for DispatchMachine {
             },
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.state.totals()),
+            Query::Terms => Reply::Terms(self.rules.terms),
         }
     }
 

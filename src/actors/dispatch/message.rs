@@ -5,7 +5,7 @@
 use crate::actors::binding;
 use crate::actors::dispatch::outcome::Refused;
 use crate::actors::dispatch::remote::{FarEnd, Remote};
-use crate::actors::dispatch::server::Pause;
+use crate::actors::dispatch::server::{Group, Pause};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task, Terms};
 use crate::actors::dispatch::view::{GroupView, ServerView, TaskView, Tasks, Totals};
 use crate::actors::lock::{Held, Name};
@@ -35,13 +35,47 @@ pub struct Rules {
     pub saved_bytes_max: u32,
     /// Milliseconds for which a task is kept that is over.
     pub kept_ms: u64,
-    /// The most tasks that are kept after they are over.
+    /// The most tasks that are kept after they are over: one at least.
     pub kept_max: u32,
     /// What holds for a task that does not say otherwise.
     pub terms: Terms,
     /// Milliseconds without a word from here after which an attempt on another machine is stopped there, by itself; a little later
     /// its thread is free again.
     pub lost_after_ms: u64,
+    /// How many tasks of a group are under way at a time of which nothing is said; none is started if 0.
+    pub group_max: u32,
+}
+
+impl Rules {
+    /// The longest that a task may be kept after it is over, in milliseconds: ten years.
+    pub const KEPT_MS_MAX: u64 = 3653 * 24 * 3_600_000;
+
+    /// The longest that an attempt on another machine may go on without a word from here, in milliseconds: a day.
+    pub const LOST_AFTER_MS_MAX: u64 = 24 * 3_600_000;
+
+    /// What of them cannot be, in words; `None` if nothing.
+    pub fn flaw(&self) -> Option<String> {
+        let terms = &self.terms;
+        let spans = [
+            ("burst", terms.burst_ms, Terms::SPAN_MS_MAX),
+            ("fail_after", terms.fail_after_ms, Terms::SPAN_MS_MAX),
+            ("progress", terms.progress_ms, Terms::SPAN_MS_MAX),
+            ("keep", self.kept_ms, Self::KEPT_MS_MAX),
+            (
+                "server_lost_after",
+                self.lost_after_ms,
+                Self::LOST_AFTER_MS_MAX,
+            ),
+        ];
+        let is_wrong = |(_, ms, max): &(&str, u64, u64)| !(1..=*max).contains(ms);
+        if let Some((name, ms, max)) = spans.into_iter().find(is_wrong) {
+            let days = max / (24 * 3_600_000);
+            return Some(format!("{name}: {ms} ms is not within 1 ms to {days} days"));
+        }
+        let (kept, max) = (self.kept_max, self.tasks_max);
+        let fits = (1..=max).contains(&kept);
+        (!fits).then(|| format!("keep_max: {kept} is not within 1 to {max}"))
+    }
 }
 
 impl Default for Rules {
@@ -57,6 +91,7 @@ impl Default for Rules {
             kept_max: 100_000,
             terms: Terms::default(),
             lost_after_ms: 120_000,
+            group_max: Group::MAX,
         }
     }
 }
@@ -283,6 +318,8 @@ pub enum Query {
     Groups,
     /// How many tasks there are.
     Totals,
+    /// What holds for a task that does not say otherwise.
+    Terms,
 }
 
 /// What a request may wait for.
@@ -309,6 +346,8 @@ pub enum Reply {
     Groups(Vec<GroupView>),
     /// How many there are.
     Totals(Totals),
+    /// What holds for a task that does not say otherwise.
+    Terms(Terms),
     /// So many servers were added, removed, or have another number of threads.
     Reconciled {
         /// Added.

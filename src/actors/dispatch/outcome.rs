@@ -57,8 +57,8 @@ pub enum Step {
         slot: Slot,
         /// Its name.
         name: Name,
-        /// How many of its tasks are under way at a time.
-        max: u32,
+        /// How many of its tasks are under way at a time; as is usual, if `None`.
+        max: Option<u32>,
         /// What of it is held back.
         pause: Pause,
     },

@@ -27,7 +27,7 @@ fn rank(slot: Slot, task: &Task) -> Rank {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupIndex {
     /// What was set for it.
-    setting: Option<(u32, Pause)>,
+    setting: Option<(Option<u32>, Pause)>,
     /// Tasks that are under way.
     pub(super) used: u32,
     /// Those that could begin their next burst.
@@ -39,8 +39,9 @@ pub(super) struct GroupIndex {
 }
 
 impl GroupIndex {
-    pub(super) fn max(&self) -> u32 {
-        self.setting.map_or(Group::MAX, |(max, _)| max)
+    /// How many of its tasks are under way at a time, where so many are usual.
+    pub(super) fn max(&self, usual: u32) -> u32 {
+        self.setting.and_then(|(max, _)| max).unwrap_or(usual)
     }
 
     pub(super) fn pause(&self) -> Pause {
@@ -67,8 +68,10 @@ struct Work {
 }
 
 /// All tasks that could begin their next burst.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ready {
+    /// How many tasks of a group are under way at a time of which nothing is said.
+    usual: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
     /// The first of each group that lets them: those that have started, and those that have not.
@@ -78,7 +81,35 @@ pub(super) struct Ready {
     pub(super) under_way: u32,
 }
 
+impl Default for Ready {
+    fn default() -> Self {
+        Self {
+            usual: Group::MAX,
+            groups: BTreeMap::new(),
+            works: BTreeMap::new(),
+            started: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            under_way: 0,
+        }
+    }
+}
+
 impl Ready {
+    /// How many tasks of a group are under way at a time of which nothing is said.
+    pub(super) const fn usual(&self) -> u32 {
+        self.usual
+    }
+
+    /// Sets that.
+    pub(super) fn set_usual(&mut self, usual: u32) {
+        if std::mem::replace(&mut self.usual, usual) != usual {
+            let names: Vec<Name> = self.groups.keys().cloned().collect();
+            for name in names {
+                self.refresh(&name);
+            }
+        }
+    }
+
     /// The first task that has started and could go on.
     pub(super) fn first_started(&self) -> Option<Slot> {
         self.started.first().map(|rank| rank.3)
@@ -206,7 +237,7 @@ impl Ready {
         let Some(group) = self.groups.get_mut(name) else {
             return;
         };
-        let is_open = group.pause() == Pause::Off && group.used < group.max();
+        let is_open = group.pause() == Pause::Off && group.used < group.max(self.usual);
         let goes_on = group.pause() < Pause::Hard;
         let started = group.started.first().filter(|_| goes_on).copied();
         let fresh = group.fresh.first().filter(|_| is_open).copied();

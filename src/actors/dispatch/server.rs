@@ -38,8 +38,9 @@ impl Plain for Server {
 pub struct Group {
     /// Its name.
     pub name: Name,
-    /// How many of its tasks are under way at a time, from their first burst to their last; none if 0.
-    pub max: u32,
+    /// How many of its tasks are under way at a time, from their first burst to their last; none if 0. As the configuration
+    /// has it for groups of which nothing is said, if `None`.
+    pub max: Option<u32>,
     /// Whether none of its tasks is started, and no burst begins.
     pub pause: Pause,
 }

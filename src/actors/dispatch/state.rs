@@ -1,5 +1,6 @@
 //! All tasks, servers and groups, and where they are found.
 
+use crate::actors::dispatch::message::Rules;
 use crate::actors::dispatch::ready::{Ready, Threads};
 use crate::actors::dispatch::server::{Group, Head, Pause, Server};
 use crate::actors::dispatch::task::{RunStatus, Task};
@@ -128,6 +129,11 @@ impl Index {
 }
 
 impl State {
+    /// What is usual is as these rules have it: it is no part of what lasts.
+    pub(super) fn go_by(&mut self, rules: &Rules) {
+        self.index.ready.set_usual(rules.group_max);
+    }
+
     pub(super) fn find(&self, id: u64) -> Option<(Slot, &Task)> {
         let slot = *self.index.by_id.get(&id)?;
         Some((slot, self.tasks.get(slot)?))
@@ -277,6 +283,7 @@ impl State {
     /// What follows from what there is, found anew.
     fn indexed(&self) -> Index {
         let mut index = Index::default();
+        index.ready.set_usual(self.index.ready.usual());
         for (slot, server) in self.servers.iter() {
             index.servers.insert(server.name.clone(), slot);
             index.threads.add(slot, server);

@@ -147,7 +147,7 @@ pub(crate) struct Add {
     /// How urgent it is.
     #[serde(default)]
     priority: Urgency,
-    /// Milliseconds that a burst is to take: the command is told, and not held to it.
+    /// Milliseconds that a burst is to take: the command is told, and not held to it. This and the next four are as the configuration says, if left out.
     burst_ms: Option<Span>,
     /// Milliseconds after which an attempt is stopped, and the task failed.
     fail_after_ms: Option<Span>,
@@ -213,16 +213,31 @@ impl From<Inject> for Fault {
     }
 }
 
+impl Add {
+    /// How it is run: what is left out is as the configuration says.
+    async fn terms(&self, call: &Call) -> Result<Option<Kept>, Problem> {
+        let says_something = self.burst_ms.is_some()
+            || self.fail_after_ms.is_some()
+            || self.progress_ms.is_some()
+            || self.abort_on_failure.is_some()
+            || self.report_required.is_some();
+        if !says_something {
+            return Ok(None);
+        }
+        let usual = call.node.tasks().terms().await?;
+        let ms = |span: &Option<Span>, usual| span.as_ref().map_or(usual, |it| it.0);
+        Ok(Some(Kept {
+            burst_ms: ms(&self.burst_ms, usual.burst_ms),
+            fail_after_ms: ms(&self.fail_after_ms, usual.fail_after_ms),
+            progress_ms: ms(&self.progress_ms, usual.progress_ms),
+            abort_on_failure: self.abort_on_failure.unwrap_or(usual.abort_on_failure),
+            report_required: self.report_required.unwrap_or(usual.report_required),
+        }))
+    }
+}
+
 async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem> {
-    let usual = Kept::default();
-    let ms = |span: Option<Span>, usual| span.map_or(usual, |it| it.0);
-    let terms = Kept {
-        burst_ms: ms(asked.burst_ms, usual.burst_ms),
-        fail_after_ms: ms(asked.fail_after_ms, usual.fail_after_ms),
-        progress_ms: ms(asked.progress_ms, usual.progress_ms),
-        abort_on_failure: asked.abort_on_failure.unwrap_or(usual.abort_on_failure),
-        report_required: asked.report_required.unwrap_or(usual.report_required),
-    };
+    let terms = asked.terms(call).await?;
     let cleanup = asked.cleanup.map(Launch::launching).transpose()?;
     let adding = Adding {
         work: asked.work,
@@ -231,7 +246,7 @@ async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem>
         priority: asked.priority.into(),
         command: Arc::new(asked.launch.launching()?),
         cleanup: cleanup.map(Arc::new),
-        terms: Some(terms),
+        terms,
         not_ready: asked.not_ready,
         paused: asked.paused,
     };

@@ -546,6 +546,18 @@ impl<M: Actor> Host<M> {
         }
     }
 
+    /// Goes by other rules from here on. That is noted in the log, so that each decision can be checked by the rules of its
+    /// time.
+    pub fn go_by(&mut self, ledger: &mut Ledger, rules: M::Rules) -> Flow {
+        ledger.rules(M::ID, &rules);
+        let machine = &mut self.machine;
+        if let Err(cause) = guard(|| machine.set_rules(rules)) {
+            let now = ledger.both();
+            return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
+        }
+        self.proceed(ledger)
+    }
+
     /// Publishes what happens there.
     pub fn publish_to(&mut self, feed: Arc<Feed>) {
         self.feed = Some(feed);

@@ -144,6 +144,14 @@ impl<M: Actor> Mailbox<M> {
         })
     }
 
+    /// Has the actor go by other rules from the next message on. They hold until the node ends: the next start goes by its
+    /// configuration.
+    pub async fn go_by(&self, rules: M::Rules) -> Result<(), Stopped> {
+        let (done, is_done) = oneshot::channel();
+        self.address.do_send(shell::GoBy { rules, done });
+        is_done.await.map_err(|_| Stopped)
+    }
+
     /// Asks the actor about itself.
     pub async fn status(&self) -> Result<ActorStatus, Stopped> {
         let (answer, status) = oneshot::channel();

@@ -249,6 +249,28 @@ impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
     }
 }
 
+/// Other rules.
+pub(super) struct GoBy<M: Machine> {
+    pub(super) rules: M::Rules,
+    pub(super) done: oneshot::Sender<()>,
+}
+
+impl<M: Machine> Message for GoBy<M> {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<GoBy<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, GoBy { rules, done }: GoBy<M>, context: &mut Self::Context) {
+        // A machine that is built anew goes by these, too.
+        self.rules = rules.clone();
+        self.drive(context, |host, ledger| host.go_by(ledger, rules));
+        // Whoever asked may be gone.
+        let _ = done.send(());
+    }
+}
+
 pub(super) struct Unwatch(pub(super) Ticket);
 
 impl Message for Unwatch {

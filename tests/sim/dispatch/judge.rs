@@ -127,6 +127,7 @@ impl Reference for Dispatches {
                 fail_after_ms: 20_000,
                 ..Terms::default()
             },
+            group_max: 3,
         }
     }
 
@@ -237,6 +238,7 @@ impl Reference for Dispatches {
             | Reply::Servers(_)
             | Reply::Groups(_)
             | Reply::Totals(_)
+            | Reply::Terms(_)
             | Reply::Absent
             | Reply::Refused(_) => false,
         }

@@ -198,7 +198,7 @@ fn a_burst_that_begins_in_spite_of_a_pause_is_caught() {
     let group = |pause| Step::GroupSet {
         slot: Slot(0),
         name: Name::try_from("default").expect("it is short"),
-        max: 3,
+        max: None,
         pause,
     };
     for hard in [Step::Paused(Pause::Hard), group(Pause::Hard)] {

@@ -169,7 +169,8 @@ impl Promises {
         })?;
         self.check_thread(server)?;
         let group = self.groups.iter().find(|it| it.name == known.group);
-        let (max, pause) = group.map_or((Group::MAX, Pause::Off), |it| (it.max, it.pause));
+        let (max, pause) = group.map_or((None, Pause::Off), |it| (it.max, it.pause));
+        let max = max.unwrap_or(Group::MAX);
         let held = |pause: Pause| pause == Pause::Hard || pause == Pause::Soft && !known.under_way;
         let is_held = known.paused || held(self.pause) || held(pause);
         ensure(!is_held, Promise::HeldBack, || {

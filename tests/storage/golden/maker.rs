@@ -240,8 +240,7 @@ impl Maker {
             clock,
         };
         let start = maker.ledger.start(Chance([0x5e; 32]));
-        let encoded = rmp_serde::to_vec(&rules()).expect("rules encode");
-        maker.ledger.rules(QueueMachine::ID, encoded);
+        maker.ledger.rules(QueueMachine::ID, &rules());
         maker.locks.machine.start(start);
         maker.queues.machine.start(start);
         maker.locks.last = start.stamp.seq;

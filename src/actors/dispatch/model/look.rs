@@ -59,6 +59,7 @@ impl Model {
             Query::Inventory(hosts) => self.reconciled(hosts).unwrap_or_else(Reply::Refused),
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.totals()),
+            Query::Terms => Reply::Terms(self.rules.terms),
         }
     }
 

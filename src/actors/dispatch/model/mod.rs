@@ -180,14 +180,16 @@ impl Model {
         over
     }
 
-    /// Of those that are over the oldest goes, if one more would be too many.
+    /// Of those that are over the oldest goes, if one more would be too many; and another with it, if still more would.
     fn make_room(&mut self, than: Slot) {
-        let mut over = self.over();
-        over.retain(|(_, slot)| *slot != than);
-        if over.len() >= self.rules.kept_max as usize
-            && let Some((_, oldest)) = over.first()
-        {
-            self.forget(*oldest);
+        for _ in 0..2 {
+            let mut over = self.over();
+            over.retain(|(_, slot)| *slot != than);
+            if over.len() >= self.rules.kept_max as usize
+                && let Some((_, oldest)) = over.first()
+            {
+                self.forget(*oldest);
+            }
         }
     }
 

@@ -37,8 +37,14 @@ impl Model {
 
     /// What holds for a group: what was set, or what is usual.
     pub(super) fn group(&self, name: &Name) -> (u32, Pause) {
+        let (max, pause) = self.set_of(name);
+        (max.unwrap_or(self.rules.group_max), pause)
+    }
+
+    /// What was set for a group.
+    fn set_of(&self, name: &Name) -> (Option<u32>, Pause) {
         let set = self.state.groups.iter().find(|it| it.name == *name);
-        set.map_or((3, Pause::Off), |it| (it.max, it.pause))
+        set.map_or((None, Pause::Off), |it| (it.max, it.pause))
     }
 
     pub(super) fn set_group(
@@ -47,13 +53,13 @@ impl Model {
         max: Option<u32>,
         pause: Option<Pause>,
     ) -> Done {
-        let before = self.group(name);
+        let before = self.set_of(name);
         let groups = &mut self.state.groups;
         let is_known = groups.iter().any(|it| it.name == *name);
         if !is_known && groups.len() >= self.rules.groups_max as usize {
             return Err(Refused::GroupsFull);
         }
-        let (max, pause) = (max.unwrap_or(before.0), pause.unwrap_or(before.1));
+        let (max, pause) = (max.or(before.0), pause.unwrap_or(before.1));
         if (max, pause) == before {
             return UNCHANGED;
         }

@@ -36,6 +36,7 @@ pub(super) fn rules() -> Rules {
             fail_after_ms: 20_000,
             ..Terms::default()
         },
+        group_max: 3,
     }
 }
 
@@ -534,6 +535,7 @@ impl Pair {
             servers_max: 0,
             groups_max: 0,
             kept_max: 0,
+            group_max: 1,
             ..Rules::default()
         });
         for logged in &self.log {

@@ -1,0 +1,119 @@
+//! `[tasks]` of the configuration: what holds for tasks that do not say otherwise, and a reload, after which it holds for those
+//! that are added from then on.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::daemon::{Daemon, sexton, text};
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Adds a task; how it is shown.
+fn add(tree: &Tree, words: &[&str]) -> Value {
+    let words = [&["task", "add", "--json"], words].concat();
+    serde_json::from_str(&tree.well(&words)).expect("it is JSON")
+}
+
+fn terms(task: &Value) -> Value {
+    let keys = [
+        "abort_on_failure",
+        "burst_ms",
+        "fail_after_ms",
+        "progress_ms",
+    ];
+    keys.map(|key| task[key].clone()).into_iter().collect()
+}
+
+fn show(tree: &Tree, task: &Value) -> Value {
+    let id = task["id"].to_string();
+    serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("it is JSON")
+}
+
+/// Tasks that are over.
+fn over(tree: &Tree) -> usize {
+    let listed = tree.well(&["task", "list", "--status", "complete", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
+    listed["tasks"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
+    let mut tree = Tree::start();
+    drop(tree.daemon.take());
+    let file = tree.data.join("sexton.toml");
+    let write = |words: &str| std::fs::write(&file, words).expect("it can be written");
+    write("[tasks]\nabort_on_failure = false\nburst = \"7s\"\nfail_after = 90\ngroup_limit = 1\n");
+    let config = ["--data", text(&tree.data), "--config", text(&file)];
+    tree.daemon = Some(Daemon::serve(&config));
+
+    let waits = r#"while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;
+    let first = add(&tree, &["--", "sh", "-c", waits]);
+    assert_eq!(terms(&first), json!([false, 7000, 90_000, 1000]), "{first}");
+    let own = [
+        "--retry=false",
+        "--burst",
+        "3s",
+        "--progress",
+        "2s",
+        "--paused",
+    ];
+    let own = add(&tree, &[&own[..], &["--", "true"]].concat());
+    assert_eq!(terms(&own), json!([true, 3000, 90_000, 2000]), "{own}");
+    until("the first is under way", || {
+        (show(&tree, &first)["status"] == "processing").then_some(())
+    });
+    // A pause says nothing of the limit.
+    tree.well(&["task", "pause", "--group", "default"]);
+    tree.well(&["task", "resume", "--group", "default"]);
+    let second = add(&tree, &["--", "sh", "-c", waits]);
+    assert_eq!(show(&tree, &second)["why"], "group default is full: 1 of 1");
+
+    write("[tasks]\nprogress = \"4s\"\ngroup_limit = 2\nkeep_max = 1\n");
+    let daemon = tree.daemon.as_ref().expect("it runs");
+    daemon.signal(Signal::HUP);
+    daemon.until_logged("the table [tasks] changed and is in force");
+    until("the second is under way, too", || {
+        (show(&tree, &second)["status"] == "processing").then_some(())
+    });
+    let third = add(&tree, &["--", "true"]);
+    assert_eq!(
+        terms(&third),
+        json!([true, 30_000, 300_000, 4000]),
+        "{third}"
+    );
+    assert_eq!(
+        terms(&show(&tree, &first)),
+        terms(&first),
+        "it is as it was added"
+    );
+    assert_eq!(show(&tree, &third)["why"], "group default is full: 2 of 2");
+    std::fs::write(tree.data.join("go"), "").expect("it can be written");
+    until("only the newest that is over is kept", || {
+        let paused = show(&tree, &own)["why"] == "it is paused";
+        let left = tree.run(&["task", "show", &third["id"].to_string(), "--json"]);
+        let is_over = left.out.contains(r#""status":"complete""#);
+        (paused && is_over && over(&tree) == 1).then_some(())
+    });
+
+    // What cannot be changes nothing.
+    write("[tasks]\nkeep_max = 0\n");
+    let daemon = tree.daemon.as_ref().expect("it runs");
+    daemon.signal(Signal::HUP);
+    daemon.until_logged("failed to reload, the old settings stay in force");
+    let fourth = add(&tree, &["--paused", "--", "true"]);
+    assert_eq!(terms(&fourth), terms(&third));
+
+    // Each decision is the same again by the rules of its time.
+    tree.daemon.take().expect("it runs").kill();
+    let verified = sexton()
+        .args(["replay", "--verify"])
+        .arg(&tree.data)
+        .output();
+    let verified = verified.expect("it runs");
+    assert!(verified.status.success(), "{verified:?}");
+    tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
+}
