@@ -1,6 +1,7 @@
 //! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
 
 mod allocator;
+mod audit;
 mod backup;
 mod beanstalkd;
 mod checkpoint;
@@ -59,6 +60,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Audit(Lazily<audit::Audit>),
     Backup(Lazily<backup::Backup>),
     Beanstalkd(Lazily<beanstalkd::Beanstalkd>),
     Checkpoint(Lazily<checkpoint::Checkpoint>),
@@ -108,6 +110,7 @@ fn main() -> std::process::ExitCode {
     report::end(match arguments.command {
         Command::Serve(Lazily(serve)) => serve.run(),
         Command::Status(Lazily(status)) => status.run(),
+        Command::Audit(Lazily(audit)) => audit.run(),
         Command::Backup(Lazily(backup)) => backup.run(),
         Command::Beanstalkd(Lazily(beanstalkd)) => beanstalkd.run(),
         Command::Checkpoint(Lazily(checkpoint)) => checkpoint.run(),

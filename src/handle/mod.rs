@@ -2,6 +2,7 @@
 //!
 //! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
+mod audit;
 mod claimed;
 mod draining;
 mod events;
@@ -19,6 +20,7 @@ mod tasks;
 #[cfg(feature = "jobs")]
 mod work;
 
+pub use self::audit::{Audit, AuditError, Disagreement, Which};
 pub use self::draining::{Drain, Drains, Left};
 pub use self::events::Events;
 pub use self::job_wait::JobWait;
@@ -55,6 +57,7 @@ use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, Reload
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// What can be asked of a running node, from any thread. Cloning gives another handle.
@@ -101,6 +104,7 @@ pub(crate) enum Command {
     Drain(Drain, oneshot::Sender<()>),
     BelieveClock(oneshot::Sender<bool>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
+    Pause(Duration, oneshot::Sender<()>),
 }
 
 impl Handle {
@@ -174,6 +178,14 @@ impl Handle {
     /// What is known of snapshots.
     pub fn snapshots(&self) -> SnapshotStatus {
         self.facts.snapshots.get()
+    }
+
+    /// Resolves after this span, in any runtime and in none: the core has a timer.
+    async fn pause(&self, span: Duration) -> Result<(), Stopped> {
+        let (answer, over) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::Pause(span, answer));
+        sent.map_err(|_| Stopped)?;
+        over.await.map_err(|_| Stopped)
     }
 
     /// Waits until the node halts by itself. Never, if it does not.

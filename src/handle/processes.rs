@@ -14,7 +14,7 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::Date;
-use crate::ids::{ProcessId, RequestKey, Seq};
+use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
 use crate::ports::process::{Keeping, Tree, requester};
 pub use crate::ports::process::{Requester, Usage};
 use crate::refusal::Reason;
@@ -295,6 +295,33 @@ impl Processes {
         }
     }
 
+    /// What has not ended, and of which this actor is to be told: what was launched for it, and what its rights are bound to.
+    pub(super) async fn watched_by(&self, by: ActorId) -> Result<Vec<ProcessId>, ProcessError> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            match self.walk(Query::Watched { by, after }).await? {
+                Reply::Ids { ids, next } => {
+                    all.extend(ids);
+                    if next.is_none() {
+                        return Ok(all);
+                    }
+                    after = next;
+                }
+                other => return Err(refusal(other)),
+            }
+        }
+    }
+
+    /// Processes that the keeper launched, that live, and that have no record: each with its PID.
+    pub(super) async fn strangers(&self) -> Result<Vec<(ProcessId, u32)>, ProcessError> {
+        let (answer, strangers) = oneshot::channel();
+        self.keeping.strangers(|found| {
+            // Whoever asked may be gone.
+            drop(answer.send(found));
+        });
+        Ok(strangers.await.map_err(|_| Stopped)?)
+    }
+
     /// The records of these, as far as they are there.
     pub async fn each(&self, ids: &[ProcessId]) -> Result<Vec<RecordView>, ProcessError> {
         let items = ids.iter().map(|id| Item::Query(Query::One(*id))).collect();
@@ -477,6 +504,7 @@ fn refusal(reply: Reply) -> ProcessError {
         | Reply::Spec(_)
         | Reply::Page { .. }
         | Reply::Count { .. }
+        | Reply::Ids { .. }
         | Reply::Totals(_)
         | Reply::Services(_) => ProcessError::Refused(Refused::Unknown),
     }

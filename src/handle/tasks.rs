@@ -10,7 +10,8 @@
 
 use crate::actors::dispatch::{
     Act, Adding, DispatchMachine, GroupView, Host, Message, Pause, Query, Refused, Reply, Report,
-    Rules, ServerChange, ServerView, TaskFilter, TaskView, Tasks as Page, Terms, Totals, Watch,
+    Rules, ServerChange, ServerView, Standing, TaskFilter, TaskView, Tasks as Page, Terms, Totals,
+    Watch,
 };
 use crate::actors::lock::Name;
 use crate::bytes::Bytes;
@@ -200,6 +201,15 @@ impl Tasks {
         };
         match self.ask(list).await? {
             Reply::Tasks(tasks) => Ok(*tasks),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// All that is under way, at one moment.
+    pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
+        let asked = vec![Item::Query(Query::Standing)];
+        match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
+            Reply::Standing(standing) => Ok(*standing),
             other => Err(refusal(&other)),
         }
     }

@@ -334,6 +334,10 @@ impl Open {
                     let last = spine.ledger().last();
                     drop(answer.send(spine.feed().listen(last, after)));
                 }
+                Some(Command::Pause(span, answer)) => runtime::spawn(async move {
+                    tokio::time::sleep(span).await;
+                    let _ = answer.send(());
+                }),
                 Some(Command::Stop) | None => break,
             }
         }

@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 
 mod ask;
+mod audit;
 mod backup;
 mod bad_launches;
 mod beanstalk_hosts;

@@ -1,5 +1,7 @@
 //! The library as a program uses it, with a clock that the test moves: no feature is needed.
 
+#[cfg(feature = "cli")]
+mod audit;
 mod doubt;
 mod examples;
 #[cfg(feature = "jobs")]

@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 /// Whether a path is one of these.
 pub(crate) fn is_ours(path: &str) -> bool {
-    path.starts_with("/v1/tasks") || path.starts_with("/v1/servers")
+    ["/v1/audit", "/v1/servers", "/v1/tasks"]
+        .iter()
+        .any(|beginning| path.starts_with(beginning))
 }
 
 /// A task that does not run; its number.

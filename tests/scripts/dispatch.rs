@@ -468,6 +468,7 @@ fn answer(reply: &Reply) -> Vec<String> {
         }
         Reply::Totals(totals) => format!("{totals:?}"),
         Reply::Terms(terms) => format!("{terms:?}"),
+        Reply::Standing(standing) => format!("{standing:?}"),
         Reply::Reconciled {
             added,
             removed,

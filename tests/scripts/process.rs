@@ -382,7 +382,9 @@ impl Words {
             Reply::Count { count, .. } => vec![format!("{count} of them")],
             Reply::Done => Vec::new(),
             Reply::Services(views) => views.iter().map(process_service::shown).collect(),
-            Reply::Spec(_) | Reply::Ambiguous(_) | Reply::Totals(_) => vec![format!("{reply:?}")],
+            Reply::Spec(_) | Reply::Ambiguous(_) | Reply::Ids { .. } | Reply::Totals(_) => {
+                vec![format!("{reply:?}")]
+            }
         }
     }
 

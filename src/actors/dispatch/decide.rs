@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 /// The most tasks that are forgotten at once.
 pub(super) const PRUNED_MAX: u32 = 1000;
 
-/// The key of a lock of the coordinator's, by what it guards.
-pub(super) const EXECUTE: &str = "wip-pool-lock-execute";
-pub(super) const UPDATE: &str = "wip-pool-lock-update";
+/// The key of the lock without which no attempt of a task runs. Its index is the number of the task.
+pub const EXECUTE: &str = "wip-pool-lock-execute";
+/// The key of the lock without which nothing of a task is saved.
+pub const UPDATE: &str = "wip-pool-lock-update";
 
 impl DispatchMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {

@@ -8,6 +8,7 @@ use crate::actors::dispatch::ready::GroupIndex;
 use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{RunStatus, Task};
 use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, Tasks};
+use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::ids::Slot;
 use crate::spine::event::Happening;
@@ -129,18 +130,18 @@ impl DispatchMachine {
     }
 
     pub(super) fn groups(&self) -> Vec<GroupView> {
-        let all = self.state.index.ready.groups();
-        let usual = self.state.index.ready.usual();
-        let views = all
-            .take(LISTED_MAX as usize)
-            .map(|(name, group)| GroupView {
-                name: name.clone(),
-                max: group.max(usual),
-                used: group.used,
-                pause: group.pause(),
-                ready: group.ready(),
-            });
-        views.collect()
+        let all = self.state.index.ready.groups().take(LISTED_MAX as usize);
+        all.map(|group| self.group_view(group)).collect()
+    }
+
+    pub(super) fn group_view(&self, (name, group): (&Name, &GroupIndex)) -> GroupView {
+        GroupView {
+            name: name.clone(),
+            max: group.max(self.state.index.ready.usual()),
+            used: group.used,
+            pause: group.pause(),
+            ready: group.ready(),
+        }
     }
 
     /// What an inventory came to.

@@ -192,7 +192,7 @@ impl Machine for DispatchMachine {
         }
     }
 
-    fn query(&self, _now: Now, query: &Query) -> Reply {
+    fn query(&self, now: Now, query: &Query) -> Reply {
         match query {
             Query::Task(id) => {
                 let found = self.state.find(*id);
@@ -221,15 +221,16 @@ impl Machine for DispatchMachine {
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.state.totals()),
             Query::Terms => Reply::Terms(self.rules.terms),
+            Query::Standing => Reply::Standing(Box::new(self.standing(now))),
         }
     }
 
     fn cost(asked: Asked<'_, Self>) -> usize {
         match asked {
             Asked::Query(Query::Tasks { .. }) => LOOKED_AT_MAX / 8,
-            Asked::Query(Query::Servers | Query::Groups | Query::Inventory(_)) => {
-                LISTED_MAX as usize
-            }
+            Asked::Query(
+                Query::Servers | Query::Groups | Query::Inventory(_) | Query::Standing,
+            ) => LISTED_MAX as usize,
             Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
         }
     }

@@ -7,7 +7,7 @@ use crate::actors::dispatch::outcome::Refused;
 use crate::actors::dispatch::remote::{FarEnd, Remote};
 use crate::actors::dispatch::server::{Group, Pause};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task, Terms};
-use crate::actors::dispatch::view::{GroupView, ServerView, TaskView, Tasks, Totals};
+use crate::actors::dispatch::view::{GroupView, ServerView, Standing, TaskView, Tasks, Totals};
 use crate::actors::lock::{Held, Name};
 use crate::actors::process::Launching;
 use crate::bytes::Bytes;
@@ -320,6 +320,8 @@ pub enum Query {
     Totals,
     /// What holds for a task that does not say otherwise.
     Terms,
+    /// All that is under way.
+    Standing,
 }
 
 /// What a request may wait for.
@@ -348,6 +350,8 @@ pub enum Reply {
     Totals(Totals),
     /// What holds for a task that does not say otherwise.
     Terms(Terms),
+    /// All that is under way.
+    Standing(Box<Standing>),
     /// So many servers were added, removed, or have another number of threads.
     Reconciled {
         /// Added.

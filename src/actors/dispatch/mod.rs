@@ -19,6 +19,7 @@
 //! | `ready.rs` | which task is next, and where it runs |
 //! | `machine.rs` | what the host asks of the rules |
 //! | `view.rs` `look.rs` `event.rs` | what is shown, and what subscribers are told |
+//! | `standing.rs` | all that is under way, for an audit |
 
 mod commit;
 mod decide;
@@ -31,10 +32,12 @@ mod outcome;
 mod ready;
 mod remote;
 mod server;
+mod standing;
 mod state;
 mod task;
 mod view;
 
+pub use decide::{EXECUTE, UPDATE};
 pub use machine::DispatchMachine;
 pub use message::{
     Act, Adding, Host, Message, Query, Reply, Report, Rules, ServerChange, TaskFilter, Watch,
@@ -46,7 +49,7 @@ pub use task::{
     Attempt, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Said, Saved, Stage, Task,
     Terms, Verdict,
 };
-pub use view::{GroupView, Obstacle, ServerView, TaskView, Tasks, Totals};
+pub use view::{GroupView, Obstacle, ServerView, Standing, TaskView, Tasks, Totals, UnderWay};
 
 #[cfg(test)]
 mod model;

@@ -62,6 +62,8 @@ pub(super) struct Index {
     pub(super) over: BTreeSet<(Timestamp, Slot)>,
     /// Tasks with obligations: with an attempt, a place in line for a lock, or a cleanup.
     pub(super) bound: BTreeSet<Slot>,
+    /// These, and all others that are under way.
+    pub(super) standing: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
     totals: Totals,
@@ -103,6 +105,9 @@ impl Index {
         if task.attempt.is_some() || task.blocked.is_some() || task.cleaning.is_some() {
             self.bound.insert(slot);
         }
+        if task.is_standing() {
+            self.standing.insert(slot);
+        }
         if let Some(ended) = task.ended {
             self.over.insert((ended, slot));
         }
@@ -121,6 +126,7 @@ impl Index {
             self.by_process.remove(&cleaning.process);
         }
         self.bound.remove(&slot);
+        self.standing.remove(&slot);
         if let Some(ended) = task.ended {
             self.over.remove(&(ended, slot));
         }

@@ -2,9 +2,10 @@
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
-use crate::actors::dispatch::task::Task;
+use crate::actors::dispatch::task::{Attempt, Cleaning, RunStatus, Task};
 use crate::actors::lock::Name;
 use crate::clock::Date;
+use crate::ids::Token;
 use serde::Serialize;
 use std::fmt;
 
@@ -163,4 +164,42 @@ pub struct Totals {
     pub failed: u64,
     /// What of all tasks is held back.
     pub pause: Pause,
+}
+
+/// All that is under way, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Tasks that are under way, or of which other actors have something to do, by slot.
+    pub tasks: Vec<UnderWay>,
+    /// Servers by name.
+    pub servers: Vec<ServerView>,
+    /// Groups with tasks under way, by name.
+    pub groups: Vec<GroupView>,
+    /// Whether those are all: not if there are more than 100,000 tasks. What is counted says nothing then.
+    pub whole: bool,
+}
+
+/// A task that is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    /// Its number.
+    pub id: u64,
+    /// Its work id; empty if it has none.
+    pub work: Name,
+    /// Its group.
+    pub group: Name,
+    /// Where it is.
+    pub status: RunStatus,
+    /// Whether it counts in its group.
+    pub counts: bool,
+    /// Its attempt.
+    pub attempt: Option<Attempt>,
+    /// The server of that, by name; `None` if there is no such server.
+    pub server: Option<Name>,
+    /// The attempt whose place in line for the execute lock stands.
+    pub blocked: Option<Token>,
+    /// What cleans up after an attempt.
+    pub cleaning: Option<Cleaning>,
+    /// Whether time should have acted on it, and has not.
+    pub late: bool,
 }

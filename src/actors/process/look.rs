@@ -8,7 +8,7 @@ use crate::actors::process::record::{Phase, Record};
 use crate::actors::process::reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 use crate::actors::process::secret::masked;
 use crate::clock::Now;
-use crate::ids::{ProcessId, Slot};
+use crate::ids::{ActorId, ProcessId, Slot};
 use crate::spine::machine::Asked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -48,6 +48,7 @@ impl ProcessMachine {
             },
             Query::Descendants { of, after, most } => self.descendants(*of, *after, *most),
             Query::Services(name) => self.look_at_services(now, name.as_deref()),
+            Query::Watched { by, after } => self.watched_by(*by, *after),
             Query::Totals => Reply::Totals(self.totals()),
         }
     }
@@ -172,6 +173,33 @@ impl ProcessMachine {
             records,
             next: None,
         }
+    }
+
+    /// What has not ended, and is another actor's to be told of.
+    fn watched_by(&self, by: ActorId, after: Option<ProcessId>) -> Reply {
+        let live = Selection {
+            phases: vec![Phase::Queued, Phase::Running, Phase::Stopping],
+            after,
+            ..Selection::default()
+        };
+        let (mut ids, mut last) = (Vec::new(), after);
+        for (looked_at, id) in self.candidates(&live).enumerate() {
+            if looked_at == LOOKED_AT_MAX {
+                return Reply::Ids { ids, next: last };
+            }
+            last = Some(id);
+            let watches = |it: &Record| {
+                let told = it.watchers.iter().any(|(actor, _)| *actor == by);
+                it.is_live() && (told || it.awaited == Some(by))
+            };
+            ids.extend(
+                self.state
+                    .find(id)
+                    .filter(|(_, it)| watches(it))
+                    .map(|_| id),
+            );
+        }
+        Reply::Ids { ids, next: None }
     }
 
     fn count(&self, selection: &Selection) -> Reply {

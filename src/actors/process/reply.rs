@@ -6,7 +6,7 @@ use crate::actors::process::outcome::Refused;
 use crate::actors::process::record::{Announced, Phase, Sent, Stop, Stuck};
 use crate::bytes::Bytes;
 use crate::clock::Date;
-use crate::ids::{ProcessId, Seq};
+use crate::ids::{ActorId, ProcessId, Seq};
 use crate::spine::machine::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,6 +40,13 @@ pub enum Query {
     },
     /// Services, all or the one of this name: [`Reply::Services`], or refused as no service.
     Services(Option<String>),
+    /// Records of what has not ended, of which this actor is to be told, by id: [`Reply::Ids`].
+    Watched {
+        /// Which actor.
+        by: ActorId,
+        /// Only those after this one.
+        after: Option<ProcessId>,
+    },
     /// How many records there are, by what is the matter with them: [`Reply::Totals`].
     Totals,
 }
@@ -147,6 +154,13 @@ pub enum Reply {
     Count {
         /// How many were found.
         count: u32,
+        /// After which one to go on, if there may be more.
+        next: Option<ProcessId>,
+    },
+    /// Ids of records.
+    Ids {
+        /// Them.
+        ids: Vec<ProcessId>,
         /// After which one to go on, if there may be more.
         next: Option<ProcessId>,
     },

@@ -27,6 +27,8 @@ pub struct Follower<W: World> {
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
     /// What the keeper holds, and whether it says how it ends: not of what a keeper before it launched.
     pub(super) held: BTreeMap<ProcessId, bool>,
+    /// What the keeper holds, runs, and nobody has asked to follow.
+    pub(super) strangers: BTreeMap<ProcessId, Identity>,
     /// What the actor has stated since it last said that this is all.
     stated: BTreeSet<ProcessId>,
     /// What it stated when it last said so, until the keeper has said what it holds.
@@ -50,6 +52,7 @@ impl<W: World> Follower<W> {
             link: Link::Down,
             attempts: BTreeMap::new(),
             held: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             stated: BTreeSet::new(),
             census: None,
             counted: false,

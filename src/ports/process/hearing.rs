@@ -6,7 +6,7 @@ use crate::ids::ProcessId;
 use crate::keeper::protocol::{self, Report};
 use crate::ports::process::attempt::{Link, about, end_of, step_of};
 use crate::ports::process::follower::Follower;
-use crate::ports::process::world::World;
+use crate::ports::process::world::{Found, World};
 
 /// `ENOENT`.
 const NO_SUCH_FILE: i32 = 2;
@@ -15,7 +15,10 @@ impl<W: World> Follower<W> {
     /// The keeper says something.
     pub fn heard(&mut self, report: Report) {
         match report {
-            Report::Welcome { .. } => self.held.clear(),
+            Report::Welcome { .. } => {
+                self.held.clear();
+                self.strangers.clear();
+            }
             Report::Told => {
                 self.link = Link::Up;
                 self.take_census();
@@ -66,6 +69,26 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
+    /// Something that nobody has asked to follow runs, or has ended.
+    fn meet(&mut self, id: ProcessId, identity: Identity, lives: bool) {
+        if lives {
+            self.strangers.insert(id, identity);
+        } else {
+            self.strangers.remove(&id);
+        }
+    }
+
+    /// What the keeper launched, lives, and is followed by nobody: each with its PID.
+    pub fn strangers(&mut self) -> Vec<(ProcessId, u32)> {
+        let (attempts, world) = (&self.attempts, &mut self.world);
+        self.strangers.retain(|id, identity| {
+            let is_followed = attempts.contains_key(id);
+            !is_followed && !matches!(world.find(identity), Found::Gone(_))
+        });
+        let left = self.strangers.iter();
+        left.map(|(id, identity)| (*id, identity.pid)).collect()
+    }
+
     /// It runs. `is_child` says whether the keeper waits for it.
     fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
         self.learn_start(started, (is_child, true));
@@ -78,6 +101,7 @@ impl<W: World> Follower<W> {
         self.held.insert(id, is_child);
         let identity = self.identity_of(started);
         let Some(attempt) = self.attempts.get_mut(&id) else {
+            self.meet(id, identity, lives);
             return;
         };
         (attempt.spec, attempt.launch) = (None, None);

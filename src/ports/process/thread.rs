@@ -43,6 +43,7 @@ enum Asked {
         Box<dyn FnOnce(Vec<bool>) + Send>,
     ),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
+    Strangers(Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>),
     Reap,
     End,
 }
@@ -107,6 +108,15 @@ impl Keeping {
         answer: impl FnOnce(Vec<bool>) + Send + 'static,
     ) {
         self.ask(Asked::Reconcile(trees, Box::new(answer)));
+    }
+
+    /// What the keeper launched, lives, and is followed by nobody: each with its PID. Nothing if no process was ever followed.
+    pub fn strangers(&self, answer: impl FnOnce(Vec<(ProcessId, u32)>) + Send + 'static) {
+        let asked = Asked::Strangers(Box::new(answer));
+        match self.0.started.get() {
+            Some(started) => started.ask(asked),
+            None => asked.refuse(link::none(), &mut |_| {}),
+        }
     }
 
     /// Reaps inherited children that have ended, if that is to be done for this process.
@@ -207,6 +217,7 @@ impl Asked {
             Self::Join(answer) => answer(Err(failure)),
             Self::Reconcile(_, answer) => answer(Vec::new()),
             Self::Usage(_, answer) => answer(Vec::new()),
+            Self::Strangers(answer) => answer(Vec::new()),
             Self::Reap | Self::End => {}
         }
     }
@@ -381,6 +392,7 @@ fn perform<R: FnMut(Message)>(
                 let world = follower.world();
                 answer(trees.iter().map(|tree| world.usage(tree)).collect());
             }
+            Asked::Strangers(answer) => answer(follower.strangers()),
             Asked::Reap => follower.reap(),
             Asked::End => return false,
         }

@@ -18,6 +18,7 @@
 //! | `schema.rs` | what requests and answers are made of: numbers in bounds, names, bytes |
 //! | `input.rs` | queries and bodies into the types of requests |
 //! | `operate.rs` | the node: routes, types, calls |
+//! | `audit.rs` | whether all that is held agrees |
 //! | `lock.rs` | locks, the same way |
 //! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues, the same way: work with jobs, operation on one and on many, what only looks, and how jobs ended |
 //! | `process.rs` `process_look.rs` `process_now.rs` | processes, the same way |
@@ -34,6 +35,7 @@
 //! | `counters.rs` | the door's statistics |
 
 mod access;
+mod audit;
 mod binding;
 mod busiest;
 mod call;

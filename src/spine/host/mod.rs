@@ -5,6 +5,7 @@
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
 mod checkpoint;
+mod governed;
 mod once;
 mod rebuild;
 mod restate;
@@ -544,18 +545,6 @@ impl<M: Actor> Host<M> {
                 Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)))
             }
         }
-    }
-
-    /// Goes by other rules from here on. That is noted in the log, so that each decision can be checked by the rules of its
-    /// time.
-    pub fn go_by(&mut self, ledger: &mut Ledger, rules: M::Rules) -> Flow {
-        ledger.rules(M::ID, &rules);
-        let machine = &mut self.machine;
-        if let Err(cause) = guard(|| machine.set_rules(rules)) {
-            let now = ledger.both();
-            return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
-        }
-        self.proceed(ledger)
     }
 
     /// Publishes what happens there.

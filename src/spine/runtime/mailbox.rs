@@ -3,13 +3,16 @@
 use super::heard::{Hearing, hearing};
 use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
+use crate::decode;
 use crate::ids::{RequestKey, Ticket};
 use crate::spine::budget::Budget;
 use crate::spine::delivery::{Answer, Delivery, Item, ReplyTo, Saboteur, Wait};
 use crate::spine::directory::Admission;
+use crate::spine::effect::To;
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
 use actix::Addr;
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -150,6 +153,22 @@ impl<M: Actor> Mailbox<M> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::GoBy { rules, done });
         is_done.await.map_err(|_| Stopped)
+    }
+
+    /// Has the actor state again what others are to do for it, as it does at each start: an upsert.
+    pub async fn restate(&self) -> Result<(), Stopped> {
+        let (done, is_done) = oneshot::channel();
+        self.address.do_send(shell::Restate(done));
+        is_done.await.map_err(|_| Stopped)
+    }
+
+    /// What the actor would state so to the one that takes these messages. Those that are of another kind are left out.
+    pub async fn stated<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
+        let (answer, stated) = oneshot::channel();
+        self.address.do_send(shell::Stated(to.actor(), answer));
+        let stated = stated.await.map_err(|_| Stopped)?;
+        let read = stated.iter().map(|bytes| decode::from_slice(bytes));
+        Ok(read.filter_map(Result::ok).collect())
     }
 
     /// Asks the actor about itself.

@@ -3,7 +3,7 @@
 use super::rebuild::rebuild;
 use crate::clock::Timestamp;
 use crate::decode;
-use crate::ids::{Digest, Seq, Ticket};
+use crate::ids::{ActorId, Digest, Seq, Ticket};
 use crate::spine::delivery::{Delivery, Flow, Report, Wait};
 use crate::spine::effect::Tell;
 use crate::spine::host::Host;
@@ -246,6 +246,39 @@ impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
         self.drive(context, |host, ledger| {
             host.watch(ledger, wait.ticket, wait.wait)
         });
+    }
+}
+
+/// What it has other actors do is stated again.
+pub(super) struct Restate(pub(super) oneshot::Sender<()>);
+
+impl Message for Restate {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Restate> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Restate(done): Restate, context: &mut Self::Context) {
+        self.drive(context, Host::restate);
+        let _ = done.send(());
+    }
+}
+
+/// What it would have this actor do, as messages.
+pub(super) struct Stated(pub(super) ActorId, pub(super) oneshot::Sender<Vec<Vec<u8>>>);
+
+impl Message for Stated {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Stated> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Stated(to, answer): Stated, context: &mut Self::Context) {
+        let mut stated = Vec::new();
+        self.drive(context, |host, ledger| host.stated(ledger, to, &mut stated));
+        drop(answer.send(stated));
     }
 }
 

@@ -239,6 +239,7 @@ impl Reference for Dispatches {
             | Reply::Groups(_)
             | Reply::Totals(_)
             | Reply::Terms(_)
+            | Reply::Standing(_)
             | Reply::Absent
             | Reply::Refused(_) => false,
         }

@@ -276,6 +276,7 @@ impl Reference for Processes {
             | Reply::Ambiguous(_)
             | Reply::Page { .. }
             | Reply::Count { .. }
+            | Reply::Ids { .. }
             | Reply::Totals(_)
             | Reply::Services(_)
             | Reply::Refused(_) => false,

@@ -2,8 +2,8 @@
 
 use super::{Model, count};
 use sexton::actors::dispatch::{
-    ExitStatus, GroupView, Query, Reply, RunStatus, ServerView, TaskFilter, TaskView, Tasks,
-    Totals, Watch,
+    ExitStatus, GroupView, Query, Reply, RunStatus, ServerView, Standing, Task, TaskFilter,
+    TaskView, Tasks, Totals, UnderWay, Watch,
 };
 use sexton::actors::lock::Name;
 use sexton::ids::Slot;
@@ -60,6 +60,7 @@ impl Model {
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.totals()),
             Query::Terms => Reply::Terms(self.rules.terms),
+            Query::Standing => Reply::Standing(Box::new(self.standing())),
         }
     }
 
@@ -133,6 +134,38 @@ impl Model {
         views
             .filter(|it| it.used > 0 || it.ready > 0 || is_set(&it.name))
             .collect()
+    }
+
+    /// All that is under way. Time has acted on what it can act on before anything is asked.
+    fn standing(&self) -> Standing {
+        let mut tasks: Vec<_> = self.state.tasks.iter().collect();
+        tasks.sort_unstable_by_key(|(slot, _)| *slot);
+        let stands = |task: &Task| {
+            let asks = task.attempt.is_some() || task.blocked.is_some() || task.cleaning.is_some();
+            asks || task.counts
+                || [RunStatus::Waiting, RunStatus::Processing].contains(&task.status)
+        };
+        let tasks = tasks.into_iter().filter(|(_, task)| stands(task));
+        let under_way = tasks.map(|(slot, task)| UnderWay {
+            id: task.id,
+            work: task.work.clone(),
+            group: task.group.clone(),
+            status: task.status,
+            counts: task.counts,
+            attempt: task.attempt.clone(),
+            server: self.view(*slot).and_then(|it| it.server),
+            blocked: task.blocked,
+            cleaning: task.cleaning,
+            late: false,
+        });
+        let mut groups = self.groups();
+        groups.retain(|it| it.used > 0);
+        Standing {
+            tasks: under_way.collect(),
+            servers: self.servers(),
+            groups,
+            whole: true,
+        }
     }
 
     fn totals(&self) -> Totals {

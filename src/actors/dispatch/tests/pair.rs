@@ -4,7 +4,7 @@ use super::met::{Met, has_reason};
 use super::steps::Doing;
 use crate::actors::dispatch::model::{Entry, Item, Model, State, Told};
 use crate::actors::dispatch::{
-    DispatchMachine, Message, Outcome, Query, Rules, RunStatus, Step, TaskFilter, TaskStep,
+    DispatchMachine, Message, Outcome, Query, Reply, Rules, RunStatus, Step, TaskFilter, TaskStep,
     TaskView, Terms, Watch,
 };
 use crate::actors::lock::{self, Held, Name};
@@ -462,7 +462,14 @@ impl Pair {
             );
         }
         Self::check_promises(&views);
-        let mut queries = vec![Query::Servers, Query::Groups, Query::Totals];
+        let now = self.both();
+        let mut standing = self.machine.query(now, &Query::Standing);
+        if let Reply::Standing(standing) = &mut standing {
+            // Time acts before anything is asked of a host, and not here.
+            standing.tasks.iter_mut().for_each(|it| it.late = false);
+        }
+        assert_eq!(standing, self.model.answer(&Query::Standing));
+        let mut queries = vec![Query::Servers, Query::Groups, Query::Totals, Query::Terms];
         let filter = |status, group: Option<&Name>, work: Option<&Name>| TaskFilter {
             status,
             group: group.cloned(),

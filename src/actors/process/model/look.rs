@@ -1,6 +1,6 @@
 //! Answers to questions, from a walk over all records.
 
-use super::Model;
+use super::{Model, Modelled};
 use sexton::actors::process::{Phase, Query, RecordView, Refused, Reply, Selection, Watch};
 use sexton::ids::ProcessId;
 
@@ -64,6 +64,17 @@ impl Model {
             },
             Query::Ancestors(of) => page(*of, self.ancestors(*of)),
             Query::Descendants { of, .. } => page(*of, self.descendants(*of)),
+            Query::Watched { by, .. } => {
+                let tells = |it: &&Modelled| it.watchers.iter().any(|(actor, _)| actor == by);
+                let live = self
+                    .records
+                    .iter()
+                    .filter(|it| it.view.phase != Phase::Exited);
+                let told = live.filter(|it| tells(it) || it.awaited == Some(*by));
+                let mut ids: Vec<ProcessId> = told.map(|it| it.view.id).collect();
+                ids.sort_unstable();
+                Reply::Ids { ids, next: None }
+            }
             Query::Prefix(_) | Query::Spec(_) | Query::Totals | Query::Services(_) => {
                 unreachable!("what is the machine's own is not asked of a model")
             }

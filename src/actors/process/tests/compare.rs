@@ -68,6 +68,11 @@ impl Pair {
         }
         self.compare_totals();
         self.compare_services();
+        for by in 0..10 {
+            let (by, after) = (ActorId(by), None);
+            let told = Query::Watched { by, after };
+            assert_eq!(self.look(&told), self.model.answer(&told));
+        }
         for view in right.values() {
             self.compare_relatives(view);
         }

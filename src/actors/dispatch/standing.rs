@@ -1,0 +1,57 @@
+//! All that is under way, as it stands at one moment: what an audit compares with what others hold.
+
+use crate::actors::dispatch::machine::DispatchMachine;
+use crate::actors::dispatch::task::{RunStatus, Task};
+use crate::actors::dispatch::view::{Standing, UnderWay};
+use crate::clock::Now;
+use crate::ids::Slot;
+
+/// The most tasks that are shown so at once.
+const STANDING_MAX: usize = 100_000;
+
+impl Task {
+    /// Whether it is under way, or other actors have something to do for it.
+    pub(super) fn is_standing(&self) -> bool {
+        let obliges = self.attempt.is_some() || self.blocked.is_some() || self.cleaning.is_some();
+        obliges || self.counts || self.status.is_under_way()
+    }
+}
+
+impl DispatchMachine {
+    pub(super) fn standing(&self, now: Now) -> Standing {
+        let slots = &self.state.index.standing;
+        let tasks = slots.iter().take(STANDING_MAX);
+        let groups = self.state.index.ready.groups();
+        let groups = groups.filter(|(_, group)| group.used > 0);
+        Standing {
+            tasks: tasks
+                .filter_map(|slot| self.under_way(*slot, now))
+                .collect(),
+            servers: self.servers(),
+            groups: groups.map(|group| self.group_view(group)).collect(),
+            whole: slots.len() <= STANDING_MAX,
+        }
+    }
+
+    fn under_way(&self, slot: Slot, now: Now) -> Option<UnderWay> {
+        let task = self.state.tasks.get(slot)?;
+        let waits = task.status == RunStatus::Waiting && !task.is_due;
+        let is_overdue = task
+            .stops_at(self.state.head.epoch)
+            .is_some_and(|(at, _)| at <= now.at);
+        let server = task.attempt.as_ref().map(|it| it.server);
+        let server = server.and_then(|slot| self.state.servers.get(slot));
+        Some(UnderWay {
+            id: task.id,
+            work: task.work.clone(),
+            group: task.group.clone(),
+            status: task.status,
+            counts: task.counts,
+            attempt: task.attempt.clone(),
+            server: server.map(|it| it.name.clone()),
+            blocked: task.blocked,
+            cleaning: task.cleaning,
+            late: is_overdue || waits && now.offset.time(task.wake) <= now.at,
+        })
+    }
+}

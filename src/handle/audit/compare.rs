@@ -1,0 +1,261 @@
+//! What actors hold, compared with each other and with what the machine shows. Pure: a picture in, disagreements out.
+
+use crate::actors::binding::Until;
+use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
+use crate::actors::lock::{Listed, Name};
+use crate::handle::audit::disagreement::{Disagreement, Which};
+use crate::ids::{ActorId, ProcessId, Token};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What was seen, actor after actor.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Picture {
+    /// Tasks that are under way, servers and groups, at one moment.
+    pub(super) standing: Standing,
+    /// Entries of the locks of tasks.
+    pub(super) locks: Vec<Listed>,
+    /// Processes that others name, with what their records say; of one that is not here there is no record.
+    pub(super) records: BTreeMap<ProcessId, Recorded>,
+    /// Processes of attempts that have not ended. What cleans up goes on by itself, and may outlast what is known of it.
+    pub(super) launched: Vec<ProcessId>,
+    /// Processes whose records say that they run, and which the kernel no longer has.
+    pub(super) gone: Vec<ProcessId>,
+    /// Processes that the keeper launched, live, and have no record: each with its PID.
+    pub(super) strangers: Vec<(ProcessId, u32)>,
+    /// To which processes rights of an actor are bound.
+    pub(super) bindings: BTreeSet<(ActorId, ProcessId, Until)>,
+}
+
+/// How far a process has come, by its record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// Whether the process itself has ended.
+    pub(super) has_ended: bool,
+    /// Whether all of its tree has, and what has a record below it.
+    pub(super) is_over: bool,
+}
+
+impl Picture {
+    /// Whether what lasts until then should have been told to be over.
+    fn is_over(&self, process: ProcessId, until: Until) -> bool {
+        self.records.get(&process).is_none_or(|it| match until {
+            Until::Process => it.has_ended || it.is_over,
+            Until::Tree => it.is_over,
+        })
+    }
+
+    /// All that does not agree.
+    pub(super) fn disagreements(&self) -> BTreeSet<Disagreement> {
+        let mut found = BTreeSet::new();
+        for task in &self.standing.tasks {
+            found.extend(of_status(task));
+            if let Some(attempt) = &task.attempt {
+                found.extend(self.of_attempt(task.id, attempt));
+            }
+            found.extend(self.of_cleaning(task));
+        }
+        found.extend(self.of_locks());
+        found.extend(self.of_works());
+        if self.standing.whole {
+            found.extend(self.of_servers());
+            found.extend(self.of_groups());
+            found.extend(self.of_launched());
+        }
+        found.extend(
+            self.gone
+                .iter()
+                .map(|it| Disagreement::Gone { process: *it }),
+        );
+        let strangers = self.strangers.iter();
+        found.extend(strangers.map(|(process, pid)| Disagreement::Stranger {
+            process: *process,
+            pid: *pid,
+        }));
+        let bindings = self.bindings.iter();
+        let over = bindings.filter(|(_, process, until)| self.is_over(*process, *until));
+        found.extend(over.map(|(actor, process, _)| Disagreement::Bound {
+            actor: *actor,
+            process: *process,
+        }));
+        found
+    }
+
+    /// How an attempt stands with its process and its locks. Each step is followed by the next at once, so that one which is
+    /// still there at the next look has lost what was to follow.
+    fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
+        let which = Which {
+            task,
+            attempt: attempt.token,
+            process: attempt.process,
+        };
+        let mut found = Vec::new();
+        match attempt.stage {
+            Stage::Claimed => found.push(Disagreement::Unlocked(which)),
+            Stage::Locked => found.push(Disagreement::Unlaunched(which)),
+            Stage::Launched if self.is_over(attempt.process, Until::Tree) => {
+                found.push(Disagreement::Unended(which));
+            }
+            Stage::Launched => {}
+        }
+        let wants = [
+            (EXECUTE, attempt.stage != Stage::Claimed),
+            (UPDATE, attempt.updates),
+        ];
+        for (key, _) in wants.into_iter().filter(|(_, wants)| *wants) {
+            let has =
+                |it: &Listed| it.place == 1 && of_lock(it) == Some((key, task, attempt.token));
+            if !self.locks.iter().any(has) {
+                found.push(Disagreement::LockMissing { which, key });
+            }
+        }
+        found
+    }
+
+    fn of_cleaning(&self, task: &UnderWay) -> Option<Disagreement> {
+        let cleaning = task.cleaning?;
+        let which = Which {
+            task: task.id,
+            attempt: cleaning.token,
+            process: cleaning.process,
+        };
+        if !cleaning.taken {
+            return Some(Disagreement::Unlaunched(which));
+        }
+        let is_over = self.is_over(cleaning.process, Until::Tree);
+        is_over.then_some(Disagreement::Unended(which))
+    }
+
+    /// Locks of tasks that no attempt has, nor waits for.
+    fn of_locks(&self) -> Vec<Disagreement> {
+        let tasks = self.standing.tasks.iter().map(|it| (it.id, it));
+        let tasks: BTreeMap<u64, &UnderWay> = tasks.collect();
+        let is_meant = |it: &&Listed| {
+            let Some((key, task, token)) = of_lock(it) else {
+                return false;
+            };
+            tasks.get(&task).is_some_and(|task| {
+                let has = task.attempt.as_ref().is_some_and(|it| it.token == token);
+                has || key == EXECUTE && task.blocked == Some(token)
+            })
+        };
+        let left = self.locks.iter().filter(|it| !is_meant(it));
+        let left = left.filter(|_| self.standing.whole);
+        left.map(|it| Disagreement::LockLeft {
+            key: it.key.clone(),
+            index: it.index.clone(),
+            owner: it.owner.clone(),
+        })
+        .collect()
+    }
+
+    /// Work ids of which two tasks are under way.
+    fn of_works(&self) -> Vec<Disagreement> {
+        let mut works: BTreeMap<&Name, u64> = BTreeMap::new();
+        let mut found = Vec::new();
+        let under_way = self
+            .standing
+            .tasks
+            .iter()
+            .filter(|it| it.status.is_under_way());
+        for task in under_way.filter(|it| !it.work.as_bytes().is_empty()) {
+            if let Some(other) = works.insert(&task.work, task.id) {
+                found.push(Disagreement::WorkTwice {
+                    work: task.work.clone(),
+                    tasks: (other, task.id),
+                });
+            }
+        }
+        found
+    }
+
+    fn of_servers(&self) -> Vec<Disagreement> {
+        let mut attempts: BTreeMap<&Name, u32> = BTreeMap::new();
+        for server in self
+            .standing
+            .tasks
+            .iter()
+            .filter_map(|it| it.server.as_ref())
+        {
+            *attempts.entry(server).or_default() += 1;
+        }
+        let wrong = self.standing.servers.iter().filter_map(|it| {
+            let attempts = attempts.get(&it.name).copied().unwrap_or(0);
+            (it.used != attempts).then(|| Disagreement::Threads {
+                server: it.name.clone(),
+                used: it.used,
+                attempts,
+            })
+        });
+        wrong.collect()
+    }
+
+    fn of_groups(&self) -> Vec<Disagreement> {
+        let mut tasks: BTreeMap<&Name, (u32, u32)> = BTreeMap::new();
+        for task in self.standing.tasks.iter().filter(|it| it.counts) {
+            tasks.entry(&task.group).or_default().1 += 1;
+        }
+        for group in &self.standing.groups {
+            tasks.entry(&group.name).or_default().0 = group.used;
+        }
+        let wrong = tasks.into_iter().filter(|(_, (used, tasks))| used != tasks);
+        wrong
+            .map(|(group, (used, tasks))| Disagreement::Group {
+                group: group.clone(),
+                used,
+                tasks,
+            })
+            .collect()
+    }
+
+    /// Processes that were launched for attempts which are over.
+    fn of_launched(&self) -> Vec<Disagreement> {
+        let known = self.standing.tasks.iter().flat_map(|task| {
+            let attempt = task.attempt.as_ref().map(|it| it.process);
+            let cleaning = task.cleaning.map(|it| it.process);
+            attempt.into_iter().chain(cleaning)
+        });
+        let known: BTreeSet<ProcessId> = known.collect();
+        let left = self.launched.iter().filter(|it| !known.contains(it));
+        left.map(|it| Disagreement::Unattended { process: *it })
+            .collect()
+    }
+}
+
+/// What of a task alone cannot be.
+fn of_status(task: &UnderWay) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    let is_processing = task.status == RunStatus::Processing;
+    if is_processing != task.attempt.is_some() {
+        found.push(Disagreement::Status {
+            task: task.id,
+            status: task.status.name(),
+        });
+    }
+    let attempt = task.attempt.as_ref();
+    let has_server = task.server.is_some();
+    if let Some(attempt) = attempt.filter(|_| !has_server) {
+        found.push(Disagreement::NoServer(Which {
+            task: task.id,
+            attempt: attempt.token,
+            process: attempt.process,
+        }));
+    }
+    if task.late {
+        let attempt = attempt.map_or(Token(0), |it| it.token);
+        let task = task.id;
+        found.push(Disagreement::Late { task, attempt });
+    }
+    found
+}
+
+/// What a lock of tasks is about: its key, the task, and the attempt.
+fn of_lock(entry: &Listed) -> Option<(&'static str, u64, Token)> {
+    let keys = [EXECUTE, UPDATE];
+    let key = keys
+        .into_iter()
+        .find(|key| key.as_bytes() == entry.key.as_bytes())?;
+    let task = std::str::from_utf8(entry.index.as_bytes()).ok()?;
+    let owner = std::str::from_utf8(entry.owner.as_bytes()).ok()?;
+    let token = owner.strip_prefix("attempt-")?;
+    Some((key, task.parse().ok()?, Token(token.parse().ok()?)))
+}

@@ -1,0 +1,300 @@
+//! Whether what the actors hold agrees, and with what the machine shows. It always should: who does not trust it asks here.
+//!
+//! Actors are looked at one after the other, so that a look may see one before, and another after, something was told. That is
+//! why a disagreement counts only if later looks see it again, word for word. What it says names the attempt by its token and the
+//! process by its record, which are given once; what was on its way has arrived by then: each answer to a look waits for the
+//! journal, and each actor takes what it was told before what it is asked. What it counts, it counts in one answer of one actor.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `compare.rs` | what is compared. Pure |
+//! | `disagreement.rs` | what may not agree, in words |
+
+mod compare;
+mod disagreement;
+#[cfg(test)]
+mod tests;
+
+pub use self::disagreement::{Disagreement, Which};
+use crate::actors::binding::{PROCESSES, ToProcesses, Until};
+use crate::actors::dispatch::{self, EXECUTE, Standing, Task, UPDATE};
+use crate::actors::lock::{self, Held, Hold, Listed, Name};
+use crate::actors::process::{Phase, RecordView};
+use crate::handle::audit::compare::{Picture, Recorded};
+use crate::handle::{Handle, LockError, ProcessError, Stopping, TaskError};
+use crate::ids::{ActorId, ProcessId, Slot};
+use crate::refusal::Reason;
+use crate::spine::delivery::Item;
+use crate::spine::machine::Actor;
+use crate::spine::runtime::{Mailbox, Stopped};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Pauses between looks, in milliseconds, as long as anything is left of what the first look saw.
+const PAUSES_MS: [u64; 6] = [20, 80, 200, 500, 1000, 1500];
+
+/// How many locks are asked for at once, and how many records.
+const LOCKS_AT_ONCE: u32 = 1000;
+const RECORDS_AT_ONCE: usize = 1000;
+
+/// Why it could not be looked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    /// The tasks.
+    #[error(transparent)]
+    Tasks(#[from] TaskError),
+    /// The locks.
+    #[error(transparent)]
+    Locks(#[from] LockError),
+    /// The processes.
+    #[error(transparent)]
+    Processes(#[from] ProcessError),
+    /// The node has stopped, or halted.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl AuditError {
+    /// Why, for programs.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::Tasks(error) => error.reason(),
+            Self::Locks(error) => error.reason(),
+            Self::Processes(error) => error.reason(),
+            Self::Stopped(_) => Reason::Stopped,
+        }
+    }
+}
+
+/// What came of an audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// What does not agree, and whether something was done about it.
+    pub found: Vec<(Disagreement, bool)>,
+    /// What of it does not agree after that, either. The same, if nothing was to be done.
+    pub left: Vec<Disagreement>,
+    /// Tasks that were looked at.
+    pub tasks: u64,
+    /// Processes that are said to live, and were looked for.
+    pub processes: u64,
+    /// Whether counts could be compared: not beyond 100,000 tasks under way.
+    pub whole: bool,
+}
+
+/// What a look saw.
+struct Look {
+    picture: Picture,
+    processes: u64,
+}
+
+impl Handle {
+    /// Compares what actors hold with each other and with what the machine shows. Takes milliseconds where all agrees, else up to some
+    /// seconds: what does not agree is looked at again.
+    pub async fn audit(&self) -> Result<Audit, AuditError> {
+        let (mut audit, found) = self.look_until_sure().await?;
+        audit.left = found.iter().cloned().collect();
+        audit.found = found.into_iter().map(|it| (it, false)).collect();
+        Ok(audit)
+    }
+
+    /// The same, and does about what was found what an event would have done that was lost.
+    pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
+        let (mut audit, found) = self.look_until_sure().await?;
+        if found.is_empty() {
+            return Ok(audit);
+        }
+        for disagreement in found {
+            let is_mended = self.mend(&disagreement).await?;
+            audit.found.push((disagreement, is_mended));
+        }
+        let (_, left) = self.look_until_sure().await?;
+        audit.left = left.into_iter().collect();
+        Ok(audit)
+    }
+
+    async fn look_until_sure(&self) -> Result<(Audit, BTreeSet<Disagreement>), AuditError> {
+        let first = self.look().await?;
+        let audit = Audit {
+            tasks: first.picture.standing.tasks.len() as u64,
+            processes: first.processes,
+            whole: first.picture.standing.whole,
+            ..Audit::default()
+        };
+        let mut left = first.picture.disagreements();
+        for pause in PAUSES_MS {
+            if left.is_empty() {
+                break;
+            }
+            self.pause(Duration::from_millis(pause)).await?;
+            let again = self.look().await?.picture.disagreements();
+            left.retain(|it| again.contains(it));
+        }
+        Ok((audit, left))
+    }
+
+    async fn look(&self) -> Result<Look, AuditError> {
+        let processes = self.processes();
+        let reconciled = processes.reconcile().await?;
+        let standing = self.tasks().standing().await?;
+        let mut locks = Vec::new();
+        for key in [EXECUTE, UPDATE] {
+            locks.extend(self.locks_of(key).await?);
+        }
+        let actors = self.actors();
+        let mut bindings = BTreeSet::new();
+        bindings.extend(bound(&actors.lock).await?);
+        bindings.extend(bound(&actors.queue).await?);
+        bindings.extend(bound(&actors.lease).await?);
+        let launched = self.attempts().await?;
+        let strangers = processes.strangers().await?;
+        let named = named(&standing, &bindings);
+        let gone = reconciled.gone.iter().copied();
+        let asked: Vec<ProcessId> = named.into_iter().chain(gone.clone()).collect();
+        let mut records = BTreeMap::new();
+        for some in asked.chunks(RECORDS_AT_ONCE) {
+            let read = processes.each(some).await?;
+            records.extend(read.iter().map(|it| (it.id, recorded(it))));
+        }
+        // The record of one that is gone may say so by now.
+        let runs = |id: &ProcessId| records.get(id).is_some_and(|it| !it.has_ended);
+        let picture = Picture {
+            gone: gone.filter(runs).collect(),
+            standing,
+            locks,
+            launched,
+            strangers,
+            bindings,
+            records,
+        };
+        let processes = reconciled.asked;
+        Ok(Look { picture, processes })
+    }
+
+    /// Processes that were launched for attempts, and live: those have a secret to report by.
+    async fn attempts(&self) -> Result<Vec<ProcessId>, AuditError> {
+        let processes = self.processes();
+        let told = processes.watched_by(ActorId::DISPATCH).await?;
+        let mut attempts = Vec::new();
+        for some in told.chunks(RECORDS_AT_ONCE) {
+            let records = processes.each(some).await?;
+            let reports = |it: &&RecordView| it.env.iter().any(|name| name == Task::SECRET);
+            attempts.extend(records.iter().filter(reports).map(|it| it.id));
+        }
+        Ok(attempts)
+    }
+
+    /// Every entry of the locks of this key.
+    async fn locks_of(&self, key: &str) -> Result<Vec<Listed>, AuditError> {
+        let mut all = Vec::new();
+        let mut from = Some(Slot(0));
+        while let Some(slot) = from {
+            let selection = lock::Selection {
+                key: Name::try_from(key).ok(),
+                index: None,
+                owner: None,
+                from: slot,
+                entries_max: LOCKS_AT_ONCE,
+            };
+            let (entries, next) = self.locks().select(selection).await?;
+            all.extend(entries);
+            from = next;
+        }
+        Ok(all)
+    }
+
+    /// Does what an event would have done; whether there was something to do. All of it may be done although the event comes after
+    /// all, or has come meanwhile.
+    async fn mend(&self, disagreement: &Disagreement) -> Result<bool, AuditError> {
+        let actors = self.actors();
+        match disagreement {
+            Disagreement::Unlocked(_) | Disagreement::Unlaunched(_) | Disagreement::Unended(_) => {
+                actors.dispatch.restate().await?;
+            }
+            Disagreement::LockMissing { which, key } => {
+                let owner = format!("attempt-{}", which.attempt);
+                let names = [(*key).to_owned(), which.task.to_string(), owner];
+                let [key, index, owner] = names.map(|it| Name::new(it.into_bytes()));
+                let hold = Hold {
+                    by: ActorId::DISPATCH,
+                    key: key.unwrap_or_default(),
+                    index: index.unwrap_or_default(),
+                    owner: owner.unwrap_or_default(),
+                };
+                send(&actors.lock, lock::Message::Hold(hold)).await?;
+            }
+            Disagreement::LockLeft { key, index, owner } => {
+                let held = Held {
+                    key: key.clone(),
+                    index: index.clone(),
+                    owner: owner.clone(),
+                    granted: true,
+                };
+                send(&actors.dispatch, dispatch::Message::Held(held)).await?;
+            }
+            Disagreement::Unattended { process } => {
+                let tree = true;
+                let how = Stopping {
+                    tree,
+                    ..Stopping::default()
+                };
+                // One that has ended meanwhile is no failure.
+                drop(self.processes().stop(*process, how).await);
+            }
+            // Each look looks for it again, and has the keeper asked.
+            Disagreement::Gone { .. } => {}
+            Disagreement::Bound { actor, .. } => match *actor {
+                ActorId::LOCK => actors.lock.restate().await?,
+                ActorId::QUEUE => actors.queue.restate().await?,
+                ActorId::LEASE => actors.lease.restate().await?,
+                _ => return Ok(false),
+            },
+            Disagreement::Status { .. }
+            | Disagreement::Late { .. }
+            | Disagreement::NoServer(_)
+            | Disagreement::Threads { .. }
+            | Disagreement::Group { .. }
+            | Disagreement::WorkTwice { .. }
+            | Disagreement::Stranger { .. } => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Tells an actor something, and waits until that is done.
+async fn send<M: Actor>(mailbox: &Mailbox<M>, message: M::Message) -> Result<(), Stopped> {
+    mailbox.call(vec![Item::Message(message)]).await.map(drop)
+}
+
+/// To which processes an actor's rights are bound.
+async fn bound<M: Actor>(
+    mailbox: &Mailbox<M>,
+) -> Result<Vec<(ActorId, ProcessId, Until)>, Stopped> {
+    let stated = mailbox.stated(PROCESSES).await?;
+    let bound = stated.into_iter().filter_map(|it| match it {
+        ToProcesses::Watch(watch) => Some((watch.by, watch.process, watch.until)),
+        ToProcesses::Fence(_) => None,
+    });
+    Ok(bound.collect())
+}
+
+/// Processes that something else names.
+fn named(
+    standing: &Standing,
+    bindings: &BTreeSet<(ActorId, ProcessId, Until)>,
+) -> BTreeSet<ProcessId> {
+    let of_tasks = standing.tasks.iter().flat_map(|task| {
+        let attempt = task.attempt.as_ref().map(|it| it.process);
+        let cleaning = task.cleaning.map(|it| it.process);
+        attempt.into_iter().chain(cleaning)
+    });
+    of_tasks
+        .chain(bindings.iter().map(|(_, it, _)| *it))
+        .collect()
+}
+
+fn recorded(record: &RecordView) -> Recorded {
+    Recorded {
+        has_ended: record.end.is_some() || record.phase == Phase::Exited,
+        is_over: record.phase == Phase::Exited && record.live_children == 0,
+    }
+}

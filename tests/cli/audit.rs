@@ -1,0 +1,129 @@
+//! `sexton audit`: nothing where all agrees, also after real faults; and what does not agree, found and put right.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::patience::until;
+use crate::tree::Tree;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn audit(tree: &Tree) -> Value {
+    let done = tree.run(&["audit", "--json"]);
+    serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("no JSON: {done:?}"))
+}
+
+fn assert_all_agrees(tree: &Tree, after: &str) {
+    let said = audit(tree);
+    assert_eq!(
+        said["found"].as_array().map(Vec::len),
+        Some(0),
+        "{after}: {said}"
+    );
+    assert_eq!(said["left"], 0, "{after}: {said}");
+}
+
+/// Adds a shell script as a task, and waits until it says its PID in this file.
+fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) {
+    let script = format!("echo $$ > \"$SEXTON_DATA/{file}\"; {script}");
+    let words = [&["task", "add"], flags, &["--", "sh", "-c", &script]].concat();
+    let id = tree.well(&words).trim_end().parse().expect("a number");
+    let pid = until("its command runs", || {
+        let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
+        Pid::from_raw(pid.trim().parse().ok()?)
+    });
+    (id, pid)
+}
+
+#[test]
+fn nothing_is_found_while_tasks_run_and_after_each_fault() {
+    let mut tree = Tree::start();
+    assert_all_agrees(&tree, "nothing yet");
+    let printed = tree.well(&["audit"]);
+    assert_eq!(
+        printed,
+        "all agrees: 0 tasks under way; processes alive: 0\n"
+    );
+    let flags = ["--work", "site", "--cleanup", "sleep 1000", "--retry"];
+    let (_, pid) = running(&tree, &flags, "first", "exec sleep 1000");
+    running(
+        &tree,
+        &["--group", "g"],
+        "second",
+        "sleep 1000 & sleep 1000",
+    );
+    let lock = [
+        "lock",
+        "run",
+        "key",
+        "--",
+        "sh",
+        "-c",
+        "touch $0; exec sleep 1000",
+    ];
+    let held = tree.data.join("held");
+    let mut holder = tree.command(&[&lock[..], &[crate::daemon::text(&held)]].concat());
+    let mut holder = holder.spawn().expect("it runs");
+    until("the lock is held", || held.exists().then_some(()));
+    let said = audit(&tree);
+    assert_eq!(
+        (&said["tasks"], &said["left"]),
+        (&2.into(), &0.into()),
+        "{said}"
+    );
+
+    kill_process(pid, Signal::KILL).expect("it is there");
+    assert_all_agrees(&tree, "its command was killed");
+    tree.kill_keeper();
+    assert_all_agrees(&tree, "the keeper was killed");
+    tree.again(|| {});
+    assert_all_agrees(&tree, "the coordinator was killed");
+    tree.well(&["server", "remove", "local"]);
+    assert_all_agrees(&tree, "its server was removed");
+    holder.kill().expect("it is ours");
+    holder.wait().expect("it is ours");
+    assert_all_agrees(&tree, "who had asked for a lock was killed");
+    let said = tree.well(&["audit", "--fix"]);
+    assert!(said.starts_with("all agrees: "), "{said}");
+}
+
+/// What the keeper cannot say, since it is stopped: a process is gone, and its record runs.
+#[test]
+fn what_does_not_agree_is_found_told_and_put_right() {
+    let tree = Tree::start();
+    let (id, pid) = running(&tree, &[], "runs", "exec sleep 1000");
+    let keeper = tree.keeper().expect("it runs");
+    kill_process(keeper, Signal::STOP).expect("it is there");
+    kill_process(pid, Signal::KILL).expect("it is there");
+    let done = tree.run(&["audit"]);
+    kill_process(keeper, Signal::CONT).expect("it is there");
+    assert_eq!(done.status, 1, "{done:?}");
+    let (first, rest) = done.out.split_once('\n').expect("lines");
+    assert!(first.starts_with("gone: process "), "{done:?}");
+    assert!(
+        first
+            .ends_with("--fix: the process is looked for again, and the keeper asked how it ended"),
+        "{done:?}"
+    );
+    assert!(
+        rest.starts_with("1 disagreement: 1 task under way"),
+        "{done:?}"
+    );
+    until("it has ended", || {
+        let shown = tree.well(&["task", "show", &id.to_string(), "--json"]);
+        let shown: Value = serde_json::from_str(&shown).expect("it is JSON");
+        (shown["status"] == "complete").then_some(())
+    });
+    assert_all_agrees(&tree, "the keeper goes on");
+}
+
+#[test]
+fn where_nobody_can_look_it_says_so() {
+    let mut tree = Tree::start();
+    drop(tree.daemon.take());
+    let done = tree.run(&["audit"]);
+    assert_eq!((done.status, done.out.as_str()), (2, ""), "{done:?}");
+    assert!(!done.err.is_empty(), "{done:?}");
+}
