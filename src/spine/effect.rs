@@ -5,7 +5,7 @@
 //!
 //! The delivery rule of tells and actions is one: both are upserts that `Machine::resume` states again. A tell that is
 //! refused by a full disk, or whose message panics, is reported to its sender, whose host calls `resume` after
-//! [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] as long as that goes on. So does a completion that is refused. Where
+//! [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] as long as that goes on. So does a completion that is refused. Where
 //! it panicked, the receiver does the same: what it could not take may have been an answer, which its sender gives only
 //! when it is asked. One that a crash swallows is stated again by the `resume` of the next start.
 
@@ -13,7 +13,10 @@ use crate::ids::{ActorId, Seq, Ticket};
 use serde::Serialize;
 use std::marker::PhantomData;
 
-/// How soon a sender states its obligations again after one was refused, in milliseconds.
+/// How soon a sender states its obligations again after one was refused, in milliseconds: most panics come once.
+pub const RESTATE_FIRST_MS: u64 = 10;
+
+/// How long it waits for that if one is refused again, in milliseconds.
 pub const RESTATE_MS: u64 = 1000;
 
 /// The longest that it waits to do so, in milliseconds.

@@ -1,7 +1,7 @@
-//! When what was refused is said again: soon, and later each time that it goes on.
+//! When what was refused is said again: at once, and later each time that it goes on.
 
 use crate::clock::Timestamp;
-use crate::spine::effect::{RESTATE_MS, RESTATE_MS_MAX};
+use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
 
 /// When the obligations of an actor are stated again, since one was refused.
 #[derive(Default)]
@@ -13,14 +13,15 @@ pub(super) struct Restate {
 }
 
 impl Restate {
-    /// Something was refused: a first time soon, and later each time that it goes on.
+    /// Something was refused: a first time at once, and later each time that it goes on.
     pub(super) fn refused(&mut self, at: Timestamp) {
         if self.due.is_none() {
-            let goes_on = self.waited_ms > 0 && at <= self.last.plus_ms(self.waited_ms);
+            let goes_on_ms = self.waited_ms.max(RESTATE_MS);
+            let goes_on = self.waited_ms > 0 && at <= self.last.plus_ms(goes_on_ms);
             let wait_ms = if goes_on {
-                self.waited_ms * 2
+                (self.waited_ms * 2).max(RESTATE_MS)
             } else {
-                RESTATE_MS
+                RESTATE_FIRST_MS
             };
             self.waited_ms = wait_ms.min(RESTATE_MS_MAX);
             self.due = Some(at.plus_ms(self.waited_ms));
@@ -34,5 +35,35 @@ impl Restate {
             self.last = at;
         }
         is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Restate;
+    use crate::clock::Timestamp;
+
+    #[test]
+    fn it_is_said_again_at_once_and_then_less_and_less_often() {
+        let mut restate = Restate::default();
+        let mut now = Timestamp(5000);
+        let mut waited = Vec::new();
+        for _ in 0..9 {
+            restate.refused(now);
+            // Of many at a time the first counts.
+            restate.refused(now.plus_ms(1));
+            let due = restate.due.expect("it is to be said again");
+            assert!(!restate.take_due(Timestamp(due.0 - 1)));
+            assert!(restate.take_due(due));
+            waited.push(due.0 - now.0);
+            now = due;
+        }
+        assert_eq!(
+            waited,
+            [10, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000]
+        );
+        // One that was refused long before has to do with nothing.
+        restate.refused(now.plus_ms(64_001));
+        assert_eq!(restate.due, Some(now.plus_ms(64_011)));
     }
 }
