@@ -6,7 +6,7 @@ use crate::ids::ProcessId;
 use crate::keeper::protocol::Request;
 use crate::kernel::pidfd::ExitStatus;
 use crate::ports::process::attempt::{Link, end_of, reason};
-use crate::ports::process::follower::{Follower, PATIENCE_MS};
+use crate::ports::process::follower::{Follower, PATIENCE_MS, SOON_MS};
 use crate::ports::process::world::{Found, World};
 
 /// How soon a process of which nobody can say whether it lives is looked for again, in milliseconds; doubled each time.
@@ -104,7 +104,9 @@ impl<W: World> Follower<W> {
             return;
         };
         if attempt.ended.is_some() {
-        } else if held || (attempt.launched && self.link == Link::Greeted) {
+        } else if held {
+            self.look_in(id, SOON_MS);
+        } else if attempt.launched && self.link == Link::Greeted {
             self.look_in(id, PATIENCE_MS);
         } else {
             self.believe_kernel(id);

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long the keeper has to say how a process ended that the kernel says is gone, in milliseconds, until it is asked.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
+/// How long it has for that at first: its report is on its way, or was lost.
+pub(super) const SOON_MS: u64 = 10;
+
 /// How soon a keeper that could not be joined is tried again, in milliseconds; doubled each time.
 const REJOIN_MS: u64 = 100;
 
