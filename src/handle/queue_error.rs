@@ -30,7 +30,9 @@ impl QueueError {
             Self::Refused(Refused::Draining) => Reason::Draining,
             Self::Refused(Refused::StaleToken) => Reason::Stale,
             Self::Refused(Refused::Fencing) => Reason::Fencing,
-            Self::Refused(Refused::Full | Refused::QueuesFull | Refused::RootsFull) => Reason::Full,
+            Self::Refused(
+                Refused::Full | Refused::QueuesFull | Refused::RootsFull | Refused::KeysFull,
+            ) => Reason::Full,
             Self::Refused(Refused::TooBig) => Reason::TooBig,
             Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
@@ -49,6 +51,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Full => "there are as many jobs, or bytes of them, as are allowed",
         Refused::QueuesFull => "there are as many queues as are allowed",
         Refused::RootsFull => "there are as many root jobs as are allowed",
+        Refused::KeysFull => "as many deduplication keys are remembered as are allowed",
         Refused::TooBig => "the body is longer than is allowed",
         Refused::ReadOnly => "the queue takes no jobs",
         Refused::DiskFull => "the disk is full",

@@ -122,6 +122,7 @@ impl Queues {
                 id,
                 new: duplicate.is_none(),
             }),
+            Reply::Remembered { id } => Ok(Added { id, new: false }),
             other => Err(refusal(&other)),
         }
     }

@@ -109,6 +109,36 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
 }
 
 #[test]
+fn nothing_else_is_added_under_a_key_for_a_time_although_the_job_is_done() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let first = coordinator.well(&["push", "q", "to: ann", "--unique-for", "10m"]);
+    let claims = coordinator.json(&["pop", "q"]);
+    let (id, token) = (&claims["jobs"][0]["id"], &claims["jobs"][0]["token"]);
+    coordinator.well(&["ack", &id.to_string(), &token.to_string()]);
+    for words in [
+        &["push", "q", "to: ann", "--unique-for", "1h"][..],
+        &["push", "q", "to: ann", "--unique-for", "10m"],
+    ] {
+        let again = coordinator.run(words);
+        assert_eq!((again.status, &again.out), (0, &first), "{again:?}");
+        assert!(again.err.contains("was added before"), "{again:?}");
+    }
+    let other = coordinator.well(&["push", "q", "to: bob", "--unique-for", "10m"]);
+    assert_ne!(other, first);
+    let keyed = coordinator.well(&["push", "q", "x", "--dedup", "k", "--unique-for", "200ms"]);
+    let again = coordinator.run(&["push", "q", "y", "--dedup", "k"]);
+    assert_eq!(again.out, keyed, "its key is known to whoever names it");
+    for wrong in ["0", "-1", "400d", "soon"] {
+        let refused = coordinator.run(&["push", "q", "z", "--unique-for", wrong]);
+        assert_eq!(
+            (refused.status, refused.out.as_str()),
+            (2, ""),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
 fn a_newer_root_job_makes_those_of_an_older_one_duplicates() {
     let coordinator = Coordinator::start(&["queue"]);
     coordinator.well(&["push", "q", "old", "--root", "page@7@1"]);

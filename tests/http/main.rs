@@ -50,6 +50,7 @@ mod queue_refused;
 mod queue_result;
 #[cfg(feature = "cli")]
 mod queue_status;
+mod queue_unique;
 mod repetition;
 mod route;
 mod socket;

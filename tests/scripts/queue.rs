@@ -62,6 +62,7 @@ impl Tongue for Words {
             "rank",
             "in_any",
             "weight",
+            "keys_max",
             "results_max",
             "results_bytes_max",
         ];
@@ -74,6 +75,7 @@ impl Tongue for Words {
             tenants.insert((*tenant).to_owned(), TenantRules { weight });
             return Ok(());
         }
+        rules.across.keys_max = number(&options, "keys_max", rules.across.keys_max)?;
         let results = &mut rules.across.results;
         results.count_max = number(&options, "results_max", results.count_max)?;
         results.bytes_max = number(&options, "results_bytes_max", results.bytes_max)?;
@@ -155,6 +157,8 @@ impl Tongue for Words {
         }
         if let Outcome::ResultDropped { .. } = outcome {
             return Some("a result is forgotten".to_owned());
+        } else if let Outcome::KeyForgotten { .. } = outcome {
+            return Some("a key is forgotten".to_owned());
         }
         if let Message::Unpause { queue } = message {
             return Some(format!("{queue} is paused no longer"));
@@ -179,7 +183,7 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
         "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant", "for", "done",
-        "exit", "output", "took",
+        "exit", "output", "took", "unique",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -342,6 +346,7 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
         is_root: options.contains_key("is_root"),
         tube: false,
         items: number(options, "items", 0)?,
+        unique_for_ms: span(options, "unique", 0)?,
         body: body_of(body)?,
     })
 }
@@ -503,6 +508,7 @@ fn told(reply: &Reply) -> String {
             id,
             duplicate: Some(phase),
         } => format!("{id} is there ({})", named(*phase)),
+        Reply::Remembered { id } => format!("{id} is remembered"),
         Reply::Batch(placed) => {
             let placed = placed.iter().map(|(id, new)| {
                 let what = if *new { "" } else { " is there" };
@@ -583,6 +589,7 @@ fn reason(refused: Refused) -> &'static str {
         Refused::Full => "full",
         Refused::QueuesFull => "too many queues",
         Refused::RootsFull => "too many root jobs",
+        Refused::KeysFull => "too many keys",
         Refused::TooBig => "too big",
         Refused::ReadOnly => "read only",
         Refused::DiskFull => "disk full",

@@ -118,6 +118,8 @@ coverage! {
     claims_throttled >= 300,
     jobs_deferred >= 100,
     jobs_cancelled >= 100,
+    results_kept >= 100,
+    keys_forgotten >= 100,
     reports >= 100,
     delays_over >= 8_000,
     claims_over >= 5_000,

@@ -279,6 +279,7 @@ impl Jobs {
             is_root: chance.per_mille(400),
             tube: chance.per_mille(300),
             // For a throttle.
+            unique_for_ms: *chance.pick(&[0, 0, 0, 0, 0, 0, 0, 3000]),
             items: if self.bodies.is_multiple_of(3) { 3 } else { 0 },
             ..Put::new(queue, Body::new(body))
         }

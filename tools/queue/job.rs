@@ -59,6 +59,8 @@ Examples:
   sexton queue push mails 'to: ann'
   sexton queue push t1:purges --delay 0.5 < job.json
   sexton queue push mails 'to: ann' --dedup ann  only if no such job waits already
+  sexton queue push mails 'to: ann' --dedup ann --unique-for 10m
+                                                 and no other for ten minutes, also when it is done
   sexton queue push mails --batch jobs.jsonl     all of them or none, up to 1,000: a line for each, such as
                                                  {\"body\": \"to: ann\", \"priority\": 5}
   sexton queue push purges page --root page-7@20261122 --is-root
@@ -72,7 +74,7 @@ pub(super) struct Pushed {
     body: String,
     /// Add the jobs of this file as one; `-` for standard input. A line for each, in JSON, with the fields of
     /// `POST /v1/queues/push`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "once", "root"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "unique_for", "once", "root"])]
     batch: Option<PathBuf>,
     /// 0 is the most urgent; below 1024 counts as urgent
     #[arg(long, default_value_t = 1024)]
@@ -87,6 +89,9 @@ pub(super) struct Pushed {
     /// is printed
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
+    /// How long from now nothing else is added under its key, also when it is done: --dedup, or else what it says
+    #[arg(long, value_name = crate::span::SPAN, value_parser = crate::span::milliseconds)]
+    unique_for: Option<u64>,
     /// Run it at most once: whatever ends its claim ends it, unless its worker gives it back (release, defer)
     #[arg(long)]
     once: bool,
@@ -132,6 +137,7 @@ impl Pushed {
             ("delay_ms", json!(self.delay.ms())),
             ("ttr_ms", json!(self.ttr.map(Span::ms))),
             ("dedup", json!(self.dedup)),
+            ("unique_for_ms", json!(self.unique_for.unwrap_or(0))),
             ("retries", json!(!self.once)),
             ("root", root.unwrap_or_default()),
             ("is_root", json!(self.is_root)),
@@ -151,7 +157,12 @@ impl Pushed {
         let page = |said: &Value| {
             let id = number(said, "/id");
             if said.pointer("/new") == Some(&Value::Bool(false)) {
-                tell(&format!("nothing was added: job {id} is there already"));
+                let why = if self.unique_for.is_some() {
+                    "was added before"
+                } else {
+                    "is there already"
+                };
+                tell(&format!("nothing was added: job {id} {why}"));
             }
             format!("{id}\n")
         };

@@ -3,9 +3,10 @@
 use crate::actors::queue::canonical::canonical;
 use crate::actors::queue::decide::after;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Refused, Root};
+use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Root};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::pages;
+use crate::actors::queue::refused::Refused;
 use crate::actors::queue::rules::{Class, TypeRules};
 use crate::clock::Date;
 use crate::spine::machine::Moment;
@@ -16,7 +17,7 @@ struct Wish<'a> {
     put: &'a Put,
     rules: &'a TypeRules,
     key: Option<DedupKey>,
-    /// The job that it is one with, of those that are there.
+    /// The job that it is one with, of those that are there, or whose keys are remembered.
     twin: Option<u64>,
     /// The last of the batch that it is one with: itself, if it counts.
     last: usize,
@@ -29,13 +30,17 @@ impl QueueMachine {
             return Outcome::Refused(refused);
         }
         let key = key_of(put, rules);
+        if let Some(id) = key.and_then(|key| self.state.uniques.of(&put.queue, key)) {
+            return Outcome::Remembered { id };
+        }
         if let Some(slot) = key.and_then(|key| self.state.twin(&put.queue, key)) {
             return Outcome::Duplicate { slot };
         }
         let bytes = put.body.as_bytes().len() as u64;
         let room = self.room_for(1, bytes);
         let room = room.and_then(|()| self.numbers_for([&put.queue]));
-        match room.and_then(|()| self.slots_for(put.registers().map(|root| root.key))) {
+        let room = room.and_then(|()| self.slots_for(put.registers().map(|root| root.key)));
+        match room.and_then(|()| self.keys_for(usize::from(put.unique_for_ms > 0))) {
             Ok(()) => Outcome::Put {
                 slot: self.state.jobs.next_free(),
                 job: new_job(
@@ -69,7 +74,9 @@ impl QueueMachine {
         let roots: BTreeSet<DedupKey> = roots.collect();
         let room = self.room_for(count, bytes);
         let room = room.and_then(|()| self.numbers_for(queues));
-        if let Err(refused) = room.and_then(|()| self.slots_for(roots)) {
+        let keys = new().filter(|(_, wish)| wish.put.unique_for_ms > 0).count();
+        let room = room.and_then(|()| self.slots_for(roots));
+        if let Err(refused) = room.and_then(|()| self.keys_for(keys)) {
             return Outcome::Refused(refused);
         }
         let ids: HashMap<usize, u64> = new()
@@ -100,13 +107,14 @@ impl QueueMachine {
         let keyed = || puts.iter().zip(&keys).map(|(put, key)| (&put.queue, *key));
         let last: HashMap<(&QueueName, Option<DedupKey>), usize> = keyed().zip(0..).collect();
         let wish = |(place, (put, key)): (usize, (&'a Put, &Option<DedupKey>))| {
+            let known = key.and_then(|key| self.state.uniques.of(&put.queue, key));
             let twin = key.and_then(|key| self.state.twin(&put.queue, key));
             let last = key.and_then(|key| last.get(&(&put.queue, Some(key))));
             Wish {
                 put,
                 rules: rules(put),
                 key: *key,
-                twin: twin.and_then(|slot| Some(self.state.job(slot)?.id)),
+                twin: known.or_else(|| Some(self.state.job(twin?)?.id)),
                 last: last.copied().unwrap_or(place),
             }
         };
@@ -183,12 +191,21 @@ impl QueueMachine {
         }
         Ok(())
     }
+
+    /// Whether there is room for so many more keys that are remembered.
+    fn keys_for(&self, new: usize) -> Result<(), Refused> {
+        let most = self.state.rules.across.keys_max.min(pages::SLOTS_MAX) as usize;
+        if new > 0 && self.state.uniques.known.len() + new > most {
+            return Err(Refused::KeysFull);
+        }
+        Ok(())
+    }
 }
 
-/// The key by which it is one with others: its own, or that of what it says if the rules want that.
+/// The key by which it is one with others: its own, or that of what it says if the rules want that, or if it is to be unique.
 fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
     let form = || canonical(put.body.as_bytes(), &rules.dedup_ignore);
-    let by_body = || rules.dedup.then(|| DedupKey::of(&form()));
+    let by_body = || (rules.dedup || put.unique_for_ms > 0).then(|| DedupKey::of(&form()));
     put.dedup.or_else(by_body)
 }
 
@@ -203,5 +220,7 @@ fn new_job(
         passing: rules.class == Class::Memory,
         retries: put.retries && rules.retries,
         dedup,
+        unique_until: (put.unique_for_ms > 0)
+            .then(|| date.plus_ms(put.unique_for_ms.min(Put::UNIQUE_MS_MAX))),
     }
 }

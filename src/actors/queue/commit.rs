@@ -71,11 +71,15 @@ impl QueueMachine {
                 self.commit_keep(*slot, entry, (message, outcome));
             }
             Outcome::ResultDropped { slot } => self.state.drop_result(*slot, entry.seq),
+            Outcome::KeyForgotten { slot } => self.state.forget_key(*slot, entry.seq),
             Outcome::Draining => {
                 self.state
                     .change_head(entry.seq, |head| head.draining = true);
             }
-            Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {}
+            Outcome::Duplicate { .. }
+            | Outcome::Remembered { .. }
+            | Outcome::Absent
+            | Outcome::Refused(_) => {}
         }
     }
 

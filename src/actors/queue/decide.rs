@@ -4,9 +4,10 @@
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, Outcome, Pop, Refused};
+use crate::actors::queue::message::{Message, Outcome, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::refused::Refused;
 use crate::actors::queue::right::{Claimant, Right, Worker};
 use crate::actors::queue::rules::{Backoff, TypeRules};
 use crate::actors::queue::said::KeepResult;
@@ -84,6 +85,7 @@ impl QueueMachine {
             Message::Cancel { id, .. } => self.decide_cancel(moment.now.date(), *id),
             Message::KeepResult(keep) => self.decide_keep(moment.now.date(), keep),
             Message::DropResult { slot } => self.decide_drop(*slot),
+            Message::ForgetKey { slot } => self.decide_forget_key(*slot),
         }
     }
 
@@ -107,6 +109,11 @@ impl QueueMachine {
     fn decide_drop(&self, slot: Slot) -> Outcome {
         let known = self.state.results.known.get(slot);
         known.map_or(Outcome::Absent, |_| Outcome::ResultDropped { slot })
+    }
+
+    fn decide_forget_key(&self, slot: Slot) -> Outcome {
+        let known = self.state.uniques.known.get(slot);
+        known.map_or(Outcome::Absent, |_| Outcome::KeyForgotten { slot })
     }
 
     fn decide_keep(&self, date: Date, keep: &KeepResult) -> Outcome {

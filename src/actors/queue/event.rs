@@ -156,6 +156,8 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         | Outcome::Draining
         | Outcome::ResultKept { .. }
         | Outcome::ResultDropped { .. }
+        | Outcome::KeyForgotten { .. }
+        | Outcome::Remembered { .. }
         | Outcome::Duplicate { .. }
         | Outcome::Absent
         | Outcome::Refused(_) => return None,

@@ -37,6 +37,7 @@ impl QueueMachine {
         state.assert_offers();
         state.roots.assert_whole();
         state.results.assert_whole();
+        state.uniques.assert_whole();
         state.jobs.assert_whole();
         state.numbers.assert_whole();
     }

@@ -45,6 +45,7 @@ impl State {
                 Page::Closed(page) => closed = page,
                 Page::Turns(page) => turns = Some(page),
                 Page::Results(page) => state.results.load(page),
+                Page::Keys(page) => state.uniques.load(page),
             }
         }
         assert!(without.is_empty(), "a job without a body has a page for it");

@@ -8,6 +8,7 @@ use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
 use crate::actors::queue::results::JobResult;
 use crate::actors::queue::right::Claimant;
+use crate::actors::queue::uniques::KnownKey;
 use crate::clock::Offset;
 use crate::ids::Slot;
 
@@ -156,12 +157,16 @@ impl QueueMachine {
         let results = self.state.results.known.iter();
         let mut results: Vec<JobResult> = results.map(|(_, it)| it.result.clone()).collect();
         results.sort_by_key(|result| result.id);
+        let keys = self.state.uniques.known.iter();
+        let mut keys: Vec<KnownKey> = keys.map(|(_, it)| it.clone()).collect();
+        keys.sort_by_key(|known| known.id);
         View {
             totals: self.totals(),
             next_id: self.state.head.next_id,
             queues,
             jobs,
             results,
+            keys,
         }
     }
 }

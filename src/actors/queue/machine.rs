@@ -3,8 +3,9 @@
 //! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
 //! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
 
-use crate::actors::queue::message::{Message, Outcome, Placed, Pop, Refused};
+use crate::actors::queue::message::{Message, Outcome, Placed, Pop};
 use crate::actors::queue::pages::Page;
+use crate::actors::queue::refused::Refused;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
 use crate::actors::queue::right::Claimant;
 use crate::actors::queue::rules::Rules;
@@ -25,6 +26,7 @@ const QUEUE: u64 = 1 << 62;
 const WAITER: u64 = 2 << 62;
 const ROOT: u64 = 3 << 62;
 const RESULT: u64 = 7 << 61;
+const KEY: u64 = 3 << 61;
 const KINDS: u64 = 7 << 61;
 
 /// The rules of queues, over their state.
@@ -48,7 +50,8 @@ impl QueueMachine {
             state.roots.known.due(now).map(item(ROOT))
         };
         let result = state.results.known.due(now).map(item(RESULT));
-        let timed = [job, pause, root, result].into_iter().flatten().min();
+        let key = state.uniques.known.due(now).map(item(KEY));
+        let timed = [job, pause, key, root, result].into_iter().flatten().min();
         timed
             .map(|(_, item)| item)
             .or_else(|| self.state.wanted().map(|ticket| WAITER | ticket.0))
@@ -128,11 +131,16 @@ impl Machine for QueueMachine {
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
-            Outcome::Duplicate { .. } | Outcome::Absent | Outcome::Refused(_) => {
+            Outcome::Duplicate { .. }
+            | Outcome::Remembered { .. }
+            | Outcome::Absent
+            | Outcome::Refused(_) => {
                 return Keeping::Nothing;
             }
+            // What is remembered beside the job lasts.
             Outcome::Put { job, .. } => {
-                job.passing && !matches!(message, Message::Put(put) if put.registers().is_some())
+                let registers = matches!(message, Message::Put(put) if put.registers().is_some());
+                job.passing && !registers && job.unique_until.is_none()
             }
             Outcome::Claimed { slot, .. } | Outcome::Touched { slot, .. } => {
                 passes(*slot) || self.ends_with_connection(*slot, message)
@@ -159,6 +167,7 @@ impl Machine for QueueMachine {
             | Outcome::Ready { .. }
             | Outcome::TimedOut { .. }
             | Outcome::ResultDropped { .. }
+            | Outcome::KeyForgotten { .. }
             | Outcome::Forgotten { .. } => true,
             Outcome::Batch { .. }
             | Outcome::Registered { .. }
@@ -199,7 +208,7 @@ impl Machine for QueueMachine {
     }
 
     fn unchanged(&mut self, outcome: &Outcome) {
-        if let Outcome::Duplicate { .. } = outcome {
+        if let Outcome::Duplicate { .. } | Outcome::Remembered { .. } = outcome {
             self.state.totals.duplicates += 1;
         }
     }
@@ -224,6 +233,7 @@ impl Machine for QueueMachine {
                     duplicate: job.map(|job| job.phase),
                 }
             }
+            Outcome::Remembered { id } => Reply::Remembered { id: *id },
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
             Outcome::Kicked { count, .. } | Outcome::Flushed { count } => Reply::Count(*count),
             Outcome::Touched { .. }
@@ -246,6 +256,7 @@ impl Machine for QueueMachine {
             | Outcome::Draining
             | Outcome::ResultKept { .. }
             | Outcome::ResultDropped { .. }
+            | Outcome::KeyForgotten { .. }
             | Outcome::Cancelled { .. } => Reply::Done,
             Outcome::Abandoned { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
@@ -307,6 +318,7 @@ impl Machine for QueueMachine {
             | Message::Forget { .. }
             | Message::Drain
             | Message::DropResult { .. }
+            | Message::ForgetKey { .. }
             | Message::Cancel { .. } => Weight::Frees,
         }
     }
@@ -349,7 +361,8 @@ impl Timed for QueueMachine {
         let root = state.roots.known.deadline(offset);
         let root = root.filter(|_| !state.is_held());
         let result = state.results.known.deadline(offset);
-        let times = [job, state.opens(), pause, root, result];
+        let key = state.uniques.known.deadline(offset);
+        let times = [job, state.opens(), pause, key, root, result];
         times.into_iter().flatten().min()
     }
 
@@ -367,6 +380,9 @@ impl Timed for QueueMachine {
                 slot: slot_of(item),
             },
             RESULT => Message::DropResult {
+                slot: slot_of(item),
+            },
+            KEY => Message::ForgetKey {
                 slot: slot_of(item),
             },
             QUEUE => {
@@ -389,6 +405,7 @@ impl Timed for QueueMachine {
             QUEUE => state.numbers.is_forgotten(slot_of(item)),
             ROOT => state.roots.known.is_forgotten(slot_of(item)),
             RESULT => state.results.known.is_forgotten(slot_of(item)),
+            KEY => state.uniques.known.is_forgotten(slot_of(item)),
             _ => state.jobs.is_forgotten(slot_of(item)),
         }
     }
@@ -403,6 +420,7 @@ impl Timed for QueueMachine {
             QUEUE => self.state.numbers.forget_deadline(slot_of(item), now),
             ROOT => self.state.roots.known.forget_deadline(slot_of(item), now),
             RESULT => (self.state.results.known).forget_deadline(slot_of(item), now),
+            KEY => (self.state.uniques.known).forget_deadline(slot_of(item), now),
             _ => self.state.jobs.forget_deadline(slot_of(item), now),
         }
     }

@@ -7,12 +7,12 @@
 use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::refused::Refused;
 use crate::actors::queue::right::{Claimant, Right, Worker};
 use crate::actors::queue::said::{ErrorText, KeepResult, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{Slot, Ticket};
-use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use std::sync::Arc;
@@ -193,6 +193,11 @@ pub enum Message {
         /// Where it stands.
         slot: Slot,
     },
+    /// A deduplication key has been remembered for long enough.
+    ForgetKey {
+        /// Where it stands.
+        slot: Slot,
+    },
 }
 
 impl Message {
@@ -233,11 +238,18 @@ pub struct Put {
     #[serde(default)]
     pub tube: bool,
     /// How many items of work it is, for the throttle of its queue; 0 counts as 1.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default)]
     pub items: u32,
+    /// Milliseconds from now for which nothing else is added under its key, whatever becomes of it; none if 0. Its key is that of
+    /// its body unless it has one. Longer than [`Put::UNIQUE_MS_MAX`] counts as that.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub unique_for_ms: u64,
 }
 
 impl Put {
+    /// The longest time for which a key is remembered, in milliseconds: 366 days.
+    pub const UNIQUE_MS_MAX: u64 = 366 * 86_400_000;
+
     /// A job with nothing special about it: for this queue, as urgent as can be, ready at once.
     pub fn new(queue: QueueName, body: Body) -> Self {
         Self {
@@ -251,6 +263,7 @@ impl Put {
             is_root: false,
             tube: false,
             items: 0,
+            unique_for_ms: 0,
             body,
         }
     }
@@ -271,8 +284,8 @@ pub(super) const fn is_not(it: &bool) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
-const fn is_nothing(items: &u32) -> bool {
-    *items == 0
+const fn is_nothing(ms: &u64) -> bool {
+    *ms == 0
 }
 
 /// What a root job is known by: `MediaWiki`'s way to give up a cascade of jobs that a newer one has made superfluous.
@@ -511,6 +524,16 @@ pub enum Outcome {
         /// Where it stood.
         slot: Slot,
     },
+    /// The key of the job is remembered. Changes nothing.
+    Remembered {
+        /// The number of the job that was added under it.
+        id: u64,
+    },
+    /// A deduplication key is forgotten.
+    KeyForgotten {
+        /// Where it stood.
+        slot: Slot,
+    },
     /// There is nothing of the kind. Changes nothing.
     Absent,
     /// Not done, and why. Changes nothing.
@@ -530,6 +553,9 @@ pub struct NewJob {
     pub retries: bool,
     /// The key by which it is one with another.
     pub dedup: Option<DedupKey>,
+    /// Until when its key is remembered, if that is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_until: Option<Date>,
 }
 
 /// What became of one job of a batch.
@@ -542,44 +568,9 @@ pub enum Placed {
     Twin(u64),
 }
 
-/// Why something was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Refused {
-    /// No new jobs: the coordinator drains.
-    Draining,
-    /// The job is claimed under another token: the right has passed on.
-    StaleToken,
-    /// The time of the claim has run out, and its process is being killed.
-    Fencing,
-    /// There are as many jobs, or as many bytes of them, as are allowed.
-    Full,
-    /// There are as many queues as are allowed.
-    QueuesFull,
-    /// There are as many root jobs as are allowed.
-    RootsFull,
-    /// The body is longer than is allowed.
-    TooBig,
-    /// The queue takes no jobs.
-    ReadOnly,
-    /// The disk is full.
-    DiskFull,
-    /// The key came before, with another request.
-    KeyReused,
-}
-
 impl DedupKey {
     /// The key of whatever these bytes stand for: their SHA-1.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha1::digest(bytes).into())
-    }
-}
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::DiskFull => Self::DiskFull,
-            Refusal::KeyReused => Self::KeyReused,
-        }
     }
 }

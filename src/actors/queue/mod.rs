@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `right.rs` `name.rs` | what may change a queue, and what can come of it |
+//! | `message.rs` `refused.rs` `right.rs` `name.rs` | what may change a queue, and what can come of it |
 //! | `reply.rs` | what can be asked and waited for, and what is answered |
 //! | `rules.rs` | configuration: what holds for all queues, and for each type |
 //! | `job.rs` `said.rs` `phase.rs` `queue.rs` | one job; what is said of it; what can be the matter with it; one queue |
@@ -14,6 +14,7 @@
 //! | `bound.rs` | claims that are bound to processes |
 //! | `roots.rs` | root jobs, and which jobs they have made superfluous |
 //! | `turns.rs` `turning.rs` | whose turn it is among tenants, and which of its queues gives a job |
+//! | `uniques.rs` | deduplication keys that are remembered for a time |
 //! | `results.rs` | how jobs ended that are over |
 //! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |
 //! | `waiting.rs` | who waits for a job, who has to do with a queue |
@@ -58,6 +59,7 @@ mod phase;
 )]
 mod queue;
 mod ready;
+mod refused;
 mod reply;
 mod results;
 mod right;
@@ -75,15 +77,17 @@ mod tests;
 mod throttle;
 mod turning;
 mod turns;
+mod uniques;
 mod waiting;
 
 pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
-pub use message::{AnyType, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Refused, Root};
+pub use message::{AnyType, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Root};
 pub use name::QueueName;
 pub use pages::Page;
 pub use phase::{Counts, Phase};
+pub use refused::Refused;
 pub use reply::{
     BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply,
     Totals, View, Watch,
@@ -92,3 +96,4 @@ pub use results::JobResult;
 pub use right::{Claimant, Right, Worker};
 pub use rules::{Across, Backoff, Class, Order, ResultRules, Rules, TenantRules, TypeRules};
 pub use said::{ErrorText, JobEnd, KeepResult, OutputTail, Progress};
+pub use uniques::KnownKey;

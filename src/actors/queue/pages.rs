@@ -12,6 +12,7 @@ use crate::actors::queue::queue::{Numbered, Pause, Queue};
 use crate::actors::queue::results::KnownResult;
 use crate::actors::queue::roots::KnownRoot;
 use crate::actors::queue::turns::{StoredTurns, TURNS};
+use crate::actors::queue::uniques::KnownKey;
 use crate::bytes::Bytes as Body;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Slot};
@@ -28,6 +29,9 @@ const BODIES: u8 = 2;
 
 /// The kind of pages with results.
 pub(super) const RESULTS: u8 = <KnownResult as Item>::KIND;
+
+/// The kind of pages with keys that are remembered.
+pub(super) const KEYS: u8 = <KnownKey as Item>::KIND;
 
 /// Slots of jobs stay below this, so that each has a page for its body.
 pub(super) const SLOTS_MAX: u32 = PageId::len(BODIES);
@@ -85,6 +89,8 @@ pub enum Page {
     Turns(StoredTurns),
     /// Results by slot.
     Results(Loaded<KnownResult>),
+    /// Keys that are remembered, by slot.
+    Keys(Loaded<KnownKey>),
 }
 
 impl Page {
@@ -98,6 +104,7 @@ impl Page {
             BODIES => Ok(Self::Body(Slot(page.index()), Body::new(content))),
             KnownRoot::KIND => Kept::decode(page, content).map(Self::Roots),
             RESULTS => Kept::decode(page, content).map(Self::Results),
+            KEYS => Kept::decode(page, content).map(Self::Keys),
             _ => Kept::decode(page, content).map(Self::Jobs),
         }
     }

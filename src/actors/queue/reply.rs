@@ -2,11 +2,13 @@
 //! stored.
 
 use crate::actors::binding::Binding;
-use crate::actors::queue::message::{Pop, Refused};
+use crate::actors::queue::message::Pop;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
+use crate::actors::queue::refused::Refused;
 use crate::actors::queue::results::JobResult;
 use crate::actors::queue::said::{ErrorText, Progress};
+use crate::actors::queue::uniques::KnownKey;
 use crate::bytes::Bytes as Body;
 use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Slot, Token};
@@ -145,6 +147,11 @@ pub enum Reply {
         id: u64,
         /// The phase of the one that was there already, if it was not added.
         duplicate: Option<Phase>,
+    },
+    /// Not added: its key is remembered, and the job that was added under it may be over.
+    Remembered {
+        /// The number of that job.
+        id: u64,
     },
     /// Each job of a batch: its number, or that of the one it is one with, and whether it was added.
     Batch(Vec<(u64, bool)>),
@@ -381,6 +388,9 @@ pub struct View {
     /// The results of jobs that are over, by number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<JobResult>,
+    /// Deduplication keys that are remembered, by the numbers of their jobs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KnownKey>,
 }
 
 impl From<Refusal> for Reply {

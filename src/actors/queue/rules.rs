@@ -28,13 +28,25 @@ pub struct Rules {
 }
 
 /// What holds across types of jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Across {
     /// What holds for a tenant, by its name; that of the default one is empty.
     pub tenants: BTreeMap<String, TenantRules>,
     /// What holds for results of jobs that are over.
     pub results: ResultRules,
+    /// The most deduplication keys that are remembered. Beyond it a push that needs one more is refused.
+    pub keys_max: u32,
+}
+
+impl Default for Across {
+    fn default() -> Self {
+        Self {
+            tenants: BTreeMap::new(),
+            results: ResultRules::default(),
+            keys_max: 1_000_000,
+        }
+    }
 }
 
 impl Across {

@@ -23,6 +23,7 @@ use crate::actors::queue::roots::{KnownRoot, Roots};
 use crate::actors::queue::rules::{Order, Rules};
 use crate::actors::queue::said::KeepResult;
 use crate::actors::queue::turns::{self, Turns};
+use crate::actors::queue::uniques::{KnownKey, Uniques};
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::kept::{Item as _, Kept, Once};
@@ -54,6 +55,8 @@ pub(super) struct State {
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
     pub(super) roots: Roots,
+    /// Keys that are remembered whatever becomes of their jobs.
+    pub(super) uniques: Uniques,
     /// How jobs ended that are over.
     pub(super) results: Results,
     /// Jobs whose end somebody waits for, and those of them that are over. Volatile.
@@ -95,6 +98,7 @@ impl State {
         self.held = held;
         self.jobs.hold(held);
         self.results.known.hold(held);
+        self.uniques.known.hold(held);
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -115,6 +119,7 @@ impl State {
             bound: BTreeSet::new(),
             dedup: BTreeSet::new(),
             roots: Roots::default(),
+            uniques: Uniques::default(),
             results: Results::default(),
             awaited: BTreeSet::new(),
             over: Vec::new(),
@@ -243,6 +248,7 @@ impl State {
         digest.merge(self.numbers.digest());
         digest.merge(self.roots.known.digest());
         digest.merge(self.results.known.digest());
+        digest.merge(self.uniques.known.digest());
         digest
     }
 
@@ -262,6 +268,7 @@ impl State {
             Job::KIND => self.jobs.encode(page, content),
             Numbered::KIND => self.numbers.encode(page, content),
             KnownRoot::KIND => self.roots.known.encode(page, content),
+            pages::KEYS => self.uniques.known.encode(page, content),
             pages::RESULTS => self.results.known.encode(page, content),
             _ => pages::encode_body(self.jobs.get(Slot(page.index())), content),
         }
@@ -319,6 +326,21 @@ impl State {
         if let Some(root) = put.registers() {
             self.register(root, stamp);
         }
+        if let (Some(key), Some(until)) = (new.dedup, new.unique_until) {
+            let (queue, id) = (put.queue.clone(), new.id);
+            let known = KnownKey {
+                queue,
+                key,
+                id,
+                until,
+            };
+            self.uniques.remember(self.pages.by(stamp.seq), known);
+        }
+    }
+
+    /// Forgets a key.
+    pub(super) fn forget_key(&mut self, slot: Slot, seq: Seq) {
+        self.uniques.forget(self.pages.by(seq), slot);
     }
 
     /// No later job has this number, or a lower one.

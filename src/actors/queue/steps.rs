@@ -121,6 +121,7 @@ fn across() -> Across {
             count_max: 3,
             bytes_max: 800,
         },
+        keys_max: 3,
     }
 }
 
@@ -228,6 +229,7 @@ fn put() -> impl Strategy<Value = Put> {
         any::<bool>(),
         prop::bool::weighted(0.2),
         prop::sample::select(&[0, 0, 0, 1, 3][..]),
+        prop::sample::select(&[0, 0, 0, 0, 1500, 6000][..]),
     );
     let put = (queue(), urgency, key, len, more);
     put.prop_map(
@@ -236,7 +238,7 @@ fn put() -> impl Strategy<Value = Put> {
             (priority, delay_ms, ttr_ms),
             dedup,
             len,
-            (retries, root, is_root, tube, items),
+            (retries, root, is_root, tube, items, unique_for_ms),
         )| Put {
             queue,
             priority,
@@ -248,6 +250,7 @@ fn put() -> impl Strategy<Value = Put> {
             is_root,
             tube,
             items,
+            unique_for_ms,
             body: Body::new(vec![b'x'; len]),
         },
     )

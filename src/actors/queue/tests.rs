@@ -162,6 +162,7 @@ impl Pair {
                 | Message::Unpause { .. }
                 | Message::Forget { .. }
                 | Message::DropResult { .. }
+                | Message::ForgetKey { .. }
         ) {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
             assert_eq!(*reply, expected, "the answer to {message:?}");
@@ -194,6 +195,7 @@ impl Pair {
                 Message::Unpause { queue } => Due::Pause(queue.clone()),
                 Message::Forget { slot } => Due::Root(*slot),
                 Message::DropResult { slot } => Due::Result(*slot),
+                Message::ForgetKey { slot } => Due::Key(*slot),
                 Message::Pop(pop) => Due::Waiter(pop.ticket.expect("it is of one who waits")),
                 other => panic!("{other:?} is no work of time"),
             };
@@ -431,13 +433,14 @@ fn shown(machine: &QueueMachine) -> String {
         mut queues,
         jobs,
         results,
+        keys,
     } = machine.view();
     for queue in &mut queues {
         (queue.using, queue.watching, queue.waiting) = (0, 0, 0);
         (queue.total, queue.deletes, queue.pauses) = (0, 0, 0);
     }
     let (counts, bytes, draining) = (totals.jobs, totals.bytes, totals.draining);
-    format!("{counts:?} {bytes} {draining} {next_id} {queues:?} {jobs:?} {results:?}")
+    format!("{counts:?} {bytes} {draining} {next_id} {queues:?} {jobs:?} {results:?} {keys:?}")
 }
 
 impl Logged {
@@ -505,6 +508,7 @@ const MET: &[&str] = &[
     "Drain Draining",
     "KeepResult ResultKept",
     "DropResult ResultDropped",
+    "ForgetKey KeyForgotten",
     "waited",
     "taken",
     "early",

@@ -79,6 +79,7 @@ pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
                 priority: None,
             },
         },
+        (Asked::Put(_), Told::Remembered { id }) => Reply::Inserted(*id),
         (Asked::Spoiled, _) => Reply::ExpectedCrlf,
         (_, Told::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
         (_, Told::Refused(Refused::TooBig)) => Reply::JobTooBig,

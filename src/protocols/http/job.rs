@@ -32,7 +32,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "push_job",
                 summary: "Add a job",
-                more: "With `dedup`, only if no unclaimed job of the queue has the same.",
+                more: "With `dedup`, only if no unclaimed job of the queue has the same; with `unique_for_ms`, for that time whatever becomes of the job.",
                 answer: "Its id, or that of the one that is there.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
@@ -167,6 +167,10 @@ pub(crate) struct Push {
     ttr_ms: Span,
     /// The deduplication key: nothing is added while an unclaimed job of the queue has the same.
     dedup: Option<String>,
+    /// Milliseconds from now for which nothing else is added under its deduplication key, whatever becomes of the job; none if 0.
+    /// Without `dedup` the key is that of its body.
+    #[serde(default)]
+    unique_for_ms: Number<u64, 0, { Put::UNIQUE_MS_MAX }>,
     /// Whether it is tried again when a claim ends without a word; if not, it is run at most once.
     #[serde(default = "yes")]
     retries: bool,
@@ -201,6 +205,7 @@ impl Push {
             delay_ms,
             ttr_ms,
             dedup,
+            unique_for_ms,
             retries,
             root,
             is_root,
@@ -221,6 +226,7 @@ impl Push {
             tube: false,
             // One is what most jobs are, and takes no room.
             items: if items.0 == 1 { 0 } else { items.0 },
+            unique_for_ms: unique_for_ms.0,
             body,
             queue,
         })

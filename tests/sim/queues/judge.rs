@@ -63,6 +63,7 @@ impl Queues {
             Message::Unpause { queue } => Due::Pause(queue.clone()),
             Message::Forget { slot } => Due::Root(*slot),
             Message::DropResult { slot } => Due::Result(*slot),
+            Message::ForgetKey { slot } => Due::Key(*slot),
             _ => unreachable!("only time ticks"),
         };
         let due = self.model.next_due(at);
@@ -112,7 +113,8 @@ impl Reference for Queues {
         if let Message::Expire { .. }
         | Message::Unpause { .. }
         | Message::Forget { .. }
-        | Message::DropResult { .. } = message
+        | Message::DropResult { .. }
+        | Message::ForgetKey { .. } = message
         {
             return self.tick(stamp.at, message);
         }
@@ -161,6 +163,7 @@ impl Reference for Queues {
             jobs,
             pauses,
             results,
+            keys,
             ..
         } = &mut self.model;
         match message {
@@ -177,6 +180,11 @@ impl Reference for Queues {
             Message::DropResult { slot } => {
                 if let Some(Some(kept)) = results.get_mut(slot.index()) {
                     kept.quarantined = true;
+                }
+            }
+            Message::ForgetKey { slot } => {
+                if let Some(Some(known)) = keys.get_mut(slot.index()) {
+                    known.quarantined = true;
                 }
             }
             _ => {}
@@ -237,6 +245,11 @@ impl Reference for Queues {
         if view.results.iter().ne(mine.iter().map(|kept| &kept.result)) {
             return Err(format!("results are {:?}, not {mine:?}", view.results));
         }
+        let mut mine: Vec<_> = self.model.keys.iter().flatten().map(|it| &it.key).collect();
+        mine.sort_by_key(|known| known.id);
+        if view.keys.iter().ne(mine.iter().copied()) {
+            return Err(format!("keys are {:?}, not {mine:?}", view.keys));
+        }
         let paused = view.queues.iter();
         let paused = paused.filter_map(|queue| Some((&queue.name, queue.paused_until?)));
         let mine = self.model.pauses.iter();
@@ -254,6 +267,7 @@ impl Reference for Queues {
             | Message::Unpause { .. }
             | Message::Forget { .. }
             | Message::DropResult { .. }
+            | Message::ForgetKey { .. }
             | Message::Pop(Pop {
                 ticket: Some(_), ..
             }) => Origin::Tick,
@@ -274,6 +288,7 @@ impl Reference for Queues {
             | Reply::Job(_)
             | Reply::Queue(_)
             | Reply::Result(_)
+            | Reply::Remembered { .. }
             | Reply::Totals(_)
             | Reply::Queues { .. }
             | Reply::JobPage { .. }
@@ -301,7 +316,11 @@ impl Reference for Queues {
         let is_in_memory_by_id = |id: u64| told().any(|it| in_memory(it).contains(&id));
         match (message, reply) {
             (_, reply) if !Self::changes(reply) => true,
-            (Message::Put(put), _) => is_in_memory(&put.queue) && put.registers().is_none(),
+            // What is remembered beside the job lasts.
+            (Message::Put(put), _) => {
+                let is_alone = put.registers().is_none() && put.unique_for_ms == 0;
+                is_in_memory(&put.queue) && is_alone
+            }
             (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }, Reply::Claim(claim)) => {
                 claim_passes(*by, claim)
             }
@@ -376,14 +395,16 @@ impl Reference for Queues {
             Outcome::Deferred { .. } => counted.jobs_deferred += 1,
             Outcome::Cancelled { .. } => counted.jobs_cancelled += 1,
             Outcome::Reported { .. } => counted.reports += 1,
+            Outcome::ResultKept { .. } => counted.results_kept += 1,
+            Outcome::KeyForgotten { .. } => counted.keys_forgotten += 1,
             Outcome::Ready { .. } => counted.delays_over += 1,
             Outcome::TimedOut { .. } => counted.claims_over += 1,
             Outcome::Abandoned { .. } => counted.jobs_abandoned += 1,
             Outcome::Pruned { .. } => counted.jobs_pruned += 1,
             Outcome::Spoiled { .. }
             | Outcome::Forgotten { .. }
-            | Outcome::ResultKept { .. }
             | Outcome::ResultDropped { .. }
+            | Outcome::Remembered { .. }
             | Outcome::Draining
             | Outcome::Duplicate { .. }
             | Outcome::Absent

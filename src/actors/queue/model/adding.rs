@@ -53,10 +53,12 @@ impl Model {
             }
         }
         let before = (self.jobs.clone(), self.roots.clone(), self.next_id);
+        let keys = self.keys.clone();
         let numbers = self.numbers.clone();
         let (rules, sums) = (self.rules.clone(), self.sums());
         (self.rules.jobs_max, self.rules.bytes_max) = (1000, u64::MAX);
         (self.rules.queues_max, self.rules.roots_max) = (1000, 1000);
+        self.rules.across.keys_max = 1000;
         let same = |one: usize, other: usize| {
             let (one, other) = (&puts[one], &puts[other]);
             let key = self.key_of(one);
@@ -66,10 +68,15 @@ impl Model {
         let last: Vec<usize> = (0..puts.len())
             .map(|place| last(place).unwrap_or(place))
             .collect();
+        let known = |put: &Put| self.remembered(&put.queue, self.key_of(put));
+        let remembered: Vec<Option<u64>> = puts.iter().map(known).collect();
         let mut told = vec![(0, false); puts.len()];
         for (place, put) in puts.iter().enumerate() {
             // Its place is kept for the last of its key, unless one is there already.
-            if (last[place] == place || self.twin(put).is_some())
+            let known = remembered.get(place).copied().flatten();
+            if let Some(id) = known {
+                told[place] = (id, false);
+            } else if (last[place] == place || self.twin(put).is_some())
                 && let Reply::Put { id, duplicate } = self.put(put, at)
             {
                 told[place] = (id, duplicate.is_none());
@@ -83,7 +90,7 @@ impl Model {
         }
         self.rules = rules;
         let after = self.sums();
-        let mut grown = [false; 4];
+        let mut grown = [false; 5];
         for (grown, (after, before)) in grown.iter_mut().zip(after.iter().zip(sums)) {
             *grown = *after > before;
         }
@@ -94,11 +101,12 @@ impl Model {
             (self.rules.bytes_max, Refused::Full),
             (self.rules.queues_max.into(), Refused::QueuesFull),
             (self.rules.roots_max.into(), Refused::RootsFull),
+            (self.rules.across.keys_max.into(), Refused::KeysFull),
         ];
         for (((limit, refused), after), grown) in limits.iter().zip(after).zip(grown) {
             if after > *limit && grown {
                 (self.jobs, self.roots, self.next_id) = before;
-                self.numbers = numbers;
+                (self.numbers, self.keys) = (numbers, keys);
                 return Reply::Refused(*refused);
             }
         }
@@ -119,21 +127,22 @@ impl Model {
         views.map(|view| view.bytes).sum::<u64>() + texts as u64
     }
 
-    /// Jobs, bytes of them, queues that last, root jobs.
-    fn sums(&self) -> [u64; 4] {
+    /// Jobs, bytes of them, queues that last, root jobs, keys that are remembered.
+    fn sums(&self) -> [u64; 5] {
         let queues = self.queues();
         [
             self.jobs.len() as u64,
             self.bytes(),
             queues.iter().filter(|it| self.lasts(it)).count() as u64,
             self.roots.iter().flatten().count() as u64,
+            self.keys.iter().flatten().count() as u64,
         ]
     }
 
     fn key_of(&self, put: &Put) -> Option<DedupKey> {
         let says = DedupKey::of(put.body.as_bytes());
-        put.dedup
-            .or(self.rules_of(&put.queue).dedup.then_some(says))
+        let by_body = self.rules_of(&put.queue).dedup || put.unique_for_ms > 0;
+        put.dedup.or(by_body.then_some(says))
     }
 
     /// The oldest unclaimed job that this one is one with.
@@ -155,6 +164,8 @@ impl Model {
             return Reply::Refused(Refused::Draining);
         } else if self.rules_of(&put.queue).read_only.is_some() {
             return Reply::Refused(Refused::ReadOnly);
+        } else if let Some(id) = self.remembered(&put.queue, self.key_of(put)) {
+            return Reply::Remembered { id };
         } else if let Some(twin) = self.twin(put) {
             return Reply::Put {
                 id: twin.view.id,
@@ -170,6 +181,8 @@ impl Model {
         let root = put.root.filter(|_| put.is_root);
         if root.is_some_and(|root| self.is_one_root_too_many(root)) {
             return Reply::Refused(Refused::RootsFull);
+        } else if self.is_one_key_too_many(put) {
+            return Reply::Refused(Refused::KeysFull);
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -181,6 +194,7 @@ impl Model {
         if let Some(root) = put.root.filter(|_| put.is_root) {
             self.register(root, at);
         }
+        self.remember(put, (id, self.key_of(put)), at);
         Reply::Put {
             id,
             duplicate: None,

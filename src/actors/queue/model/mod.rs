@@ -12,6 +12,7 @@ mod ending;
 mod results;
 mod time;
 mod turns;
+mod uniques;
 
 use sexton::actors::binding::{self, Binding, ToProcesses};
 use sexton::actors::queue::{
@@ -41,6 +42,8 @@ pub(super) struct Model {
     roots: Vec<Option<(Root, Timestamp)>>,
     /// Results that are kept, by slot.
     pub(super) results: Vec<Option<results::Kept>>,
+    /// Keys that are remembered, by slot.
+    pub(super) keys: Vec<Option<uniques::Known>>,
     /// Which queue has which number.
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
@@ -96,6 +99,7 @@ pub(super) enum Due {
     Pause(QueueName),
     Root(Slot),
     Result(Slot),
+    Key(Slot),
     Waiter(Ticket),
 }
 
@@ -168,6 +172,7 @@ impl Model {
             turns: turns::Turns::default(),
             roots: Vec::new(),
             results: Vec::new(),
+            keys: Vec::new(),
             numbers: Vec::new(),
             waiters: Vec::new(),
             present: Vec::new(),
@@ -389,7 +394,8 @@ impl Model {
             Message::Expire { .. }
             | Message::Unpause { .. }
             | Message::Forget { .. }
-            | Message::DropResult { .. } => {
+            | Message::DropResult { .. }
+            | Message::ForgetKey { .. } => {
                 unreachable!("time is told by `tick`")
             }
             Message::Delete { id, by }

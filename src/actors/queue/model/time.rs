@@ -27,6 +27,9 @@ impl Model {
         for kept in self.results.iter_mut().flatten() {
             kept.quarantined = false;
         }
+        for known in self.keys.iter_mut().flatten() {
+            known.quarantined = false;
+        }
         self.number();
         self.line_up();
     }
@@ -48,12 +51,14 @@ impl Model {
         });
         let roots = (0..).zip(&self.roots).filter_map(|(place, known)| {
             let (_, until) = (*known)?;
-            Some((until, 2, place, Due::Root(Slot(place))))
+            Some((until, 3, place, Due::Root(Slot(place))))
         });
         let roots = roots.filter(|_| !self.held);
         let results = self.forgotten();
-        let results = results.map(|(until, place, slot)| (until, 3, place, Due::Result(slot)));
-        let timed = jobs.chain(pauses).chain(roots).chain(results);
+        let results = results.map(|(until, place, slot)| (until, 4, place, Due::Result(slot)));
+        let keys = self.forgotten_keys();
+        let keys = keys.map(|(until, place, slot)| (until, 2, place, Due::Key(slot)));
+        let timed = jobs.chain(pauses).chain(roots).chain(results).chain(keys);
         let timed = timed.filter(|(until, ..)| *until <= at);
         let first = timed.min_by_key(|(until, kind, number, _)| (*until, *kind, *number));
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
@@ -100,6 +105,7 @@ impl Model {
         match due {
             Due::Pause(queue) => self.pauses.retain(|pause| pause.queue != *queue),
             Due::Root(slot) => self.roots[slot.index()] = None,
+            Due::Key(slot) => self.keys[slot.index()] = None,
             Due::Result(slot) => self.results[slot.index()] = None,
             Due::Job(slot) => {
                 let job = self.jobs.iter().find(|job| job.slot == *slot);

@@ -1,0 +1,64 @@
+//! Keys that are remembered for a time, over a plain list.
+
+use super::Model;
+use sexton::actors::queue::{DedupKey, KnownKey, Put, QueueName};
+use sexton::clock::{Date, Timestamp};
+use sexton::ids::Slot;
+
+/// A key that is remembered.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) key: KnownKey,
+    /// Time no longer acts on it.
+    pub(crate) quarantined: bool,
+}
+
+impl Model {
+    /// The job that was added under a key, as long as that is remembered.
+    pub(super) fn remembered(&self, queue: &QueueName, key: Option<DedupKey>) -> Option<u64> {
+        let mut known = self.keys.iter().flatten().map(|it| &it.key);
+        let known = known.find(|it| it.queue == *queue && Some(it.key) == key);
+        known.map(|it| it.id)
+    }
+
+    pub(super) fn is_one_key_too_many(&self, put: &Put) -> bool {
+        let known = self.keys.iter().flatten().count();
+        put.unique_for_ms > 0 && known >= self.rules.across.keys_max as usize
+    }
+
+    /// Remembers the key of a job that is added.
+    pub(super) fn remember(
+        &mut self,
+        put: &Put,
+        (id, key): (u64, Option<DedupKey>),
+        at: Timestamp,
+    ) {
+        let Some(key) = key.filter(|_| put.unique_for_ms > 0) else {
+            return;
+        };
+        let until = Date(self.date(at).plus_ms(put.unique_for_ms).0);
+        let known = Some(Known {
+            key: KnownKey {
+                queue: put.queue.clone(),
+                key,
+                id,
+                until,
+            },
+            quarantined: false,
+        });
+        match self.keys.iter().position(Option::is_none) {
+            Some(place) => self.keys[place] = known,
+            None => self.keys.push(known),
+        }
+    }
+
+    /// Keys by when they are forgotten.
+    pub(super) fn forgotten_keys(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
+        let known = (0..).zip(&self.keys).filter_map(|(place, known)| {
+            let known = known.as_ref().filter(|it| !it.quarantined)?;
+            let until = self.time(Timestamp(known.key.until.0));
+            Some((until, place, Slot(place)))
+        });
+        known.filter(|_| !self.held)
+    }
+}
