@@ -14,8 +14,8 @@ use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::binding;
 use sexton::actors::queue::{
-    AnyType, Body, Claimant, DedupKey, Message, Phase, Pop, Progress, Put, Query, QueueName, Reply,
-    Right, Root, Watch, Worker,
+    AnyType, Body, Claimant, DedupKey, JobEnd, KeepResult, Message, Phase, Pop, Progress, Put,
+    Query, QueueName, Reply, Right, Root, Watch, Worker,
 };
 use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
@@ -127,6 +127,31 @@ impl Clients<Queues> for Jobs {
     }
 }
 
+fn cancel(id: u64, chance: &mut Chance) -> Message {
+    Message::Cancel {
+        id,
+        error: chance
+            .per_mille(500)
+            .then(|| "not wanted".to_owned().into()),
+    }
+}
+
+/// What a worker notes of a job that it has, before it ends it.
+fn keep_result(id: u64, by: Right, chance: &mut Chance) -> KeepResult {
+    KeepResult {
+        id,
+        by,
+        ms: *chance.pick(&[500, 3000, 60_000]),
+        end: JobEnd {
+            done: chance.per_mille(700),
+            exit: chance.per_mille(500).then_some(0),
+            error: None,
+            output: Body::new(*b"said").into(),
+            took_ms: chance.below(5000),
+        },
+    }
+}
+
 impl Jobs {
     /// These processes have records, or had.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
@@ -184,12 +209,7 @@ impl Jobs {
             },
             10 => Message::Register(root(chance)),
             11 => Message::Spoil,
-            13 => Message::Cancel {
-                id,
-                error: chance
-                    .per_mille(500)
-                    .then(|| "not wanted".to_owned().into()),
-            },
+            13 => cancel(id, chance),
             _ => Message::Drain,
         }
     }
@@ -209,14 +229,16 @@ impl Jobs {
         };
         let priority = chance.per_mille(500).then(|| priority(chance));
         match chance.weighted(&[
-            (5, 0),
+            (6, 0),
             (4, 1),
-            (3, 2),
+            (4, 2),
             (2, 3),
-            (3, 4),
+            (4, 4),
             (2, 5),
             (2, 6),
             (2, 7),
+            (2, 8),
+            (1, 9),
         ]) {
             0 => Message::Delete { id, by },
             1 => Message::Release {
@@ -238,6 +260,9 @@ impl Jobs {
                 error: None,
                 retry_after_ms: chance.per_mille(300).then(|| span(chance)),
             },
+            // Whoever has a job may be told to stop.
+            8 => cancel(id, chance),
+            9 => Message::KeepResult(Box::new(keep_result(id, by, chance))),
             7 => Message::Report {
                 id,
                 by,
@@ -287,9 +312,10 @@ impl Jobs {
 
     fn query(&self, chance: &mut Chance) -> Query {
         let id = self.id(chance);
-        match chance.below(3) {
+        match chance.below(4) {
             0 => Query::Peek { id },
             1 => Query::Job { id },
+            2 => Query::Result { id },
             _ => Query::PeekNext {
                 queue: queue(chance),
                 phase: *chance.pick(&[Phase::Ready, Phase::Delayed, Phase::Buried]),

@@ -36,6 +36,9 @@ pub(crate) fn forget(plant: Option<Plant>, tail: &mut Tail) {
 /// What a node does wrong when it has started.
 pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     node.actors.queue.deaf = plant == Some(Plant::WaiterForgotten);
+    if plant == Some(Plant::CancelledRunsOn) {
+        node.actors.queue.swap = Some(planted_claims::as_if_touched);
+    }
     if plant == Some(Plant::AckedByStaleClaim) {
         node.actors.queue.swap = Some(planted_claims::as_if_held);
     }

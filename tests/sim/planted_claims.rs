@@ -7,7 +7,7 @@ use crate::queues::{Queues, without_throttles};
 use crate::reference::Reference;
 use crate::setting::Plant;
 use crate::violation::Promise;
-use sexton::actors::queue::{Message, QueueMachine, Right};
+use sexton::actors::queue::{Message, Phase, QueueMachine, Right};
 use sexton::persist::format::{Batch, Kind};
 use sexton::spine::machine::{Machine as _, Shown as _};
 use sexton::spine::recovery::EntryOf;
@@ -29,6 +29,21 @@ pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Me
         None => Right::Unclaimed,
     };
     Some(Message::Delete { id: *id, by })
+}
+
+/// The cancellation of a job that is claimed, as it would be if its worker had begun its span again: that is told to go on.
+pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option<Message> {
+    let Message::Cancel { id, .. } = message else {
+        return None;
+    };
+    let view = machine.view();
+    let job = view.jobs.iter().find(|job| job.id == *id)?;
+    let is_worked_on = job.phase == Phase::Claimed && !job.fencing && !job.cancelled;
+    let token = job.token.filter(|_| is_worked_on)?;
+    Some(Message::Touch {
+        id: *id,
+        by: Right::Token(token),
+    })
 }
 
 /// The log of a machine that took the one for the other: it has what was asked, and what came of it.
@@ -69,6 +84,13 @@ pub(crate) fn recovered(plant: Option<Plant>, replicas: &mut Replicas) {
 #[test]
 fn a_job_that_is_acked_by_a_stale_claim_is_caught() {
     caught(Plant::AckedByStaleClaim, &[Promise::EntriesRight], 60);
+}
+
+#[test]
+fn a_cancelled_job_that_runs_on_is_caught() {
+    // Whoever decides the cancellation again comes to something else; before that, its worker may be let go on.
+    let promises = [Promise::EntriesRight, Promise::DecidedAgain];
+    caught(Plant::CancelledRunsOn, &promises, 60);
 }
 
 #[test]

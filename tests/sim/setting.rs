@@ -52,6 +52,8 @@ pub(crate) enum Plant {
     QueueAnswersEarly,
     /// Whoever had a job once may still say that it is done.
     AckedByStaleClaim,
+    /// A job that is cancelled stays with whoever has it, and its claim lasts on.
+    CancelledRunsOn,
     /// A start knows nothing of what was claimed from throttled queues.
     ThrottleForgotten,
     /// Nobody who waits for a job is known to.
@@ -166,6 +168,7 @@ impl Plant {
             | Self::QueueAnswersEarly
             | Self::WaiterForgotten
             | Self::AckedByStaleClaim
+            | Self::CancelledRunsOn
             | Self::ThrottleForgotten
             | Self::NothingPassedOver
             | Self::ActionBeforeSync
