@@ -107,7 +107,7 @@ impl Kind {
         match self {
             Self::Exit => Err(Failure::of_command(1, "")),
             Self::Exit0 => Ok(()),
-            Self::Abort => std::process::abort(),
+            Self::Abort => Self::signal_for_ever(Signal::ABORT),
             // The runtime takes the first for one of its own, and lets the next through.
             Self::Segv => Self::signal_for_ever(Signal::SEGV),
             Self::Kill => Self::signal_for_ever(Signal::KILL),
