@@ -198,7 +198,7 @@ impl Coordinator {
     }
 
     /// The PID of its keeper, if it has one.
-    fn keeper(&self) -> Option<u32> {
+    pub(crate) fn keeper(&self) -> Option<u32> {
         let lock = fs::read_to_string(self.peer.data().join("keeper.lock"));
         lock.ok()?.trim().parse().ok()
     }

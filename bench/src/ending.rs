@@ -3,19 +3,18 @@
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
 use crate::figures::Latencies;
+use crate::happening::{Happening, clock, listen};
 use crate::interrupt::Stop;
 use crate::load::now;
 use crate::pulse::Fifo;
-use crate::question::{read_more, rest};
+use crate::question::rest;
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// Between two ends that come one after the other: long enough for each to be on record before the next.
@@ -57,13 +56,6 @@ impl Ending {
     }
 }
 
-/// Nanoseconds of the clock that all processes of a machine share.
-fn clock() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
 fn parse(id: &str) -> Option<u128> {
     u128::from_str_radix(&id.replace('-', ""), 16).ok()
 }
@@ -73,7 +65,7 @@ pub(crate) struct Ends<'a> {
     coordinator: &'a Coordinator,
     go: Fifo,
     last: Fifo,
-    events: Receiver<Result<(u128, u64), Failure>>,
+    events: Receiver<Result<Happening, Failure>>,
     command: Value,
 }
 
@@ -85,19 +77,7 @@ impl<'a> Ends<'a> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let words = [own.as_path(), Path::new("ending"), go.path(), last.path()];
         let command = words.map(|word| word.to_string_lossy().into_owned());
-        let (heard, events) = channel();
-        let mut stream = coordinator.connect()?;
-        let path = "/v1/events?actor=process&kind=exited";
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let asked = stream.write_all(request.as_bytes());
-        asked.map_err(Failure::to("ask for events"))?;
-        let (begun, begins) = channel();
-        std::thread::Builder::new()
-            .name("sexton-bench-events".to_owned())
-            .spawn(move || listen(stream, &begun, &heard))
-            .map_err(Failure::to("start"))?;
-        let begins = begins.recv_timeout(PATIENCE);
-        begins.map_err(|_| Failure::new("no events come"))?;
+        let events = listen(coordinator, "actor=process&kind=exited")?;
         Ok(Self {
             coordinator,
             go,
@@ -141,9 +121,12 @@ impl<'a> Ends<'a> {
             let left = patience.saturating_duration_since(now());
             let heard = self.events.recv_timeout(left);
             let missing = || Failure::new(format!("{} ends were not heard of", began.len()));
-            let (id, heard) = heard.map_err(|_| missing())??;
+            let Happening { what, at } = heard.map_err(|_| missing())??;
+            let id = what.get("process").and_then(Value::as_str);
+            let id = id.and_then(parse);
+            let id = id.ok_or_else(|| Failure::new(format!("an event is {what}")))?;
             if let Some(clock) = began.remove(&id) {
-                latencies.note(Duration::from_nanos(heard.saturating_sub(clock)));
+                latencies.note(Duration::from_nanos(at.saturating_sub(clock)));
             }
         }
         Ok(latencies)
@@ -159,39 +142,5 @@ impl<'a> Ends<'a> {
             id.expect("sixteen bytes were split off"),
             clock.expect("eight are left of twenty-four"),
         ))
-    }
-}
-
-/// Notes when which process was said to have ended. Ends with the connection, or when nobody wants to know any more.
-fn listen(
-    mut stream: UnixStream,
-    begun: &Sender<()>,
-    heard: &Sender<Result<(u128, u64), Failure>>,
-) {
-    let mut input = Vec::new();
-    loop {
-        let before = input.len();
-        if let Err(error) = read_more(&mut stream, &mut input) {
-            drop(heard.send(Err(Failure::to("hear of ends")(error))));
-            return;
-        }
-        let at = clock();
-        if before == 0 {
-            // Its head has come, and so whatever ends from now on is told.
-            let _ = begun.send(());
-        }
-        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = input.drain(..=end).collect();
-            let Some(data) = line.strip_prefix(b"data: ") else {
-                continue;
-            };
-            let event: Value = serde_json::from_slice(data).unwrap_or_default();
-            let id = event.get("process").and_then(Value::as_str);
-            let id = id.and_then(parse);
-            let told = id.ok_or_else(|| Failure::new(format!("an event is {event}")));
-            if heard.send(told.map(|id| (id, at))).is_err() {
-                return;
-            }
-        }
     }
 }

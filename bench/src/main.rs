@@ -3,7 +3,7 @@
 //!
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that
 //! wait, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it
-//! comes back, `bindings` locks that end with processes (`passing`), `work` jobs and who works on them (`workers`), `churn` what many changes leave on disk and in memory,
+//! comes back, `bindings` locks that end with processes (`passing`), `work` jobs and who works on them (`workers`), `dispatch` tasks and how they recover (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory,
 //! `replay` how fast a start reads the log. `row` and
 //! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
 //! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
@@ -11,6 +11,7 @@
 //! `figures` turns measurements into what `output` prints, `interrupt` ends it all in good order.
 
 mod backlog;
+mod bed;
 mod bindings;
 mod chance;
 mod churn;
@@ -19,13 +20,16 @@ mod contend;
 mod coordinator;
 mod course;
 mod cycle;
+mod dispatch;
 mod embed;
 mod embed_jobs;
 mod ending;
+mod failing;
 mod failure;
 mod fdatasync;
 mod figures;
 mod gateway;
+mod happening;
 mod held;
 mod http;
 mod interrupt;
@@ -33,6 +37,7 @@ mod job;
 mod limits;
 mod load;
 mod locks;
+mod modes;
 mod output;
 mod passing;
 mod peer;
@@ -77,6 +82,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
   sexton-bench processes                         services, launches, ends, beside supervisord and runit
   sexton-bench bindings                          locks that end with processes, and `lock run`
+  sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and what they cost
   sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
@@ -85,10 +91,14 @@ enum Measure {
     Backlog(backlog::Backlog),
     Bindings(bindings::Bindings),
     Churn(churn::Churn),
+    Dispatch(dispatch::Dispatch),
     Embed(embed::Embed),
     /// What `processes` launches.
     #[command(hide = true)]
     Ending(ending::Ending),
+    /// What `dispatch` has tasks run.
+    #[command(hide = true)]
+    Failing(failing::Failing),
     Http(http::Http),
     Locks(locks::Locks),
     Processes(processes::Processes),
@@ -103,13 +113,18 @@ fn main() -> Result<(), Failure> {
     if let Measure::Ending(ending) = measure {
         return ending.run();
     }
+    if let Measure::Failing(failing) = measure {
+        return failing.run();
+    }
     raise_descriptor_limit()?;
     interrupt::watched(move |stop| match measure {
         Measure::Backlog(backlog) => backlog.run(stop),
         Measure::Bindings(bindings) => bindings.run(stop),
         Measure::Churn(churn) => churn.run(stop),
         Measure::Embed(embed) => embed.run(stop),
+        Measure::Dispatch(dispatch) => dispatch.run(stop),
         Measure::Ending(ending) => ending.run(),
+        Measure::Failing(failing) => failing.run(),
         Measure::Http(http) => http.run(stop),
         Measure::Locks(locks) => locks.run(stop),
         Measure::Processes(processes) => processes.run(stop),

@@ -256,6 +256,50 @@ fn restarts_are_measured_beside_supervisors_where_they_are_installed() {
 }
 
 #[test]
+fn recoveries_of_tasks_are_measured_and_what_cannot_happen_is_named() {
+    let arguments = [
+        "dispatch",
+        "--runs",
+        "1",
+        "--running",
+        "20",
+        "--rounds",
+        "1",
+        "--tasks",
+        "20",
+        "--waiting",
+        "100",
+        "--servers",
+        "10",
+    ];
+    let figures = bench(&arguments, None);
+    let modes = figures["recovery"].as_array().expect("modes are a list");
+    let rows: Vec<u64> = modes
+        .iter()
+        .filter_map(|mode| mode["row"].as_u64())
+        .collect();
+    assert_eq!(rows, (1..=14).collect::<Vec<u64>>());
+    for mode in modes {
+        if let Some(test) = mode["never"].as_str() {
+            assert!(Path::new("..").join(test).exists(), "{test}");
+            assert_eq!(mode["runs"], 0);
+        } else {
+            assert_eq!(mode["runs"], 1, "{mode}");
+            // From a deadline it may be less than can be told.
+            assert!(
+                mode["ms"]["median"].as_f64().is_some_and(|ms| ms >= 0.0),
+                "{mode}"
+            );
+        }
+    }
+    for row in figures["rows"].as_array().expect("rows are a list") {
+        if row["row"] != "memory" {
+            positive(&row["sexton"]["median"]);
+        }
+    }
+}
+
+#[test]
 fn rights_that_end_with_processes_are_measured() {
     let arguments = [
         "bindings",

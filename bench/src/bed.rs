@@ -1,0 +1,248 @@
+//! A coordinator for tasks, and what is heard of it: what `dispatch` measures with.
+
+use crate::coordinator::{Coordinator, Grounds, ask, signal};
+use crate::failing::{How, Written, written};
+use crate::failure::Failure;
+use crate::figures::Latencies;
+use crate::happening::{Happening, clock, listen};
+use crate::interrupt::Stop;
+use crate::load::now;
+use crate::pulse::Fifo;
+use crate::question::rest;
+use crate::recovery::ms;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// How long an attempt may take that loops.
+pub(crate) const FAIL_AFTER_MS: u64 = 200;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A coordinator for tasks, and what is heard of it.
+pub(crate) struct Bed {
+    pub(crate) coordinator: Coordinator,
+    last: Fifo,
+    events: Receiver<Result<Happening, Failure>>,
+}
+
+impl Bed {
+    /// One whose server has as many threads, and which makes faults that are asked for.
+    pub(crate) fn make(grounds: Grounds<'_>, folder: &Path, threads: u32) -> Result<Self, Failure> {
+        let config = folder.join("sexton.toml");
+        std::fs::write(&config, "[tasks]\nallow_fault_injection = true\n")
+            .map_err(Failure::to("write a configuration"))?;
+        let coordinator = Coordinator::start(Some(&config), grounds)?;
+        coordinator.has_keeper()?;
+        let last = Fifo::create(&folder.join("last"))?;
+        let server = json!({"server": "local", "threads": threads});
+        coordinator.ask("/v1/servers/set", Some(&server))?;
+        let events = listen(
+            &coordinator,
+            "actor=dispatch&kind=claimed,locked,completed,failed,reset,waits",
+        )?;
+        let bed = Self {
+            coordinator,
+            last,
+            events,
+        };
+        bed.limit("default", 1_000_000)?;
+        Ok(bed)
+    }
+
+    pub(crate) fn limit(&self, group: &str, max: u32) -> Result<(), Failure> {
+        let limit = json!({"group": group, "max": max});
+        self.coordinator
+            .ask("/v1/tasks/limit", Some(&limit))
+            .map(drop)
+    }
+
+    /// A task whose command ends so.
+    pub(crate) fn of(&self, how: How, more: &Value) -> Result<Value, Failure> {
+        let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
+        let word = how.word();
+        let words = [
+            own.as_path(),
+            Path::new("failing"),
+            Path::new(&word),
+            self.last.path(),
+        ];
+        let command = words.map(|word| word.to_string_lossy().into_owned());
+        let mut body = json!({"launch": {"command": command, "dir": "/"}});
+        merge(&mut body, more);
+        Ok(body)
+    }
+
+    /// Adds as many tasks, side by side.
+    pub(crate) fn add(&self, count: u32, body: &Value, stop: &Stop) -> Result<(), Failure> {
+        let add = |stream: &mut _, _| ask(stream, "/v1/tasks/add", Some(body)).map(drop);
+        self.coordinator.side_by_side(count, stop, add).map(drop)
+    }
+
+    fn add_one(&self, body: &Value) -> Result<u64, Failure> {
+        let task = self.coordinator.ask("/v1/tasks/add", Some(body))?;
+        let id = task.get("id").and_then(Value::as_u64);
+        id.ok_or_else(|| Failure::new(format!("it was not added: {task}")))
+    }
+
+    /// The next event of this kind, of this task if one is named.
+    fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
+        loop {
+            let heard = self.events.recv_timeout(PATIENCE);
+            let heard = heard.map_err(|_| Failure::new("a task came to no end"))??;
+            let kind = heard.what.get("kind").and_then(Value::as_str);
+            let of = heard.what.get("task").and_then(Value::as_u64);
+            if kind.is_some_and(&wanted) && (task.is_none() || of == task) {
+                return Ok(heard);
+            }
+        }
+    }
+
+    /// The end of an attempt, of this task if one is named.
+    pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Happening, Failure> {
+        let is_end = |kind: &str| ["completed", "failed", "reset", "waits"].contains(&kind);
+        self.next(is_end, task)
+    }
+
+    /// What the next command wrote.
+    pub(crate) fn written(&mut self) -> Result<Written, Failure> {
+        written(&mut self.last)
+    }
+
+    /// What the command of this task wrote.
+    fn written_by(&mut self, task: u64) -> Result<Written, Failure> {
+        loop {
+            let command = self.written()?;
+            if command.task == task {
+                return Ok(command);
+            }
+        }
+    }
+
+    /// A task is not run again.
+    fn end(&self, task: u64, end: &Happening) -> Result<(), Failure> {
+        if end.what.get("kind").and_then(Value::as_str) != Some("reset") {
+            return Ok(());
+        }
+        let body = json!({"id": task, "act": "terminate", "now": true});
+        let mut stream = self.coordinator.connect()?;
+        // One that has come to an end by itself meanwhile is over.
+        drop(ask(&mut stream, "/v1/tasks/act", Some(&body)));
+        Ok(())
+    }
+
+    /// From what the command of a task wrote as its last act to the end of its attempt, in milliseconds.
+    pub(crate) fn measure(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
+        stop.check()?;
+        let task = self.add_one(body)?;
+        let command = self.written_by(task)?;
+        let end = self.await_end(Some(task))?;
+        self.end(task, &end)?;
+        Ok(since(command.at, end.at))
+    }
+
+    /// From when a launch is asked for that fails to the end of its attempt.
+    pub(crate) fn unlaunched(&self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
+        stop.check()?;
+        let task = self.add_one(body)?;
+        let asked = self.next(|kind| kind == "locked", Some(task))?;
+        let end = self.await_end(Some(task))?;
+        self.end(task, &end)?;
+        Ok(since(asked.at, end.at))
+    }
+
+    /// From when an attempt is to be over to when it is.
+    pub(crate) fn overdue(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
+        stop.check()?;
+        let task = self.add_one(body)?;
+        let claimed = self.next(|kind| kind == "claimed", Some(task))?;
+        let end = self.await_end(Some(task))?;
+        written(&mut self.last)?;
+        Ok(since(claimed.at + FAIL_AFTER_MS * 1_000_000, end.at))
+    }
+
+    /// From when a keeper is killed, and then the command, to the end of its attempt.
+    pub(crate) fn keeper_killed(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
+        stop.check()?;
+        let task = self.add_one(body)?;
+        let command = self.written_by(task)?;
+        let keeper = self.coordinator.keeper();
+        let keeper = keeper.ok_or_else(|| Failure::new("there is no keeper"))?;
+        let killed = clock();
+        signal(keeper, Signal::KILL);
+        signal(command.pid, Signal::KILL);
+        let end = self.await_end(Some(task))?;
+        self.end(task, &end)?;
+        Ok(since(killed, end.at))
+    }
+
+    /// From when a task is added to when its command runs.
+    pub(crate) fn started(&mut self, stop: &Stop) -> Result<Latencies, Failure> {
+        let body = self.of(How::Ends, &json!({}))?;
+        let mut latencies = Latencies::default();
+        for _ in 0..200 {
+            stop.check()?;
+            let began = clock();
+            let task = self.add_one(&body)?;
+            let command = written(&mut self.last)?;
+            latencies.note(Duration::from_nanos(command.at.saturating_sub(began)));
+            self.await_end(Some(task))?;
+        }
+        Ok(latencies)
+    }
+
+    /// Waits until as many tasks have this status, page by page.
+    pub(crate) fn await_count(
+        &self,
+        status: &str,
+        wanted: u32,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let patience = now() + PATIENCE;
+        loop {
+            stop.check()?;
+            let counted = self.count(status);
+            if counted.as_ref().is_ok_and(|counted| *counted == wanted) {
+                return Ok(());
+            }
+            if now() > patience {
+                let words = format!("{counted:?} tasks are {status}, and {wanted} were to be");
+                return Err(Failure::new(words));
+            }
+            rest(LOOK);
+        }
+    }
+
+    fn count(&self, status: &str) -> Result<u32, Failure> {
+        let (mut counted, mut after) = (0, String::new());
+        let mut stream = self.coordinator.connect()?;
+        loop {
+            let path = format!("/v1/tasks?status={status}&limit=1000{after}");
+            let page = ask(&mut stream, &path, None)?;
+            let tasks = page.get("tasks").and_then(Value::as_array);
+            counted += u32::try_from(tasks.map_or(0, Vec::len)).unwrap_or(u32::MAX);
+            match page.get("next").and_then(Value::as_u64) {
+                Some(next) => after = format!("&after={next}"),
+                None => return Ok(counted),
+            }
+        }
+    }
+}
+
+pub(crate) fn merge(body: &mut Value, more: &Value) {
+    let more = more.as_object().into_iter().flatten();
+    for (name, value) in more {
+        body[name] = value.clone();
+    }
+}
+
+/// Milliseconds between two readings of the clock.
+fn since(began: u64, ended: u64) -> f64 {
+    ms(Duration::from_nanos(ended.saturating_sub(began)))
+}

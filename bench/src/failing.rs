@@ -1,0 +1,117 @@
+//! The commands of tasks that `dispatch` measures: each writes what its clock says, and then fails or ends as it is told to.
+
+use crate::failure::Failure;
+use crate::happening::clock;
+use crate::pulse::Fifo;
+use clap::{Args, ValueEnum};
+use rustix::process::{Signal, getpid, kill_process};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// What is written: the number of the task, its PID, and the nanoseconds of the clock.
+const FRAME: usize = 24;
+
+/// A command of a task. Started by `dispatch`.
+#[derive(Args)]
+pub(crate) struct Failing {
+    /// How it ends
+    #[arg(value_enum)]
+    how: How,
+    /// A pipe to which it writes
+    last: PathBuf,
+}
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum How {
+    /// With status 0.
+    Ends,
+    /// By SIGKILL.
+    Dies,
+    /// By SIGKILL, when it has saved something.
+    Saves,
+    /// Never.
+    Loops,
+    /// It writes when it begins, and waits until it is killed.
+    Waits,
+}
+
+impl How {
+    /// The word for it on a command line.
+    pub(crate) fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map(|it| it.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+impl Failing {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        self.live().map_err(Failure::to("fail"))
+    }
+
+    fn live(&self) -> io::Result<()> {
+        let variable = |name| {
+            let value = std::env::var_os(name).and_then(|it| it.into_string().ok());
+            value
+                .ok_or_else(|| io::Error::other(format!("no {name}: no coordinator launched this")))
+        };
+        let task: u64 = variable("SEXTON_TASK_ID")?
+            .parse()
+            .map_err(io::Error::other)?;
+        let mut last = File::options().append(true).open(&self.last)?;
+        if self.how == How::Saves {
+            let secret = variable("SEXTON_TASK_SECRET")?;
+            let mut report = UnixStream::connect(variable("SEXTON_TASK_REPORT")?)?;
+            let save =
+                serde_json::json!({ "secret": secret, "report": { "do": "save", "body": "half" } });
+            report.write_all(format!("{save}\n").as_bytes())?;
+            let mut answer = String::new();
+            report.read_to_string(&mut answer)?;
+            if !answer.contains("\"ok\":true") {
+                return Err(io::Error::other(answer));
+            }
+        }
+        let mut frame = [0; FRAME];
+        frame[..8].copy_from_slice(&task.to_ne_bytes());
+        frame[8..16].copy_from_slice(&u64::from(std::process::id()).to_ne_bytes());
+        frame[16..].copy_from_slice(&clock().to_ne_bytes());
+        last.write_all(&frame)?;
+        match self.how {
+            How::Ends => Ok(()),
+            How::Dies | How::Saves => Ok(kill_process(getpid(), Signal::KILL)?),
+            How::Loops => loop {
+                std::hint::spin_loop();
+            },
+            How::Waits => loop {
+                std::thread::park();
+            },
+        }
+    }
+}
+
+/// What a command wrote.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// Its task.
+    pub(crate) task: u64,
+    /// Its PID.
+    pub(crate) pid: u32,
+    /// Its clock, as the last that it did.
+    pub(crate) at: u64,
+}
+
+/// What the next command wrote.
+pub(crate) fn written(last: &mut Fifo) -> Result<Written, Failure> {
+    let mut frame = [0; FRAME];
+    last.read(&mut frame)?;
+    let (task, rest) = frame.split_at(8);
+    let (pid, at) = rest.split_at(8);
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    Ok(Written {
+        task: number(task),
+        pid: u32::try_from(number(pid)).unwrap_or(0),
+        at: number(at),
+    })
+}

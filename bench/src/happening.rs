@@ -1,0 +1,78 @@
+//! What happens at a coordinator, with when it was heard of: its events are told when they are on disk.
+
+use crate::coordinator::Coordinator;
+use crate::failure::Failure;
+use crate::question::read_more;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How long it may take until events come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An event.
+#[derive(Debug)]
+pub(crate) struct Happening {
+    /// As it was told.
+    pub(crate) what: Value,
+    /// When it was heard of, by [`clock`].
+    pub(crate) at: u64,
+}
+
+/// Nanoseconds of the clock that all processes of a machine share.
+pub(crate) fn clock() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// The events that this query lets through, from now on.
+pub(crate) fn listen(
+    coordinator: &Coordinator,
+    query: &str,
+) -> Result<Receiver<Result<Happening, Failure>>, Failure> {
+    let (heard, events) = channel();
+    let mut stream = coordinator.connect()?;
+    let request = format!("GET /v1/events?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let asked = stream.write_all(request.as_bytes());
+    asked.map_err(Failure::to("ask for events"))?;
+    let (begun, begins) = channel();
+    std::thread::Builder::new()
+        .name("sexton-bench-events".to_owned())
+        .spawn(move || hear(stream, &begun, &heard))
+        .map_err(Failure::to("start"))?;
+    let begins = begins.recv_timeout(PATIENCE);
+    begins.map_err(|_| Failure::new("no events come"))?;
+    Ok(events)
+}
+
+/// Notes when what was told. Ends with the connection, or when nobody wants to know any more.
+fn hear(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
+    let mut input = Vec::new();
+    let mut has_begun = false;
+    loop {
+        if let Err(error) = read_more(&mut stream, &mut input) {
+            drop(heard.send(Err(Failure::to("hear of events")(error))));
+            return;
+        }
+        let at = clock();
+        if !has_begun {
+            // Its head has come, and so whatever happens from now on is told.
+            has_begun = true;
+            let _ = begun.send(());
+        }
+        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = input.drain(..=end).collect();
+            let Some(data) = line.strip_prefix(b"data: ") else {
+                continue;
+            };
+            let what = serde_json::from_slice(data).unwrap_or_default();
+            if heard.send(Ok(Happening { what, at })).is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The failure modes of Wip, how each is made here, and the table of how long they last.
+
+use crate::failing::How;
+use crate::figures::{Spread, grouped};
+use serde_json::{Map, Value, json};
+
+/// A failure mode.
+pub(crate) struct Mode {
+    pub(crate) row: u32,
+    pub(crate) words: &'static str,
+    /// How long it lasts in Wip, as its text says.
+    wip: &'static str,
+    /// What is done here.
+    fault: &'static str,
+    /// What it is to be, in milliseconds.
+    limit: f64,
+    pub(crate) making: Making,
+}
+
+/// How a fault is made.
+pub(crate) enum Making {
+    /// By a task: its command, and what else it is added with.
+    Task(How, Value),
+    /// The same, with time between two of them.
+    Apart(How, Value),
+    /// By a task whose command cannot be launched.
+    Unlaunched(Value),
+    /// By a task that takes too long.
+    Overdue,
+    /// The coordinator is killed.
+    Coordinator,
+    /// The keeper is killed.
+    Keeper,
+    /// It cannot happen; the test that shows it.
+    Never(&'static str),
+}
+
+#[expect(clippy::too_many_lines, reason = "a table, row after row")]
+pub(crate) fn modes() -> Vec<Mode> {
+    use Making::{Apart, Coordinator, Keeper, Never, Overdue, Task, Unlaunched};
+    let mode = |row, words, (wip, limit), fault, making| Mode {
+        row,
+        words,
+        wip,
+        fault,
+        limit,
+        making,
+    };
+    let none = || json!({});
+    vec![
+        mode(
+            1,
+            "wrapper fails to launch",
+            ("170 s", 50.0),
+            "its directory is not there",
+            Unlaunched(json!({"dir": "/no/such/directory"})),
+        ),
+        mode(
+            2,
+            "parent fails to launch",
+            ("10 s", 50.0),
+            "its program cannot be executed",
+            Unlaunched(json!({"command": ["/"]})),
+        ),
+        mode(
+            3,
+            "parent fails to get the execute lock",
+            ("10 s", 20.0),
+            "",
+            Never("tests/scripts/dispatch/failures.txt"),
+        ),
+        mode(
+            4,
+            "child fails to launch",
+            ("10 s", 50.0),
+            "its program is not there",
+            Unlaunched(json!({"command": ["/no/such/program"]})),
+        ),
+        mode(
+            5,
+            "child fails to get the update lock",
+            ("10 s", 20.0),
+            "",
+            Never("tests/scripts/dispatch/failures.txt"),
+        ),
+        mode(
+            6,
+            "fatal error before the save",
+            ("10 s", 50.0),
+            "SIGKILL",
+            Task(How::Dies, none()),
+        ),
+        mode(
+            7,
+            "fatal error after the save",
+            ("10 s", 50.0),
+            "SIGKILL after a save",
+            Task(How::Saves, none()),
+        ),
+        mode(
+            8,
+            "infinite loop",
+            ("350 s", 500.0),
+            "loops; from its deadline",
+            Overdue,
+        ),
+        mode(
+            9,
+            "child fails to update the run status",
+            ("10 s", 50.0),
+            "ends and says nothing",
+            Task(How::Ends, json!({"report_required": true})),
+        ),
+        mode(
+            10,
+            "cleanup fails to launch",
+            ("10 s", 20.0),
+            "its program is not there",
+            Task(
+                How::Ends,
+                json!({"cleanup": {"command": ["/no/such/program"], "dir": "/"}}),
+            ),
+        ),
+        mode(
+            11,
+            "parent fails to release the thread",
+            ("10 s", 50.0),
+            "the actor panics",
+            Apart(How::Ends, json!({"inject": "before-thread-cleanup"})),
+        ),
+        mode(
+            12,
+            "signal never received",
+            ("170 s", 50.0),
+            "the exit is not reported",
+            Task(How::Ends, json!({"inject": "drop-signal"})),
+        ),
+        mode(
+            13,
+            "coordinator killed under many tasks",
+            ("-", 1000.0),
+            "SIGKILL; from its restart",
+            Coordinator,
+        ),
+        mode(
+            14,
+            "keeper killed",
+            ("-", 50.0),
+            "SIGKILL, and the command",
+            Keeper,
+        ),
+    ]
+}
+
+impl Mode {
+    pub(crate) fn document(&self, took: &[f64]) -> Value {
+        let mut line = Map::new();
+        line.insert("row".to_owned(), json!(self.row));
+        line.insert("words".to_owned(), json!(self.words));
+        line.insert("wip".to_owned(), json!(self.wip));
+        line.insert("fault".to_owned(), json!(self.fault));
+        line.insert("below_ms".to_owned(), json!(self.limit));
+        line.insert("runs".to_owned(), json!(took.len()));
+        let spread = (!took.is_empty()).then(|| Spread::of(took.iter().copied()));
+        line.insert("ms".to_owned(), json!(spread));
+        if let Making::Never(test) = self.making {
+            line.insert("never".to_owned(), json!(test));
+        }
+        Value::Object(line)
+    }
+}
+
+/// Recovery times as people read them.
+pub(crate) fn table(recovered: &[(Mode, Vec<f64>)]) -> String {
+    let figure = |number: f64| {
+        if number < 100.0 {
+            format!("{number:.1}")
+        } else {
+            grouped(number)
+        }
+    };
+    let mut lines = format!(
+        "{:>2}  {:<37} {:>6}  {:<31} {:>9} {:>9}  {:<8}\n",
+        "", "failure mode", "Wip", "here", "p50 ms", "max ms", "limit"
+    );
+    for (mode, took) in recovered {
+        let Mode {
+            row,
+            words,
+            wip,
+            fault,
+            ..
+        } = mode;
+        let start = format!("{row:>2}  {words:<37} {wip:>6}");
+        let line = if let Making::Never(test) = mode.making {
+            format!("{start}  cannot happen: {test}")
+        } else {
+            let Spread { median, max, .. } = Spread::of(took.iter().copied());
+            let missed = if max < mode.limit { "" } else { " missed" };
+            let limit = format!("< {}{missed}", figure(mode.limit));
+            let (median, max) = (figure(median), figure(max));
+            format!("{start}  {fault:<31} {median:>9} {max:>9}  {limit}")
+        };
+        lines.push_str(line.trim_end());
+        lines.push('\n');
+    }
+    lines.push('\n');
+    lines
+}
