@@ -148,10 +148,7 @@ impl Core {
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
-        if let Some(faults) = keeping.faults() {
-            faults::plant(&handle, faults);
-        }
-        begin_with(&handle, &config).await;
+        begin_with(&handle, &config, &keeping).await;
         match OpenDoors::open(&config, hosts, &handle).await {
             Ok(doors) => Ok(Open {
                 handle,
@@ -170,7 +167,10 @@ impl Core {
 }
 
 /// Makes the services those of the configuration, and has the files of processes go with their records.
-async fn begin_with(handle: &Handle, config: &Config) {
+async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
+    if let Some(faults) = keeping.faults() {
+        faults::plant(handle, faults);
+    }
     swept::start(handle, config.data.as_deref());
     let services = config.services.clone();
     if let Err(error) = handle.services().configure(services).await {
@@ -335,7 +335,8 @@ impl Open {
                     drop(answer.send(spine.feed().listen(last, after)));
                 }
                 Some(Command::Pause(span, answer)) => runtime::spawn(async move {
-                    tokio::time::sleep(span).await;
+                    // What never comes is waited for so long.
+                    let _ = timeout(span, std::future::pending::<()>()).await;
                     let _ = answer.send(());
                 }),
                 Some(Command::Stop) | None => break,

@@ -677,3 +677,79 @@ fn the_wrapper_bears_with_whatever_comes() {
         assert!(!dir.path().join("ran").exists());
     }
 }
+
+/// A coordinator that gives up a machine after two seconds.
+fn start_impatient() -> Option<(Far, Tree)> {
+    let far = Far::start()?;
+    let tree = Tree::configured("[tasks]\nserver_lost_after = \"2s\"\n");
+    far.add_to(&tree, 4);
+    Some((far, tree))
+}
+
+#[test]
+fn a_connection_that_stalls_is_given_up_and_made_again() {
+    let Some((far, tree)) = start_impatient() else {
+        return;
+    };
+    let id = add(&tree, &[], &waits(&far, ""));
+    lines(&far.path("log"), 1);
+    let fronts = far.pids(" wrapper --state ");
+    for pid in &fronts {
+        kill_process(*pid, Signal::STOP).expect("it is ours");
+    }
+    until("another takes its place", || {
+        let now = far.pids(" wrapper --state ");
+        now.iter().any(|pid| !fronts.contains(pid)).then_some(())
+    });
+    for pid in fronts {
+        // What it still had to say comes too late.
+        let _gone = kill_process(pid, Signal::CONT);
+    }
+    let_go(&far);
+    let task = over(&tree, id);
+    assert_eq!(
+        (&task["exit"], &task["attempts"]),
+        (&"completed".into(), &1.into()),
+        "{task}"
+    );
+    assert_eq!(lines(&far.path("log"), 2).len(), 2);
+    far.assert_forgotten();
+}
+
+#[test]
+fn a_machine_that_does_not_answer_is_given_up_when_the_attempt_has_ended_there() {
+    let Some((mut far, tree)) = start_impatient() else {
+        return;
+    };
+    let fails = add(&tree, &[], &waits(&far, ""));
+    let again = add(&tree, &["--retry"], &waits(&far, ""));
+    let saves = add(
+        &tree,
+        &[],
+        &format!("\"$0\" task save half; {}", waits(&far, "")),
+    );
+    let begun = lines(&far.path("log"), 3);
+    far.shut();
+    far.cut();
+    let failed = over(&tree, fails);
+    assert_eq!(
+        (&failed["exit"], &failed["past"][0]["cause"]),
+        (&"system-error".into(), &"server-lost".into()),
+        "{failed}"
+    );
+    for line in begun {
+        let pid = line.rsplit(' ').next().unwrap_or_default();
+        assert!(!lives(pid), "{pid} lives, and it was given up");
+    }
+    far.listen("/usr/sbin/sshd");
+    let_go(&far);
+    for id in [again, saves] {
+        let task = over(&tree, id);
+        assert_eq!(
+            (&task["exit"], &task["past"][0]["cause"]),
+            (&"completed".into(), &"server-lost".into()),
+            "{task}"
+        );
+    }
+    assert_eq!(tree.run(&["audit"]).status, 0);
+}

@@ -389,21 +389,23 @@ fn an_inventory_comes_from_a_command_or_a_url() {
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let at = listener.local_addr().expect("it has one");
-    let server = std::thread::spawn(move || {
-        for status in ["200 OK", "500 Oh no"] {
-            let (mut stream, _) = listener.accept().expect("somebody comes");
-            let mut request = [0; 1024];
-            let _count = stream.read(&mut request).expect("it asks");
-            let body = r#"[{"host":"A","max_procs":3}]"#;
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            stream
-                .write_all((head + body).as_bytes())
-                .expect("it is read");
-        }
-    });
+    let server = std::thread::Builder::new()
+        .spawn(move || {
+            for status in ["200 OK", "500 Oh no"] {
+                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let mut request = [0; 1024];
+                let _count = stream.read(&mut request).expect("it asks");
+                let body = r#"[{"host":"A","max_procs":3}]"#;
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream
+                    .write_all((head + body).as_bytes())
+                    .expect("it is read");
+            }
+        })
+        .expect("it begins");
     let url = format!("http://{at}/servers.json");
     let update = tree.run(&["server", "update", "--from", &url]);
     assert_eq!(update.out, "0 added, 0 removed, 1 changed\n", "{update:?}");

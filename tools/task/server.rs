@@ -115,11 +115,11 @@ struct Ssh {
     ///
     /// Tasks run there as the user that ssh logs in as, by `sexton wrapper`. Its host key must be known, and a key must let the
     /// coordinator's user in without being asked.
-    #[arg(long, value_name = "DESTINATION")]
-    ssh: Option<String>,
+    #[arg(long = "ssh", id = "ssh", value_name = "DESTINATION")]
+    to: Option<String>,
     /// The configuration file of ssh, as an absolute path
-    #[arg(long, value_name = "FILE", requires = "ssh")]
-    ssh_config: Option<PathBuf>,
+    #[arg(long = "ssh-config", value_name = "FILE", requires = "ssh")]
+    config: Option<PathBuf>,
     /// The program sexton there, if not the one in its PATH
     #[arg(long, value_name = "PATH", requires = "ssh")]
     program: Option<String>,
@@ -128,8 +128,8 @@ struct Ssh {
 impl Ssh {
     /// The fields of a request; `None` for this machine.
     fn fields(&self) -> Option<Value> {
-        let mut ssh = json!({ "to": self.ssh.as_ref()? });
-        let config = self.ssh_config.as_ref().map(|it| it.to_string_lossy());
+        let mut ssh = json!({ "to": self.to.as_ref()? });
+        let config = self.config.as_ref().map(|it| it.to_string_lossy());
         for (name, value) in [
             ("config", config),
             ("program", self.program.as_ref().map(Into::into)),

@@ -11,7 +11,6 @@ use std::io::{self, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 /// How often, and how many times, it is looked for who keeps an attempt.
@@ -167,7 +166,7 @@ fn tell(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<
 fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io::Result<()> {
     let mut to = control.try_clone()?;
     to.write_all(line(first).as_bytes())?;
-    thread::spawn(move || {
+    pipe::begin("input", move || {
         let mut input = input;
         // Whatever ends it, the other side hears of it.
         drop(copy(&mut input, &mut to));

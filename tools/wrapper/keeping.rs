@@ -6,7 +6,7 @@ use crate::report::Failure;
 use crate::wrapper::descendants::{self, NAME};
 use crate::wrapper::pipe::{self, Writer};
 use crate::wrapper::place::{End, Place};
-use crate::wrapper::protocol::{Exit, OUTPUT_BYTES_MAX, Order, Start, Word};
+use crate::wrapper::protocol::{Exit, OUTPUT_BYTES_MAX, Order, Start, Text, Word};
 use crate::wrapper::reports::{self, Pending};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +23,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::Duration;
 
 /// How often it is looked at what was written, and at the time.
@@ -112,11 +111,11 @@ impl Keep {
         // It is the parent of what its command leaves, and so knows when nothing is left.
         let own = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(own).map_err(|error| failed(error.into()))?;
-        keep(&self.base, start).map_err(failed)
+        keep(&self.base, &start).map_err(failed)
     }
 }
 
-fn keep(base: &std::path::Path, start: Start) -> io::Result<()> {
+fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     let place = Place::of(base, &start.attempt)?;
     let draft = place.draft()?;
     let begun = (|| {
@@ -166,11 +165,12 @@ fn keep(base: &std::path::Path, start: Start) -> io::Result<()> {
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(digits.concat())
 }
 
 fn accept(listener: UnixListener, events: Sender<Event>) {
-    thread::spawn(move || {
+    pipe::begin("control", move || {
         for stream in listener.incoming().flatten() {
             if events.send(Event::Connected(stream)).is_err() {
                 return;
@@ -193,7 +193,7 @@ fn hear_signals(events: Sender<Event>) -> io::Result<()> {
         let _in_runtime = runtime.enter();
         crate::signals::Signals::listen(&numbers)?
     };
-    thread::spawn(move || {
+    pipe::begin("signals", move || {
         runtime.block_on(async {
             loop {
                 let mut never = Box::pin(std::future::pending::<()>());
@@ -213,7 +213,7 @@ const fn libc_signal(signal: Signal) -> i32 {
 
 impl Keeping {
     /// Has the command run.
-    fn launch(&mut self, start: Start, secret: &str) {
+    fn launch(&mut self, start: &Start, secret: &str) {
         match self
             .command(start, secret)
             .and_then(|mut command| command.spawn())
@@ -229,9 +229,9 @@ impl Keeping {
         }
     }
 
-    fn command(&self, start: Start, secret: &str) -> io::Result<Command> {
+    fn command(&self, start: &Start, secret: &str) -> io::Result<Command> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let words: Option<Vec<OsString>> = start.command.iter().map(|it| it.to_os()).collect();
+        let words: Option<Vec<OsString>> = start.command.iter().map(Text::to_os).collect();
         let words = words.ok_or_else(invalid)?;
         let (program, arguments) = words.split_first().ok_or_else(invalid)?;
         let mut command = Command::new(program);
@@ -434,7 +434,7 @@ impl Keeping {
 
 /// Waits for children, those that were inherited among them, until there are none.
 fn wait(events: Sender<Event>) {
-    thread::spawn(move || {
+    pipe::begin("children", move || {
         loop {
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {

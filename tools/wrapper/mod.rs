@@ -32,8 +32,11 @@ pub(crate) struct Wrapper {
     #[command(subcommand)]
     action: Option<Action>,
 
-    /// Where attempts are kept [default: $XDG_STATE_HOME/sexton/wrapper, or ~/.local/state/sexton/wrapper]
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where attempts are kept [default: $XDG_STATE_HOME/sexton/wrapper, or ~/.local/state/sexton/wrapper]"
+    )]
     state: Option<PathBuf>,
 }
 

@@ -8,6 +8,7 @@ use crate::client::rest;
 use crate::job::exchange;
 use crate::report::Failure;
 use crate::wrapper::link::{Link, Target};
+use crate::wrapper::pipe;
 use crate::wrapper::protocol::{Exit, Order, Start, Text, VERSION, Word};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,12 +16,11 @@ use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::Duration;
 
 /// How long the far end may take to say its name.
@@ -185,7 +185,7 @@ fn hear_signals(events: Sender<Event>) -> io::Result<()> {
         let _in_runtime = runtime.enter();
         crate::signals::Signals::listen(&[1, 2, 15])?
     };
-    thread::spawn(move || {
+    pipe::begin("signals", move || {
         runtime.block_on(async {
             loop {
                 let mut never = Box::pin(std::future::pending::<()>());
@@ -327,9 +327,11 @@ impl Waiting<'_> {
             Word::Output { stream, b64 } => self.write(stream, &b64),
             Word::Report { nth, report } => {
                 let events = self.events.clone();
-                thread::spawn(move || {
-                    let answer = ask(&report, Some(nth));
-                    drop(events.send(Event::Answered(nth, answer)));
+                pipe::begin("report", move || {
+                    drop(events.send(match ask(&report, Some(nth)) {
+                        Some(answer) => Event::Answered(nth, answer),
+                        None => Event::Stop,
+                    }));
                 });
             }
             Word::Ended { exit, words } => {
@@ -384,25 +386,26 @@ impl Waiting<'_> {
     }
 }
 
-/// Asks the coordinator, until it is there.
-fn ask(report: &Value, nth: Option<u64>) -> String {
-    let variable = |name| std::env::var(name).unwrap_or_default();
+/// Asks the coordinator, until it is there; `None` if it never will be.
+fn ask(report: &Value, nth: Option<u64>) -> Option<String> {
+    let variable = |name| std::env::var_os(name).unwrap_or_default();
     let (address, secret) = (variable("SEXTON_TASK_REPORT"), variable(Task::SECRET));
+    let secret = secret.to_string_lossy();
     let request = json!({ "secret": secret, "report": report, "nth": nth });
     let request = format!("{request}\n");
     loop {
         let asked = UnixStream::connect(&address).and_then(|stream| exchange(stream, &request));
         match asked {
-            Ok(answer) if !answer.is_empty() => return answer,
+            Ok(answer) if !answer.is_empty() => return Some(answer),
             // A coordinator that is not there may come again; one whose directory is gone does not.
-            Ok(_) | Err(_) if !is_there(&address) => std::process::exit(1),
+            Ok(_) | Err(_) if !is_there(&address) => return None,
             Ok(_) | Err(_) => rest(ABSENT),
         }
     }
 }
 
 /// Whether the directory of a socket is there.
-fn is_there(address: &str) -> bool {
+fn is_there(address: &OsStr) -> bool {
     let dir = Path::new(address).parent();
     dir.is_some_and(Path::is_dir)
 }
@@ -410,7 +413,10 @@ fn is_there(address: &str) -> bool {
 /// Tells the coordinator what became of the attempt, until it has heard it, or does not want to hear it any more.
 fn deliver(report: &Value) {
     loop {
-        let answer: Value = serde_json::from_str(&ask(report, None)).unwrap_or_default();
+        let Some(answer) = ask(report, None) else {
+            return;
+        };
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
         let reason = answer.pointer("/reason").and_then(Value::as_str);
         let is_over = matches!(reason, Some("stale" | "unauthorized" | "malformed"));
         if answer.pointer("/ok") == Some(&true.into()) || is_over {

@@ -10,12 +10,18 @@ use std::thread;
 /// How many lines wait to be written.
 const WAITING_MAX: usize = 256;
 
+/// Begins a thread. A process that can have none is of no use to anybody.
+pub(super) fn begin(name: &str, run: impl FnOnce() + Send + 'static) {
+    let thread = thread::Builder::new().name(name.to_owned());
+    drop(thread.spawn(run).expect("a thread can be begun"));
+}
+
 /// Reads lines until the stream ends, or one is none of the protocol; hands each on, and `None` at the end.
 pub(super) fn read<T: DeserializeOwned>(
     stream: impl Read + Send + 'static,
     mut hand_on: impl FnMut(Option<T>) -> bool + Send + 'static,
 ) {
-    thread::spawn(move || {
+    begin("reader", move || {
         let mut stream = BufReader::new(stream);
         while let Some(said) = next(&mut stream) {
             if !hand_on(Some(said)) {
@@ -44,7 +50,7 @@ impl Writer {
         done: impl FnOnce() + Send + 'static,
     ) -> Self {
         let (sender, lines): (_, Receiver<String>) = sync_channel(WAITING_MAX);
-        thread::spawn(move || {
+        begin("writer", move || {
             for line in lines {
                 let written = stream.write_all(line.as_bytes());
                 if written.and_then(|()| stream.flush()).is_err() {

@@ -2,6 +2,7 @@
 //! is known nowhere else. One report after the other goes to the coordinator, each until it is answered.
 
 use crate::wrapper::keeping::Event;
+use crate::wrapper::pipe;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,7 +10,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 /// The longest report, as at the coordinator.
@@ -38,12 +38,12 @@ struct Request {
 pub(super) fn hear(listener: UnixListener, secret: String, events: Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     let secret = Arc::new(secret);
-    thread::spawn(move || {
+    pipe::begin("reports", move || {
         for stream in listener.incoming().flatten() {
             let (open, secret) = (Arc::clone(&open), Arc::clone(&secret));
             let events = events.clone();
             let is_full = open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX;
-            thread::spawn(move || {
+            pipe::begin("report", move || {
                 // Who asked may be gone.
                 drop(take(stream, (&secret, is_full), &events));
                 open.fetch_sub(1, Ordering::Relaxed);

@@ -179,21 +179,6 @@ impl Disagreement {
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status { task, status } if *status == "processing" => {
-                write!(f, "task {task} is processing and has no attempt")
-            }
-            Self::Status { task, status } => {
-                write!(f, "task {task} has an attempt and is {status}")
-            }
-            Self::Late { task, attempt } if attempt.0 == 0 => {
-                write!(f, "task {task} waits although its wake time has come")
-            }
-            Self::Late { task, attempt } => {
-                write!(
-                    f,
-                    "attempt {attempt} of task {task} goes on although it takes too long"
-                )
-            }
             Self::Unlocked(of) => write!(
                 f,
                 "{of} has a thread and neither has its execute lock nor is refused it"
@@ -202,50 +187,17 @@ impl fmt::Display for Disagreement {
             Self::Unended(of) => write!(f, "{of} is under way although its process is over"),
             Self::NoServer(of) => write!(f, "{of} runs on a server that is not there"),
             Self::LockMissing { which, key } => write!(f, "{which} does not have its lock {key}"),
-            Self::LockLeft { key, index, owner } => write!(
-                f,
-                "lock {} {} is taken by {}, which is not under way",
-                key.to_text(),
-                index.to_text(),
-                owner.to_text()
-            ),
             Self::Unattended { process } => {
                 write!(f, "process {process} lives although its attempt is over")
             }
-            Self::Threads {
-                server,
-                used,
-                attempts,
-            } => write!(
+            Self::Gone { process } => write!(
                 f,
-                "server {} has {used} threads taken and {attempts} attempts",
-                server.to_text()
+                "process {process} is gone although its record says that it runs"
             ),
-            Self::Group { group, used, tasks } => write!(
+            Self::Stranger { process, pid } => write!(
                 f,
-                "group {} counts {used} tasks and has {tasks} under way",
-                group.to_text()
+                "the keeper has process {process}, PID {pid}, of which there is no record"
             ),
-            Self::WorkTwice {
-                work,
-                tasks: (one, other),
-            } => write!(
-                f,
-                "tasks {one} and {other} of work id {} are both under way",
-                work.to_text()
-            ),
-            Self::Gone { process } => {
-                write!(
-                    f,
-                    "process {process} is gone although its record says that it runs"
-                )
-            }
-            Self::Stranger { process, pid } => {
-                write!(
-                    f,
-                    "the keeper has process {process}, PID {pid}, of which there is no record"
-                )
-            }
             Self::Bound { actor, process } => {
                 let name = actors::name_of(*actor).unwrap_or("unknown");
                 write!(
@@ -253,6 +205,61 @@ impl fmt::Display for Disagreement {
                     "a right of actor {name} is bound to process {process}, which has ended"
                 )
             }
+            Self::Status { .. }
+            | Self::Late { .. }
+            | Self::LockLeft { .. }
+            | Self::Threads { .. }
+            | Self::Group { .. }
+            | Self::WorkTwice { .. } => f.write_str(&self.counted()),
+        }
+    }
+}
+
+impl Disagreement {
+    /// The words for what is about more, or less, than an attempt or a process.
+    fn counted(&self) -> String {
+        match self {
+            Self::Status {
+                task,
+                status: "processing",
+            } => format!("task {task} is processing and has no attempt"),
+            Self::Status { task, status } => format!("task {task} has an attempt and is {status}"),
+            Self::Late {
+                task,
+                attempt: Token(0),
+            } => format!("task {task} waits although its wake time has come"),
+            Self::Late { task, attempt } => {
+                format!("attempt {attempt} of task {task} goes on although it takes too long")
+            }
+            Self::LockLeft { key, index, owner } => {
+                let [key, index, owner] = [key, index, owner].map(Name::to_text);
+                format!("lock {key} {index} is taken by {owner}, which is not under way")
+            }
+            Self::Threads {
+                server,
+                used,
+                attempts,
+            } => {
+                let server = server.to_text();
+                format!("server {server} has {used} threads taken and {attempts} attempts")
+            }
+            Self::Group { group, used, tasks } => {
+                let group = group.to_text();
+                format!("group {group} counts {used} tasks and has {tasks} under way")
+            }
+            Self::WorkTwice { work, tasks } => {
+                let ((one, other), work) = (tasks, work.to_text());
+                format!("tasks {one} and {other} of work id {work} are both under way")
+            }
+            Self::Unlocked(_)
+            | Self::Unlaunched(_)
+            | Self::Unended(_)
+            | Self::NoServer(_)
+            | Self::LockMissing { .. }
+            | Self::Unattended { .. }
+            | Self::Gone { .. }
+            | Self::Stranger { .. }
+            | Self::Bound { .. } => String::new(),
         }
     }
 }

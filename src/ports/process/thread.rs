@@ -33,6 +33,9 @@ const EVENTS: usize = 64;
 const FORGET_MS: u64 = 2;
 const FORGET_AT_ONCE: usize = 256;
 
+/// Processes that the keeper has and no record names, with their PIDs.
+pub(super) type Strangers = Vec<(ProcessId, u32)>;
+
 /// What the thread is asked.
 enum Asked {
     Perform(Seq, Box<Action>),
@@ -43,7 +46,7 @@ enum Asked {
         Box<dyn FnOnce(Vec<bool>) + Send>,
     ),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
-    Strangers(Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>),
+    Strangers(Box<dyn FnOnce(Strangers) + Send>),
     Reap,
     End,
 }

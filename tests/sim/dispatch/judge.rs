@@ -116,6 +116,7 @@ impl Reference for Dispatches {
     fn rules() -> Rules {
         Rules {
             tasks_max: 8,
+            lost_after_ms: 900,
             servers_max: 3,
             groups_max: 3,
             local_threads: 2,

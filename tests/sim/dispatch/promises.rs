@@ -146,6 +146,7 @@ impl Promises {
             threads,
             enabled: true,
             leaves: false,
+            remote: None,
         };
         if let Some((_, server)) = self.servers.iter_mut().find(|(_, it)| it.name == *name) {
             *server = made;
