@@ -96,6 +96,12 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let (id, pid) = running(&tree, &[], "runs", "exec sleep 1000");
     let keeper = tree.keeper().expect("it runs");
     kill_process(keeper, Signal::STOP).expect("it is there");
+    until("the keeper stands still", || {
+        let path = format!("/proc/{}/stat", keeper.as_raw_nonzero());
+        let stat = std::fs::read_to_string(path).expect("it is there");
+        let (_, state) = stat.rsplit_once(") ")?;
+        state.starts_with('T').then_some(())
+    });
     kill_process(pid, Signal::KILL).expect("it is there");
     let done = tree.run(&["audit"]);
     kill_process(keeper, Signal::CONT).expect("it is there");

@@ -3,7 +3,6 @@
 use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
-use crate::ports::process::faults::Faults;
 use crate::ports::process::follower::Follower;
 use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
 use crate::ports::process::output::Outputs;
@@ -33,8 +32,8 @@ const EVENTS: usize = 64;
 const FORGET_MS: u64 = 2;
 const FORGET_AT_ONCE: usize = 256;
 
-/// Processes that the keeper has and no record names, with their PIDs.
-pub(super) type Strangers = Vec<(ProcessId, u32)>;
+/// Takes processes that were found, each with its PID.
+type Found = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
 /// What the thread is asked.
 enum Asked {
@@ -46,7 +45,7 @@ enum Asked {
         Box<dyn FnOnce(Vec<bool>) + Send>,
     ),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
-    Strangers(Box<dyn FnOnce(Strangers) + Send>),
+    Strangers(Found),
     Reap,
     End,
 }
@@ -137,11 +136,6 @@ impl Keeping {
     /// How processes report that work on tasks.
     pub fn reporting(&self) -> Option<&Reporting> {
         self.0.place.reporting.as_ref()
-    }
-
-    /// Faults that tasks may ask for, if they may.
-    pub fn faults(&self) -> Option<&Faults> {
-        self.0.place.faults.as_ref()
     }
 
     /// Where the keeper listens, if there can be one.
