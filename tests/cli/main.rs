@@ -49,6 +49,7 @@ mod story;
 mod task;
 mod task_config;
 mod task_inject;
+mod task_transcript;
 mod top;
 mod tree;
 mod unkillable;

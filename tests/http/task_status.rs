@@ -45,7 +45,7 @@ fn well(path: &str, method: &str, opened: &Opened) -> Asking {
     let asking = Asking::as_described(path, method);
     let body = match path {
         "/v1/tasks" | "/v1/tasks/groups" | "/v1/servers" => return asking,
-        "/v1/tasks/task" => {
+        "/v1/tasks/task" | "/v1/tasks/transcript" => {
             return asking.at_target(&format!("{path}?id={}", paused(opened)));
         }
         "/v1/tasks/act" => json!({"id": paused(opened), "act": "pause"}),
@@ -67,7 +67,7 @@ fn well(path: &str, method: &str, opened: &Opened) -> Asking {
 fn absent(path: &str, method: &str) -> Asking {
     let asking = Asking::as_described(path, method);
     match path {
-        "/v1/tasks/task" => asking.at_target("/v1/tasks/task?id=1"),
+        "/v1/tasks/task" | "/v1/tasks/transcript" => asking.at_target(&format!("{path}?id=1")),
         "/v1/tasks/act" => asking.about(&json!({"id": 1, "act": "pause"})),
         "/v1/tasks/wait" => asking.about(&json!({"id": 1, "wait": 0})),
         "/v1/servers/set" => asking.about(&json!({"server": "none", "enabled": true})),
@@ -79,7 +79,7 @@ fn absent(path: &str, method: &str) -> Asking {
 fn least(path: &str, method: &str) -> Asking {
     let asking = Asking::as_described(path, method);
     match path {
-        "/v1/tasks/task" => asking.at_target("/v1/tasks/task?id=1"),
+        "/v1/tasks/task" | "/v1/tasks/transcript" => asking.at_target(&format!("{path}?id=1")),
         "/v1/tasks/add" => asking.about(&json!({"launch": {"command": ["true"]}, "paused": true})),
         "/v1/tasks/act" => asking.about(&json!({"id": 1, "act": "pause"})),
         "/v1/tasks/wait" => asking.about(&json!({"id": 1, "wait": 0})),

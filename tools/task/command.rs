@@ -7,7 +7,7 @@ use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
 use crate::task::asking::{Asking, WAIT_MAX};
 use crate::task::inject::Inject;
-use crate::task::{page, report};
+use crate::task::{page, report, transcript};
 use crate::text::number;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -75,6 +75,21 @@ Examples:
     Show {
         #[command(flatten)]
         which: Which,
+    },
+    /// Show the story of a task: its attempts, each with its phases and their times, how it ended, and what it printed
+    #[command(after_help = "\
+Examples:
+  sexton task transcript 4711
+  sexton task transcript 4711 --dispatch         and why each server was chosen, and what was waited for
+  sexton task transcript 4711 --json | jq '.stories[].phases'
+
+The newest eight attempts are kept with a task. What happened before is in the journal: `sexton replay DATA`.")]
+    Transcript {
+        #[command(flatten)]
+        which: Which,
+        /// Also what the dispatcher went by: threads, waits and locks
+        #[arg(long)]
+        dispatch: bool,
     },
     /// Wait until a task is over
     ///
@@ -242,6 +257,11 @@ impl Task {
                 let asked = fields([("id", which.id.to_string().into())]);
                 asking.tell(&asking.look("tasks/task", &asked)?, page::whole)
             }
+            Action::Transcript { which, dispatch } => {
+                let asked = fields([("id", which.id.to_string().into())]);
+                let story = asking.look("tasks/transcript", &asked)?;
+                asking.tell(&story, |story| transcript::page(story, dispatch))
+            }
             Action::Await { which, wait } => asking.ended(&asking.over(which.id, wait)?),
             Action::Groups => {
                 let groups = asking.look("tasks/groups", &fields([]))?;
@@ -293,6 +313,7 @@ impl Action {
             Self::Add(_)
             | Self::List { .. }
             | Self::Show { .. }
+            | Self::Transcript { .. }
             | Self::Await { .. }
             | Self::Groups
             | Self::Limit { .. }
@@ -354,15 +375,7 @@ impl Asking {
     }
 
     fn prune(&self, older_than: Option<u64>, keep: u32) -> Result<(), Failure> {
-        let mut asked = fields([("keep", keep.into())]);
-        if let Some(older) = older_than {
-            let status = self.look("tasks", &fields([("limit", "1".into())]))?;
-            let now = status.pointer("/tasks/0/now").and_then(Value::as_u64);
-            let Some(now) = now else {
-                return self.tell(&json!({ "pruned": 0 }), |_| "0\n".to_owned());
-            };
-            asked.insert("before".to_owned(), now.saturating_sub(older).into());
-        }
+        let asked = fields([("keep", keep.into()), ("older_than_ms", older_than.into())]);
         let said = self.act("tasks/prune", asked, 0)?;
         self.tell(&said, |said| format!("{}\n", number(said, "/pruned")))
     }

@@ -17,6 +17,7 @@ mod inject;
 mod page;
 mod report;
 mod server;
+mod transcript;
 
 pub(crate) use command::Task;
 pub(crate) use server::Server;

@@ -8,7 +8,8 @@ use crate::actors::dispatch::outcome::{Step, TaskStep};
 use crate::actors::dispatch::remote::{Reach, Remote};
 use crate::actors::dispatch::server::{Group, Server};
 use crate::actors::dispatch::task::{
-    Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Saved, Stage, Task, Terms, Verdict,
+    Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Saved, Stage, Task, Terms, Trace,
+    Verdict,
 };
 use crate::actors::lock::{self, Hold, LOCKS, Name};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
@@ -109,11 +110,15 @@ impl DispatchMachine {
                 process,
                 lost_after_ms,
             } => {
+                let used = self.state.index.threads.used(*server);
                 let at = self.state.servers.get(*server);
+                let threads = at.map_or(0, |it| it.threads);
                 let reach = at.and_then(|it| it.reach(*process, *lost_after_ms));
                 let on = (*server, *process);
-                self.state
-                    .change(entry.seq, slot, |it| it.claim(entry, on, reach));
+                self.state.change(entry.seq, slot, |it| {
+                    it.claim(entry, on, reach);
+                    it.change_attempt(|it| (it.trace.used, it.trace.threads) = (used, threads));
+                });
                 self.state_obligations(slot, effects);
             }
             TaskStep::Added { terms } => {
@@ -274,16 +279,10 @@ impl Task {
         let Message::Add(adding) = message else {
             unreachable!("only an addition adds a task");
         };
-        let is_named = !adding.group.as_bytes().is_empty();
-        let default = || Name::try_from(Group::DEFAULT).unwrap_or_default();
         Self {
             id: entry.seq.0,
             work: adding.work.clone(),
-            group: if is_named {
-                adding.group.clone()
-            } else {
-                default()
-            },
+            group: Group::meant(&adding.group),
             name: adding.name.clone(),
             priority: adding.priority,
             command: Arc::clone(&adding.command),
@@ -302,7 +301,9 @@ impl Task {
 
     fn apply(&mut self, entry: Stamp, message: &Message, step: &TaskStep) {
         match step {
-            TaskStep::Locked => self.change_attempt(|it| it.stage = Stage::Locked),
+            TaskStep::Locked => self.change_attempt(|it| {
+                (it.stage, it.trace.locked) = (Stage::Locked, Some(entry.at));
+            }),
             TaskStep::Updates => self.change_attempt(|it| it.updates = true),
             TaskStep::Launched => self.change_attempt(|it| {
                 (it.stage, it.launched) = (Stage::Launched, Some(entry.at));
@@ -324,7 +325,7 @@ impl Task {
             TaskStep::CleanupLaunched => {
                 self.cleaning = self.cleaning.map(|it| Cleaning { taken: true, ..it });
             }
-            TaskStep::CleanupEnded(exit) => self.cleaned(*exit),
+            TaskStep::CleanupEnded(exit) => self.cleaned(entry.at, *exit),
             TaskStep::Over { exit, forgotten } => {
                 self.be_over(entry.at, *exit);
                 self.forgotten = Some(*forgotten);
@@ -354,6 +355,7 @@ impl Task {
     }
 
     fn claim(&mut self, entry: Stamp, (server, process): (Slot, ProcessId), reach: Option<Reach>) {
+        let wake = (self.status == RunStatus::Waiting).then_some(self.wake);
         self.status = RunStatus::Processing;
         self.counts = true;
         self.woken = false;
@@ -373,6 +375,10 @@ impl Task {
             stopping: None,
             last: self.terminating,
             reach: reach.map(Box::new),
+            trace: Trace {
+                wake,
+                ..Trace::default()
+            },
         });
     }
 
@@ -410,6 +416,9 @@ impl Task {
             }
             if let Some(reach) = &mut it.reach {
                 reach.hear(report, nth);
+            }
+            if matches!(report, Report::Save(_)) {
+                it.trace.saved.get_or_insert(entry.at);
             }
         });
     }
@@ -489,6 +498,7 @@ impl Task {
             saved,
             verdict,
             cleanup: None,
+            trace: attempt.trace,
         });
     }
 
@@ -501,11 +511,11 @@ impl Task {
         self.is_due = false;
     }
 
-    fn cleaned(&mut self, exit: Exit) {
+    fn cleaned(&mut self, at: Timestamp, exit: Exit) {
         if let Some(cleaning) = self.cleaning.take() {
             let after = |it: &&mut Past| it.token == cleaning.token;
             if let Some(past) = self.past.iter_mut().find(after) {
-                past.cleanup = Some(exit);
+                (past.cleanup, past.trace.cleaned) = (Some(exit), Some(at));
             }
         }
     }

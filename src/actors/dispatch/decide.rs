@@ -4,10 +4,10 @@ use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
 use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
 use crate::actors::dispatch::remote::Remote;
-use crate::actors::dispatch::server::{Pause, Server};
+use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Cause, ExitStatus, RunStatus, Task, Terms};
 use crate::actors::lock::{Held, Name};
-use crate::actors::process::Launching;
+use crate::actors::process::{Flaw, Launching, Spec};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
@@ -191,7 +191,8 @@ impl DispatchMachine {
         max: Option<u32>,
         pause: Option<Pause>,
     ) -> Result<Outcome, Refused> {
-        let known = self.state.group(name);
+        let name = Group::meant(name);
+        let known = self.state.group(&name);
         if known.is_none() && self.state.groups.len() >= self.rules.groups_max as usize {
             return Err(Refused::GroupsFull);
         }
@@ -203,7 +204,7 @@ impl DispatchMachine {
         }
         Ok(changed(vec![Step::GroupSet {
             slot,
-            name: name.clone(),
+            name,
             max: after.0,
             pause: after.1,
         }]))
@@ -469,7 +470,15 @@ fn reached(
     Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
 
+/// The most variables that a burst has beside those of its task.
+const OWN_VARIABLES_MAX: usize = 9;
+
+/// What of a command cannot be, with the variables that it gets beside its own.
 fn check_command(command: &Launching) -> Result<(), Refused> {
+    let variables = command.spec.env.len() + command.spec.secrets.len();
+    if variables + OWN_VARIABLES_MAX > Spec::ENV_MAX {
+        return Err(Refused::Command(Flaw::Env));
+    }
     command.check().map_err(Refused::Command)
 }
 

@@ -122,6 +122,7 @@ fn of_task(
                 .number("attempt", entry.seq.0)
                 .name("server", name.unwrap_or_default().as_bytes())
                 .text("process", process.to_string())
+                .number("used", state.index.threads.used(*server))
         }
         TaskStep::Reattached { process } => {
             of_attempt("reattached").text("process", process.to_string())

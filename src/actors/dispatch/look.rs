@@ -1,5 +1,6 @@
 //! What people and programs are shown of tasks, servers and groups.
 
+use crate::actors::dispatch::decide::PRUNED_MAX;
 use crate::actors::dispatch::event;
 use crate::actors::dispatch::machine::{DispatchMachine, LISTED_MAX, LOOKED_AT_MAX};
 use crate::actors::dispatch::message::{Message, Reply, TaskFilter};
@@ -9,7 +10,6 @@ use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{RunStatus, Task};
 use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, Tasks};
 use crate::actors::lock::Name;
-use crate::clock::Date;
 use crate::ids::Slot;
 use crate::spine::event::Happening;
 use crate::spine::machine::{Gauge, Shown, Stamp};
@@ -98,6 +98,9 @@ impl DispatchMachine {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut all = self.state.index.by_id.range((from, Bound::Unbounded));
         let (mut tasks, mut last) = (Vec::new(), None);
+        if limit == 0 {
+            return Tasks { tasks, next: None };
+        }
         let looked_at = all.by_ref().take(LOOKED_AT_MAX);
         for (id, slot) in looked_at {
             let task = self.state.tasks.get(*slot);
@@ -169,9 +172,10 @@ impl DispatchMachine {
         }
     }
 
-    /// Whether more tasks would be forgotten.
-    pub(super) fn has_more(&self, _before: Option<Date>, keep: u32, pruned: u32) -> bool {
-        pruned > 0 && self.state.index.over.len() > keep as usize
+    /// Whether more tasks might be forgotten: only if it was the limit that ended it.
+    pub(super) fn has_more(&self, keep: u32, limit: u32, pruned: u32) -> bool {
+        let is_full = pruned == limit.min(PRUNED_MAX);
+        is_full && pruned > 0 && self.state.index.over.len() > keep as usize
     }
 }
 

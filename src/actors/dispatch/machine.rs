@@ -177,9 +177,9 @@ impl Machine for DispatchMachine {
                 added.map_or(Reply::Absent, |slot| self.shown(slot))
             }
             Message::Inventory { .. } => Self::reconciled(steps),
-            Message::Prune { before, keep, .. } => {
+            Message::Prune { keep, limit, .. } => {
                 let pruned = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-                Reply::Pruned(pruned, self.has_more(*before, *keep, pruned))
+                Reply::Pruned(pruned, self.has_more(*keep, *limit, pruned))
             }
             Message::Pause { .. }
             | Message::Limit { .. }

@@ -121,14 +121,14 @@ pub enum Message {
     },
     /// An operator: so much is held back.
     Pause {
-        /// Of which group; of all tasks, if `None`.
+        /// Of which group, that of tasks that name none if empty; of all tasks, if `None`.
         group: Option<Name>,
         /// How much.
         pause: Pause,
     },
     /// An operator: so many tasks of a group are under way at a time.
     Limit {
-        /// Which group.
+        /// Which group; that of tasks that name none, if empty.
         group: Name,
         /// How many; none is started if 0.
         max: u32,
@@ -151,7 +151,7 @@ pub enum Message {
         before: Option<Date>,
         /// The newest that stay, however old.
         keep: u32,
-        /// At most so many at once; the answer says whether there are more.
+        /// At most so many at once; the answer says whether there may be more.
         limit: u32,
     },
     /// The `ProcessActor`: the tree of an attempt is gone.
@@ -361,7 +361,7 @@ pub enum Reply {
         /// With another number of threads.
         changed: u32,
     },
-    /// So many tasks were forgotten, and whether there are more.
+    /// So many tasks were forgotten, and whether there may be more.
     Pruned(u32, bool),
     /// It is done.
     Done,

@@ -47,7 +47,7 @@ pub use remote::{FarEnd, Reach, Remote};
 pub use server::{Group, Pause, Server};
 pub use task::{
     Attempt, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Said, Saved, Stage, Task,
-    Terms, Verdict,
+    Terms, Trace, Verdict,
 };
 pub use view::{GroupView, Obstacle, ServerView, Standing, TaskView, Tasks, Totals, UnderWay};
 

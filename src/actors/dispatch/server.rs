@@ -50,6 +50,15 @@ impl Group {
     pub const MAX: u32 = 3;
     /// The group of a task that names none.
     pub const DEFAULT: &'static str = "default";
+
+    /// The group that is meant by a name: that of tasks that name none, if it is empty.
+    pub fn meant(name: &Name) -> Name {
+        if name.as_bytes().is_empty() {
+            Name::try_from(Self::DEFAULT).unwrap_or_default()
+        } else {
+            name.clone()
+        }
+    }
 }
 
 impl Plain for Group {

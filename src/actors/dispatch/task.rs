@@ -330,8 +330,10 @@ pub struct Attempt {
     /// Whether it is the last of a task that is being terminated.
     pub last: bool,
     /// How it is reached, if it runs on another machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<Box<Reach>>,
+    /// What is told of it.
+    #[serde(default, skip_serializing_if = "Trace::is_empty")]
+    pub trace: Trace,
 }
 
 impl Attempt {
@@ -343,6 +345,30 @@ impl Attempt {
             Some(silent) if silent < overdue => (silent, Cause::Silent),
             _ => (overdue, Cause::Overdue),
         }
+    }
+}
+
+/// What is told of an attempt beside what it goes by: for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trace {
+    /// The wake time for which the task had waited; none before its first burst.
+    pub wake: Option<Date>,
+    /// How many threads of its server were taken when it was claimed.
+    pub used: u32,
+    /// How many that had.
+    pub threads: u32,
+    /// When it had the execute lock.
+    pub locked: Option<Timestamp>,
+    /// When it saved for the first time.
+    pub saved: Option<Timestamp>,
+    /// When what cleaned up after it had ended.
+    pub cleaned: Option<Timestamp>,
+}
+
+impl Trace {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -450,6 +476,9 @@ pub struct Past {
     pub verdict: Verdict,
     /// How what cleaned up after it ended, once it has.
     pub cleanup: Option<Exit>,
+    /// What is told of it.
+    #[serde(default, skip_serializing_if = "Trace::is_empty")]
+    pub trace: Trace,
 }
 
 impl Task {

@@ -4,8 +4,8 @@ use super::compare::{Picture, Recorded};
 use super::{Disagreement, Which};
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{
-    Attempt, Cleaning, EXECUTE, GroupView, Pause, RunStatus, ServerView, Stage, Standing, UPDATE,
-    UnderWay,
+    Attempt, Cleaning, EXECUTE, GroupView, Pause, RunStatus, ServerView, Stage, Standing, Trace,
+    UPDATE, UnderWay,
 };
 use crate::actors::lock::{Listed, Name};
 use crate::clock::Timestamp;
@@ -63,6 +63,7 @@ fn whole() -> Picture {
         stopping: None,
         last: false,
         reach: None,
+        trace: Trace::default(),
     };
     let runs = UnderWay {
         id: 4,

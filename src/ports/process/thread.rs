@@ -3,6 +3,7 @@
 use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
+use crate::ports::process::faults::Faults;
 use crate::ports::process::follower::Follower;
 use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
 use crate::ports::process::output::Outputs;
@@ -136,6 +137,11 @@ impl Keeping {
     /// How processes report that work on tasks.
     pub fn reporting(&self) -> Option<&Reporting> {
         self.0.place.reporting.as_ref()
+    }
+
+    /// Faults that tasks may ask for, if they may.
+    pub fn faults(&self) -> Option<&Faults> {
+        self.0.place.faults.as_ref()
     }
 
     /// Where the keeper listens, if there can be one.

@@ -23,6 +23,7 @@
 //! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues, the same way: work with jobs, operation on one and on many, what only looks, and how jobs ended |
 //! | `process.rs` `process_look.rs` `process_now.rs` | processes, the same way |
 //! | `service.rs` | services, the same way |
+//! | `task.rs` `task_server.rs` `task_look.rs` `task_transcript.rs` | tasks, the same way |
 //! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases, the same way: passes, operation, and what only looks |
 //! | `event.rs` | what happens, as server-sent events |
 //! | `busiest.rs` | what has the most to do, for those who look at the whole |
@@ -75,6 +76,7 @@ mod socket;
 mod task;
 mod task_look;
 mod task_server;
+mod task_transcript;
 mod tls;
 mod token;
 

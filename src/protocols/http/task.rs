@@ -15,7 +15,8 @@ use crate::protocols::http::process::Launch;
 use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::task_look::{self, Task};
-use crate::protocols::http::task_server::{self, Done, Held, or_default};
+use crate::protocols::http::task_server::{self, Done, Held};
+use crate::protocols::http::task_transcript;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,12 @@ use tokio::time::timeout;
 pub(crate) const ADD: &str = "/v1/tasks/add";
 
 impl Routed for DispatchMachine {
-    const ROUTES: &'static [fn() -> Vec<Route>] = &[routes, task_look::routes, task_server::routes];
+    const ROUTES: &'static [fn() -> Vec<Route>] = &[
+        routes,
+        task_look::routes,
+        task_server::routes,
+        task_transcript::routes,
+    ];
 }
 
 fn routes() -> Vec<Route> {
@@ -339,8 +345,7 @@ async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Done>, Pr
         Held::Soft => Pause::Soft,
         Held::Hard => Pause::Hard,
     };
-    let group = asked.group.map(or_default);
-    call.tasks().pause(group, pause).await?;
+    call.tasks().pause(asked.group, pause).await?;
     Ok(Done::so())
 }
 
@@ -349,6 +354,8 @@ async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Done>, Pr
 pub(crate) struct Pruning {
     /// Those that were over before this, in milliseconds since 1970; all, if left out.
     before: Option<u64>,
+    /// Those that have been over for so many milliseconds, in place of `before`.
+    older_than_ms: Option<u64>,
     /// The newest that stay, however old.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
@@ -363,6 +370,14 @@ pub(crate) struct Pruned {
 
 async fn prune(call: &Call, Body(asked): Body<Pruning>) -> Result<Json<Pruned>, Problem> {
     let tasks = call.node.tasks();
-    let pruned = tasks.prune(asked.before.map(Date), asked.keep.0).await?;
+    if asked.before.is_some() && asked.older_than_ms.is_some() {
+        return Err(Problem::field(
+            "older_than_ms",
+            "cannot be there beside before",
+        ));
+    }
+    let ago = |ms| Date(call.node.date().0.saturating_sub(ms));
+    let before = asked.before.map(Date).or(asked.older_than_ms.map(ago));
+    let pruned = tasks.prune(before, asked.keep.0).await?;
     Ok(Json(Pruned { pruned }))
 }

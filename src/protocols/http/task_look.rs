@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WhichTask {
     /// The number of the task.
-    id: u64,
+    pub(crate) id: u64,
 }
 
 async fn task(call: &Call, Query(asked): Query<WhichTask>) -> Result<Json<Task>, Problem> {
@@ -334,7 +334,14 @@ impl Live {
 }
 
 impl Finished {
-    fn of(past: &Past, date: impl Fn(Timestamp) -> Timestamp) -> Self {
+    /// What it came to, by what, and how its process ended.
+    pub(crate) const fn came_to(
+        &self,
+    ) -> (&'static str, Option<&'static str>, Option<u8>, Option<u8>) {
+        (self.outcome, self.cause, self.code, self.signal)
+    }
+
+    pub(crate) fn of(past: &Past, date: impl Fn(Timestamp) -> Timestamp) -> Self {
         let (outcome, cause) = match past.verdict {
             Verdict::Ended(exit) => ("ended", Some(exit.name())),
             Verdict::Waits => ("waits", None),

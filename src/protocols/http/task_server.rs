@@ -2,7 +2,7 @@
 //! `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::dispatch::{
-    self, GroupView, Host, Pause, Remote, Server as Kept, ServerChange, ServerView,
+    GroupView, Host, Pause, Remote, Server as Kept, ServerChange, ServerView,
 };
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
@@ -136,15 +136,6 @@ pub(crate) struct Done {
 impl Done {
     pub(crate) const fn so() -> Json<Self> {
         Json(Self { done: true })
-    }
-}
-
-/// A group, by its name; that of tasks that name none, if empty.
-pub(crate) fn or_default(group: Name) -> Name {
-    if group.as_bytes().is_empty() {
-        Name::try_from(dispatch::Group::DEFAULT).unwrap_or_default()
-    } else {
-        group
     }
 }
 
@@ -401,6 +392,6 @@ pub(crate) struct Limiting {
 
 async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Done>, Problem> {
     let tasks = call.node.tasks();
-    tasks.limit(or_default(asked.group), asked.max).await?;
+    tasks.limit(asked.group, asked.max).await?;
     Ok(Done::so())
 }

@@ -3,7 +3,7 @@
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Gone, Until};
 use sexton::actors::dispatch::{
-    Attempt, Cause, Cleaning, ExitStatus, FarEnd, Past, Reach, RunStatus, Said, Stage, Task,
+    Attempt, Cause, Cleaning, ExitStatus, FarEnd, Past, Reach, RunStatus, Said, Stage, Task, Trace,
     Verdict,
 };
 use sexton::actors::lock::Held;
@@ -172,7 +172,12 @@ impl Model {
                 end: None,
             })
         });
+        let used = self.used(server);
+        let mut servers = self.state.servers.iter();
+        let its = servers.find(|(its, _)| *its == server);
+        let threads = its.map_or(0, |(_, it)| it.threads);
         let task = self.at(slot);
+        let wake = (task.status == RunStatus::Waiting).then_some(task.wake);
         task.status = RunStatus::Processing;
         (task.counts, task.woken) = (true, false);
         task.attempts += 1;
@@ -191,6 +196,12 @@ impl Model {
             stopping: None,
             last: task.terminating,
             reach,
+            trace: Trace {
+                wake,
+                used,
+                threads,
+                ..Trace::default()
+            },
         });
         self.tell_obligations(slot);
         true
@@ -261,6 +272,7 @@ impl Model {
         let after = task.cleaning.take().map(|it| it.token);
         for past in task.past.iter_mut().filter(|it| Some(it.token) == after) {
             past.cleanup = Some(exit);
+            past.trace.cleaned = Some(entry.now.at);
         }
         true
     }
@@ -329,6 +341,7 @@ impl Model {
             Some(_) if held.granted => {
                 if let Some(attempt) = &mut self.at(slot).attempt {
                     attempt.stage = Stage::Locked;
+                    attempt.trace.locked = Some(entry.now.at);
                 }
                 self.tell_obligations(slot);
             }
@@ -422,6 +435,7 @@ impl Model {
             saved,
             verdict,
             cleanup: None,
+            trace: attempt.trace,
         };
         let task = self.at(slot);
         task.past.push(past);

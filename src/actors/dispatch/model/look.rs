@@ -77,7 +77,10 @@ impl Model {
         let last = all.last().map(|it| it.task.id);
         let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
         // The one that fills a list is the last that is looked at.
-        let end = tasks.get(limit.saturating_sub(1)).map(|it| it.task.id);
+        let end = limit
+            .checked_sub(1)
+            .and_then(|last| tasks.get(last))
+            .map(|it| it.task.id);
         tasks.truncate(limit);
         let next = end.filter(|end| Some(*end) != last);
         Tasks { tasks, next }

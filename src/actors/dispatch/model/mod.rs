@@ -205,7 +205,8 @@ impl Model {
         for slot in &gone {
             self.forget(*slot);
         }
-        let more = !gone.is_empty() && self.over().len() > keep as usize;
+        let is_all_that_may = gone.len() as u64 == u64::from(limit.min(1000));
+        let more = is_all_that_may && !gone.is_empty() && self.over().len() > keep as usize;
         (Reply::Pruned(count(gone.iter()), more), !gone.is_empty())
     }
 }

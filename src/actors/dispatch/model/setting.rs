@@ -53,6 +53,12 @@ impl Model {
         max: Option<u32>,
         pause: Option<Pause>,
     ) -> Done {
+        let default = Name::try_from(Group::DEFAULT).expect("it is short");
+        let name = if *name == Name::default() {
+            &default
+        } else {
+            name
+        };
         let before = self.set_of(name);
         let groups = &mut self.state.groups;
         let is_known = groups.iter().any(|it| it.name == *name);

@@ -13,6 +13,10 @@ use std::sync::Arc;
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {
+    // Nine variables are the coordinator's own.
+    if command.spec.env.len() + command.spec.secrets.len() > 1024 - 9 {
+        return Err(Refused::Command(sexton::actors::process::Flaw::Env));
+    }
     command.spec.check().map_err(Refused::Command)?;
     command.tags.check().map_err(Refused::Command)
 }
@@ -238,6 +242,7 @@ impl Model {
                 task.revision += 1;
                 let (at, body) = (entry.now.at, body.clone());
                 task.saved = Some(Saved { at, body });
+                attempt.trace.saved = attempt.trace.saved.or(Some(at));
             }
             Report::Done { warning, words } => {
                 let (warning, words) = (*warning, words.clone());

@@ -482,11 +482,14 @@ impl Pair {
             (filter(Some(RunStatus::Waiting), None, None), None),
             (filter(None, None, Some(&first.work)), None),
         ] {
-            queries.push(Query::Tasks {
-                filter,
-                after,
-                limit: 2,
-            });
+            for limit in [0, 2] {
+                let filter = filter.clone();
+                queries.push(Query::Tasks {
+                    filter,
+                    after,
+                    limit,
+                });
+            }
         }
         for view in &views {
             let process = view.task.attempt.as_ref().map(|it| it.process);

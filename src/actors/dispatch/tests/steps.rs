@@ -144,7 +144,7 @@ fn pause() -> impl Strategy<Value = Pause> {
 }
 
 fn group() -> impl Strategy<Value = Name> {
-    name(&["default", "g", "g", "h"])
+    name(&["default", "", "g", "g", "h"])
 }
 
 fn host() -> impl Strategy<Value = Host> {

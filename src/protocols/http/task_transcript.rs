@@ -1,0 +1,264 @@
+//! The story of a task over HTTP: its newest attempts, each with its server, its phases with their times, and what its command
+//! printed. What is bounded is kept with the task; how a process started, ended and printed is in its record, as long as that is
+//! there. All else that happened is in the journal, and in events.
+
+use crate::actors::dispatch::{Attempt, Past, Stage, Task, Trace};
+use crate::actors::lock::Name;
+use crate::actors::process::RecordView;
+use crate::clock::Timestamp;
+use crate::handle::failure_words;
+use crate::ids::{ProcessId, Token};
+use crate::protocols::http::call::Call;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look::Stream;
+use crate::protocols::http::route::{Json, Query, Route, Words};
+use crate::protocols::http::schema::TaskNames;
+use crate::protocols::http::task_look::{Finished, WhichTask};
+use crate::refusal::Reason;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get(
+        "/v1/tasks/transcript",
+        transcript,
+        Words {
+            id: "task_transcript",
+            summary: "The story of a task",
+            more: "Its newest eight attempts and the one that is under way, each with its phases and their times, how it ended, what its command printed, and why the dispatcher chose its server.",
+            answer: "The story.",
+        },
+        &[Reason::Absent, Reason::Failed],
+    )]
+}
+
+/// The story of a task.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskTranscript")]
+pub(crate) struct Transcript {
+    /// Its number.
+    id: u64,
+    #[serde(flatten)]
+    names: TaskNames,
+    /// `not-ready`, `not-started`, `waiting`, `processing`, `complete` or `restarted`.
+    status: &'static str,
+    /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
+    exit: &'static str,
+    /// What there is to say of how it ended.
+    message: String,
+    /// When it was added, in milliseconds since 1970.
+    created_at: Timestamp,
+    /// How many attempts there were, those that are not kept among them.
+    attempts: u64,
+    /// The newest of them, the oldest first.
+    stories: Vec<Story>,
+}
+
+/// An attempt.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskAttemptStory")]
+pub(crate) struct Story {
+    /// Its fencing token.
+    token: Token,
+    /// The server that it ran on.
+    server: String,
+    /// The record of its process.
+    process: Option<String>,
+    /// `ended`, `waits`, `reset` or `failed`; null if it is under way.
+    outcome: Option<&'static str>,
+    /// How the task ended, or by what the attempt came to nothing.
+    cause: Option<&'static str>,
+    /// The exit code of its process.
+    code: Option<u8>,
+    /// The signal that ended its process.
+    signal: Option<u8>,
+    /// Where and why it could not be launched.
+    failure: Option<String>,
+    /// What happened to it, in the order of its times.
+    phases: Vec<Phase>,
+    /// What the dispatcher went by.
+    dispatch: Dispatch,
+    /// The directory with the files of its output, `stdout.log` and `stderr.log`; null if its record is gone.
+    dir: Option<String>,
+    /// What it printed; null as long as it has not ended, and if its record is gone.
+    stdout: Option<Stream>,
+    /// The same of standard error.
+    stderr: Option<Stream>,
+}
+
+/// A step of an attempt.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskPhase")]
+pub(crate) struct Phase {
+    /// `dispatched`: it was given a thread; `locked`: it had the execute lock; `launched`: its launch was taken on; `started`: its process ran; `saved`: it saved for the first time; `ended`: its process ended; `released`: nothing of its tree lived, and its thread was given back; `cleaned`: what cleaned up had ended.
+    phase: &'static str,
+    /// When, in milliseconds since 1970.
+    at: Timestamp,
+}
+
+/// What the dispatcher went by.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskDispatch")]
+pub(crate) struct Dispatch {
+    /// How many threads of the server were taken then: it was that of which the least was, in percent.
+    used: u32,
+    /// How many it had.
+    threads: u32,
+    /// Since when the burst could have begun, as far as the task alone was concerned: when it was added, or its wake time.
+    since: Timestamp,
+    /// Milliseconds from then on until it was given a thread.
+    waited_ms: u64,
+    /// Its locks, `wip-pool-lock-execute` and `wip-pool-lock-update` with the number of the task: whether it has them.
+    locks: bool,
+}
+
+async fn transcript(
+    call: &Call,
+    Query(asked): Query<WhichTask>,
+) -> Result<Json<Transcript>, Problem> {
+    let found = call.node.tasks().get(asked.id).await?;
+    let task = &found.task;
+    let live = task.attempt.as_ref();
+    let ids = task.past.iter().filter_map(|it| it.process);
+    let ids: Vec<ProcessId> = ids.chain(live.map(|it| it.process)).collect();
+    let records = call.node.processes().each(&ids).await?;
+    let telling = Telling {
+        call,
+        records,
+        task,
+    };
+    let past = task.past.iter().map(|it| telling.past(it));
+    let server = found.server.as_ref().map(Name::to_text);
+    let live = live.map(|it| telling.live(it, server.unwrap_or_default()));
+    Ok(Json(Transcript {
+        id: task.id,
+        names: TaskNames {
+            name: task.name.clone(),
+            group: task.group.clone(),
+            work: task.work.clone(),
+        },
+        status: task.status.name(),
+        exit: task.exit.name(),
+        message: task.words.clone(),
+        created_at: telling.date(task.created),
+        attempts: task.attempts,
+        stories: past.chain(live).collect(),
+    }))
+}
+
+/// What stories are told from.
+struct Telling<'t> {
+    call: &'t Call,
+    records: Vec<RecordView>,
+    task: &'t Task,
+}
+
+impl Telling<'_> {
+    fn date(&self, at: Timestamp) -> Timestamp {
+        Timestamp(self.call.node.offset().date(at).0)
+    }
+
+    fn past(&self, past: &Past) -> Story {
+        let shown = Finished::of(past, |at| self.date(at));
+        let times = [
+            ("dispatched", Some(past.claimed)),
+            ("launched", past.launched),
+            ("released", Some(past.ended)),
+            ("cleaned", past.trace.cleaned),
+        ];
+        let (outcome, cause, code, signal) = shown.came_to();
+        Story {
+            outcome: Some(outcome),
+            cause,
+            code,
+            signal,
+            ..self.story(
+                (past.token, past.process),
+                &times,
+                (past.claimed, past.trace),
+            )
+        }
+        .on(past.server.to_text())
+    }
+
+    fn live(&self, attempt: &Attempt, server: String) -> Story {
+        let times = [
+            ("dispatched", Some(attempt.claimed)),
+            ("launched", attempt.launched),
+        ];
+        let process = attempt.launched.map(|_| attempt.process);
+        let mut story = self.story(
+            (attempt.token, process),
+            &times,
+            (attempt.claimed, attempt.trace),
+        );
+        story.dispatch.locks = attempt.stage != Stage::Claimed;
+        story.on(server)
+    }
+
+    /// What both have.
+    fn story(
+        &self,
+        (token, process): (Token, Option<ProcessId>),
+        times: &[(&'static str, Option<Timestamp>)],
+        (claimed, trace): (Timestamp, Trace),
+    ) -> Story {
+        let record = self.records.iter().find(|it| Some(it.id) == process);
+        let of_node = [("locked", trace.locked), ("saved", trace.saved)];
+        let of_node = times.iter().copied().chain(of_node);
+        let of_node = of_node.filter_map(|(phase, at)| Some((phase, self.date(at?))));
+        let of_record = record.into_iter().flat_map(|it| {
+            let times = [("started", it.started), ("ended", it.ended)];
+            times.map(|(phase, at)| at.map(|at| (phase, Timestamp(at.0))))
+        });
+        let phases = of_node.chain(of_record.flatten());
+        let mut phases: Vec<Phase> = phases.map(|(phase, at)| Phase { phase, at }).collect();
+        phases.sort_by_key(|it| (it.at, ORDER.iter().position(|word| *word == it.phase)));
+        let since = match trace.wake {
+            Some(wake) => Timestamp(wake.0),
+            None => self.date(self.task.created),
+        };
+        let failure = record.and_then(|it| it.failure.as_ref());
+        let remains = record.and_then(|it| it.remains.clone());
+        let dir = record.and_then(|it| self.call.node.processes().run_dir(it));
+        Story {
+            token,
+            server: String::new(),
+            process: process.map(|it| it.to_string()),
+            outcome: None,
+            cause: None,
+            code: None,
+            signal: None,
+            failure: failure.map(|it| format!("{}: {}", it.step.name(), failure_words(it))),
+            phases,
+            dispatch: Dispatch {
+                used: trace.used,
+                threads: trace.threads,
+                since,
+                waited_ms: self.date(claimed).0.saturating_sub(since.0),
+                locks: false,
+            },
+            dir: dir.map(|it| it.display().to_string()),
+            stdout: remains.clone().map(|it| it.stdout.into()),
+            stderr: remains.map(|it| it.stderr.into()),
+        }
+    }
+}
+
+/// Phases in the order in which they come, where times are equal.
+const ORDER: [&str; 8] = [
+    "dispatched",
+    "locked",
+    "launched",
+    "started",
+    "saved",
+    "ended",
+    "released",
+    "cleaned",
+];
+
+impl Story {
+    fn on(self, server: String) -> Self {
+        Self { server, ..self }
+    }
+}

@@ -1,0 +1,137 @@
+//! `sexton task transcript`: the story of a task, attempt by attempt.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::patience::until;
+use crate::tree::Tree;
+use serde_json::Value;
+
+const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
+
+fn story(tree: &Tree, id: &str) -> Value {
+    let printed = tree.well(&["task", "transcript", id, "--json"]);
+    serde_json::from_str(&printed).expect("it is JSON")
+}
+
+/// The phases of an attempt, in their order.
+fn phases(story: &Value) -> Vec<&str> {
+    let phases = story["phases"].as_array().expect("phases");
+    let times: Vec<u64> = phases.iter().filter_map(|it| it["at"].as_u64()).collect();
+    assert!(times.len() == phases.len() && times.is_sorted(), "{story}");
+    let words = phases.iter().map(|it| it["phase"].as_str());
+    words.map(|it| it.expect("a word")).collect()
+}
+
+#[test]
+fn a_transcript_tells_each_attempt_with_its_phases_and_its_output() {
+    let tree = Tree::start();
+    let script = r#"
+echo "burst $SEXTON_TASK_REVISION"
+"$0" task save x || exit 1
+[ "$SEXTON_TASK_REVISION" = 0 ] && exec "$0" task wait 10ms
+[ "$SEXTON_TASK_REVISION" = 1 ] && kill -9 $$
+echo bad >&2; exit 3
+"#;
+    let cleanup = "sh -c 'exit 0'";
+    let words = [
+        "task",
+        "add",
+        "--name",
+        "import",
+        "--cleanup",
+        cleanup,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let id = tree.well(&[&words[..], &[SEXTON]].concat());
+    let id = id.trim_end();
+    let told = until("all of it is told", || {
+        let told = story(&tree, id);
+        let cleaned = |it: &Value| phases(it).contains(&"cleaned");
+        let stories = told["stories"].as_array()?;
+        (told["status"] == "complete" && stories.last().is_some_and(cleaned)).then_some(told)
+    });
+    let stories = told["stories"].as_array().expect("stories");
+    let outcomes: Vec<_> = stories
+        .iter()
+        .map(|it| (&it["outcome"], &it["cause"]))
+        .collect();
+    let expected = [
+        ("waits", Value::Null),
+        ("reset", "died".into()),
+        ("ended", "user-error".into()),
+    ];
+    assert_eq!(outcomes.len(), expected.len(), "{told}");
+    for ((outcome, cause), (right, by)) in outcomes.into_iter().zip(&expected) {
+        assert_eq!((outcome, cause), (&(*right).into(), by), "{told}");
+    }
+    let whole = [
+        "dispatched",
+        "locked",
+        "launched",
+        "started",
+        "saved",
+        "ended",
+        "released",
+        "cleaned",
+    ];
+    assert_eq!(phases(&stories[2]), whole, "{told}");
+    assert_eq!(
+        (&stories[1]["signal"], &stories[2]["code"]),
+        (&9.into(), &3.into())
+    );
+    assert_eq!(stories[0]["stdout"]["head"], "burst 0\n");
+    assert_eq!(stories[2]["stderr"]["head"], "bad\n");
+    assert_eq!(
+        (
+            &stories[0]["dispatch"]["used"],
+            &stories[0]["dispatch"]["threads"]
+        ),
+        (&0.into(), &4.into())
+    );
+    let dir = stories[2]["dir"].as_str().expect("a directory");
+    let printed = std::fs::read_to_string(format!("{dir}/stderr.log")).expect("it is there");
+    assert_eq!(printed, "bad\n");
+
+    let page = tree.well(&["task", "transcript", id]);
+    for line in [
+        "import: complete, user-error",
+        "on local: reset: died",
+        "its command was killed by signal 9",
+        "its command ended with status 3",
+        "stdout: 8 bytes in",
+        "    bad",
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+    assert!(!page.contains("threads were taken"), "{page}");
+    let page = tree.well(&["task", "transcript", id, "--dispatch"]);
+    assert!(
+        page.contains("chose local: 0 of 4 threads were taken"),
+        "{page}"
+    );
+}
+
+#[test]
+fn what_has_not_come_so_far_is_left_out_and_what_is_not_there_is_refused() {
+    let tree = Tree::start();
+    let waits = tree.well(&["task", "add", "--paused", "--", "true"]);
+    let told = story(&tree, waits.trim_end());
+    assert_eq!(told["stories"].as_array().map(Vec::len), Some(0), "{told}");
+    let none = tree.well(&["task", "add", "--", "/no/such/program"]);
+    let none = none.trim_end();
+    let told = until("it was tried", || {
+        let told = story(&tree, none);
+        (told["stories"][0]["outcome"] == "reset").then_some(told)
+    });
+    assert_eq!(told["stories"][0]["cause"], "not-launched", "{told}");
+    let failure = told["stories"][0]["failure"].as_str().expect("it says why");
+    assert!(failure.starts_with("exec: "), "{failure}");
+    assert!(!phases(&told["stories"][0]).contains(&"started"), "{told}");
+    assert_eq!(tree.run(&["task", "transcript", "7777777"]).status, 1);
+}

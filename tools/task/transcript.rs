@@ -1,0 +1,103 @@
+//! The story of a task as people read it.
+
+use crate::text::{number, plain, time, words};
+use serde_json::Value;
+use sexton::clock::Timestamp;
+use std::fmt::Write as _;
+
+/// The story, with what the dispatcher went by if `dispatch`.
+pub(super) fn page(story: &Value, dispatch: bool) -> String {
+    let mut page = format!(
+        "task {} {}: {}, {}\n",
+        words(story, "/id"),
+        words(story, "/name"),
+        words(story, "/status"),
+        words(story, "/exit"),
+    );
+    let message = story.pointer("/message").and_then(Value::as_str);
+    if let Some(message) = message.filter(|it| !it.is_empty()) {
+        line(&mut page, &plain(message));
+    }
+    let stories = story.pointer("/stories").and_then(Value::as_array);
+    let stories = stories.map(Vec::as_slice).unwrap_or_default();
+    let left_out = number(story, "/attempts").saturating_sub(stories.len() as u64);
+    if left_out > 0 {
+        line(
+            &mut page,
+            &format!("{left_out} older attempts are not kept"),
+        );
+    }
+    for story in stories {
+        page.push('\n');
+        attempt(&mut page, story, dispatch);
+    }
+    page
+}
+
+fn line(page: &mut String, words: &str) {
+    writeln!(page, "  {words}").expect("a string takes all");
+}
+
+fn attempt(page: &mut String, story: &Value, dispatch: bool) {
+    let came_to = match (words(story, "/outcome"), words(story, "/cause")) {
+        (outcome, _) if outcome == "-" => "under way".to_owned(),
+        (outcome, cause) if cause == "-" => outcome,
+        (outcome, cause) => format!("{outcome}: {cause}"),
+    };
+    let (token, server) = (words(story, "/token"), words(story, "/server"));
+    writeln!(page, "attempt {token} on {server}: {came_to}").expect("a string takes all");
+    if dispatch {
+        let of = |name: &str| words(story, &format!("/dispatch/{name}"));
+        line(
+            page,
+            &format!("waited {} ms for its turn and a thread", of("waited_ms")),
+        );
+        line(
+            page,
+            &format!(
+                "chose {server}: {} of {} threads were taken",
+                of("used"),
+                of("threads")
+            ),
+        );
+    }
+    let phases = story.pointer("/phases").and_then(Value::as_array);
+    let began = story
+        .pointer("/phases/0/at")
+        .and_then(Value::as_u64)
+        .unwrap_or(0);
+    for phase in phases.into_iter().flatten() {
+        let at = number(phase, "/at");
+        let after = at.saturating_sub(began);
+        let (at, phase) = (time(Timestamp(at)), words(phase, "/phase"));
+        line(page, &format!("{at}  +{after:<7} {phase}"));
+    }
+    match (words(story, "/code"), words(story, "/signal")) {
+        (code, _) if code != "-" => line(page, &format!("its command ended with status {code}")),
+        (_, signal) if signal != "-" => {
+            line(page, &format!("its command was killed by signal {signal}"))
+        }
+        (_, _) => {}
+    }
+    if words(story, "/failure") != "-" {
+        line(page, &format!("not launched: {}", words(story, "/failure")));
+    }
+    for stream in ["stdout", "stderr"] {
+        let of = |name: &str| story.pointer(&format!("/{stream}/{name}"));
+        let bytes = of("bytes").and_then(Value::as_u64).unwrap_or(0);
+        if bytes == 0 {
+            continue;
+        }
+        let dir = words(story, "/dir");
+        line(
+            page,
+            &format!("{stream}: {bytes} bytes in {dir}/{stream}.log"),
+        );
+        let text = |name: &str| of(name).and_then(Value::as_str).unwrap_or_default();
+        for (mark, text) in [("", text("head")), ("... ", text("tail"))] {
+            for printed in text.lines() {
+                line(page, &format!("  {mark}{}", plain(printed)));
+            }
+        }
+    }
+}
