@@ -90,7 +90,7 @@ pub(super) struct Pushed {
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
     /// How long from now nothing else is added under its key, also when it is done: --dedup, or else what it says
-    #[arg(long, value_name = crate::span::SPAN, value_parser = crate::span::milliseconds)]
+    #[arg(long, value_name = SPAN, value_parser = remembered)]
     unique_for: Option<u64>,
     /// Run it at most once: whatever ends its claim ends it, unless its worker gives it back (release, defer)
     #[arg(long)]
@@ -104,6 +104,14 @@ pub(super) struct Pushed {
     /// It is that root job itself: jobs of older ones are superfluous from now on
     #[arg(long, requires = "root")]
     is_root: bool,
+}
+
+/// Milliseconds for which a key is remembered.
+fn remembered(text: &str) -> Result<u64, String> {
+    match milliseconds(text)? {
+        0 => Err("a key is remembered for at least 1 ms".to_owned()),
+        ms => Ok(ms),
+    }
 }
 
 /// Reads what a root job is known by. A signature may have any letters.
