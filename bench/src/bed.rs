@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) const FAIL_AFTER_MS: u64 = 200;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);

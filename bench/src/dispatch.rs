@@ -147,8 +147,9 @@ impl Dispatch {
                 each(&mut bed, APART_MAX, body)
             }
             Making::Unlaunched(launch) => {
-                let mut body = json!({"launch": {"command": ["true"], "dir": "/"}});
-                merge(&mut body["launch"], launch);
+                let mut command = json!({"command": ["true"], "dir": "/"});
+                merge(&mut command, launch);
+                let body = json!({ "launch": command });
                 times(u32::MAX)
                     .map(|_| bed.unlaunched(&body, stop))
                     .collect()

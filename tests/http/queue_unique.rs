@@ -1,10 +1,5 @@
 //! Jobs that are unique for a time.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::opened::Opened;
 use crate::queue::{PUSH, act, pop};
 use serde_json::json;

@@ -75,7 +75,7 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
     match (words(story, "/code"), words(story, "/signal")) {
         (code, _) if code != "-" => line(page, &format!("its command ended with status {code}")),
         (_, signal) if signal != "-" => {
-            line(page, &format!("its command was killed by signal {signal}"))
+            line(page, &format!("its command was killed by signal {signal}"));
         }
         (_, _) => {}
     }

@@ -47,9 +47,9 @@ fn lock(key: &str, index: &str, owner: &str, place: u32) -> Listed {
     }
 }
 
-/// A task that runs, one that waits and is cleaned up after, and a right that is bound to a process: all agrees.
-fn whole() -> Picture {
-    let attempt = Attempt {
+/// An attempt whose command runs.
+fn running() -> Attempt {
+    Attempt {
         token: Token(40),
         server: Slot(0),
         process: PROCESS,
@@ -64,14 +64,18 @@ fn whole() -> Picture {
         last: false,
         reach: None,
         trace: Trace::default(),
-    };
+    }
+}
+
+/// A task that runs, one that waits and is cleaned up after, and a right that is bound to a process: all agrees.
+fn whole() -> Picture {
     let runs = UnderWay {
         id: 4,
         work: name("w"),
         group: name("g"),
         status: RunStatus::Processing,
         counts: true,
-        attempt: Some(attempt),
+        attempt: Some(running()),
         server: Some(name("local")),
         ..UnderWay::default()
     };
