@@ -485,6 +485,7 @@ fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
     let expected = serde_json::json!({
         "abort_on_failure": false, "burst_ms": 30_000, "fail_after_ms": 300_000, "progress_ms": 1000,
         "group_limit": 3, "keep_ms": 172_800_000_u64, "keep_max": 7,
+        "server_lost_after_ms": 120_000, "allow_fault_injection": false,
     });
     assert_eq!(document["tasks"], expected);
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));

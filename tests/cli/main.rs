@@ -13,6 +13,7 @@ mod descriptors;
 mod disk_full;
 mod drain;
 mod events;
+mod far;
 mod guide;
 mod hooks;
 mod import;

@@ -7,192 +7,17 @@
 )]
 
 use crate::daemon::text;
-use crate::left_out::left_out;
+use crate::far::Far;
 use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tempfile::TempDir;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
-
-/// Another machine: an sshd that lets one key in, for the wrapper alone.
-struct Far {
-    sshd: Option<Child>,
-    port: u16,
-    files: TempDir,
-}
-
-fn quiet(command: &mut Command) {
-    let done = command.output().expect("it runs");
-    assert!(done.status.success(), "{done:?}");
-}
-
-impl Far {
-    /// `None`, which is said, where there is no sshd.
-    fn start() -> Option<Self> {
-        let is_there = |program: &&str| Path::new(program).exists();
-        let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
-            .into_iter()
-            .find(is_there)
-        else {
-            left_out("tasks on another machine: there is no sshd");
-            return None;
-        };
-        let files = tempfile::tempdir().expect("a temporary directory");
-        let path = |name: &str| files.path().join(name);
-        for key in ["host", "key", "stranger"] {
-            quiet(
-                Command::new("ssh-keygen")
-                    .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-                    .arg(path(key)),
-            );
-        }
-        let read = |name: &str| std::fs::read_to_string(path(name)).expect("it is there");
-        let write =
-            |name: &str, text: String| std::fs::write(path(name), text).expect("it is written");
-        let state = path("state");
-        let bound = format!(
-            "restrict,command=\"{SEXTON} wrapper --state {}\"",
-            text(&state)
-        );
-        write("authorized", format!("{bound} {}", read("key.pub")));
-        // A port that was free a moment ago: one that listens on 0 does not say which it got.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has one").port();
-        drop(listener);
-        let root = text(files.path());
-        write(
-            "sshd_config",
-            format!(
-                "Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n\
-             PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nMaxStartups 100\nLogLevel ERROR\n"
-            ),
-        );
-        let host = read("host.pub");
-        write("known", format!("[127.0.0.1]:{port} {host}"));
-        let user = Command::new("id")
-            .arg("-un")
-            .output()
-            .expect("it runs")
-            .stdout;
-        let user = String::from_utf8(user).expect("it is text");
-        write(
-            "config",
-            format!(
-                "Host far\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {root}/key\n IdentitiesOnly yes\n \
-             UserKnownHostsFile {root}/known\n",
-                user.trim()
-            ),
-        );
-        if rustix::process::geteuid().is_root() {
-            // Where sshd as root puts away its rights.
-            std::fs::create_dir_all("/run/sshd").expect("root may");
-        }
-        let mut far = Self {
-            sshd: None,
-            port,
-            files,
-        };
-        far.listen(sshd);
-        Some(far)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.files.path().join(name)
-    }
-
-    fn listen(&mut self, sshd: &str) {
-        let config = self.path("sshd_config");
-        let child = Command::new(sshd)
-            .args(["-D", "-e", "-f"])
-            .arg(config)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        self.sshd = Some(child.expect("it starts"));
-        until("sshd listens", || {
-            let stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-            let mut banner = String::new();
-            BufReader::new(stream).read_line(&mut banner).ok()?;
-            banner.starts_with("SSH-").then_some(())
-        });
-    }
-
-    /// Nobody gets in any more; who is in stays.
-    fn shut(&mut self) {
-        let mut sshd = self.sshd.take().expect("it runs");
-        sshd.kill().expect("it is ours");
-        sshd.wait().expect("it is ours");
-    }
-
-    /// The server `web`, which this is.
-    fn add_to(&self, tree: &Tree, threads: u32) {
-        let config = self.path("config");
-        tree.well(&[
-            "server",
-            "add",
-            "web",
-            "--threads",
-            &threads.to_string(),
-            "--ssh",
-            "far",
-            "--ssh-config",
-            text(&config),
-        ]);
-    }
-
-    /// PIDs of processes in whose command line this is.
-    fn pids(&self, words: &str) -> Vec<Pid> {
-        let state = text(&self.path("state")).to_owned();
-        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
-        let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
-        let is_one = |pid: &i32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            line.contains(words) && line.contains(&state)
-        };
-        numbers.filter(is_one).filter_map(Pid::from_raw).collect()
-    }
-
-    /// Who keeps attempts.
-    fn keepers(&self) -> Vec<Pid> {
-        self.pids(" wrapper keep ")
-    }
-
-    /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
-    fn cut(&self) {
-        for pid in self.pids(" wrapper --state ") {
-            kill_process(pid, Signal::KILL).expect("it is ours");
-        }
-    }
-
-    /// Nothing is kept there any more.
-    fn assert_forgotten(&self) {
-        until("nothing is kept there", || {
-            let kept = std::fs::read_dir(self.path("state")).ok()?.count();
-            (kept == 0 && self.keepers().is_empty()).then_some(())
-        });
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        if let Some(sshd) = &mut self.sshd {
-            drop(sshd.kill());
-            drop(sshd.wait());
-        }
-        for pid in self.keepers() {
-            // It may have ended by itself.
-            let _gone = kill_process(pid, Signal::KILL);
-        }
-    }
-}
 
 /// A coordinator whose tasks run there and nowhere else.
 fn start() -> Option<(Far, Tree)> {
@@ -266,7 +91,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     let file = far.path("env");
     std::fs::write(&file, "API_TOKEN=hush-hush\n").expect("it is written");
     let script = format!(
-        "echo out; echo err >&2; \"$0\" task save half && \"$0\" task heartbeat; echo \"$API_TOKEN $PLAIN $SEXTON_TASK_NAME $PWD\"; {}; \
+        "echo out; echo err >&2; \"$0\" task save half && \"$0\" task heartbeat; echo \"${{#API_TOKEN}} $PLAIN $SEXTON_TASK_NAME $PWD\"; {}; \
          exec \"$0\" task done 'all of it'",
         waits(&far, "")
     );
@@ -315,7 +140,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
         .to_owned();
     let out = tree.well(&["logs", &process]);
     assert!(
-        out.contains("out\n") && out.contains("hush-hush plain letters /tmp\n"),
+        out.contains("out\n") && out.contains("9 plain letters /tmp\n"),
         "{out}"
     );
     let err = tree.well(&["logs", &process, "--stderr"]);
@@ -323,23 +148,6 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     let record = tree.well(&["ps", &process, "--json"]);
     assert!(!record.contains("hush-hush"), "{record}");
     far.assert_forgotten();
-}
-
-impl Far {
-    /// PIDs of programs of this name.
-    fn all_with(&self, name: &str) -> Vec<i32> {
-        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
-        let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
-        let config = text(&self.path("config")).to_owned();
-        let is_one = |pid: &i32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            line.starts_with(&format!("{name}\0")) && line.contains(&config)
-        };
-        let found: Vec<i32> = numbers.filter(is_one).collect();
-        assert!(!found.is_empty(), "no {name} runs");
-        found
-    }
 }
 
 #[test]
@@ -678,17 +486,17 @@ fn the_wrapper_bears_with_whatever_comes() {
     }
 }
 
-/// A coordinator that gives up a machine after two seconds.
-fn start_impatient() -> Option<(Far, Tree)> {
+/// A coordinator that gives up a machine sooner.
+fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
     let far = Far::start()?;
-    let tree = Tree::configured("[tasks]\nserver_lost_after = \"2s\"\n");
+    let tree = Tree::configured(&format!("[tasks]\nserver_lost_after = \"{lost_after}\"\n"));
     far.add_to(&tree, 4);
     Some((far, tree))
 }
 
 #[test]
 fn a_connection_that_stalls_is_given_up_and_made_again() {
-    let Some((far, tree)) = start_impatient() else {
+    let Some((far, tree)) = start_impatient("20s") else {
         return;
     };
     let id = add(&tree, &[], &waits(&far, ""));
@@ -718,7 +526,7 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
 
 #[test]
 fn a_machine_that_does_not_answer_is_given_up_when_the_attempt_has_ended_there() {
-    let Some((mut far, tree)) = start_impatient() else {
+    let Some((mut far, tree)) = start_impatient("2s") else {
         return;
     };
     let fails = add(&tree, &[], &waits(&far, ""));

@@ -119,7 +119,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
 }
 
-/// Nine variables are the coordinator's own: with too many beside them, each launch would fail.
+/// Ten variables are the coordinator's own: with too many beside them, each launch would fail.
 #[test]
 fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
     let tree = Tree::start();
@@ -134,9 +134,9 @@ fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
         .concat();
         tree.run(&words)
     };
-    let fits = with(1015);
+    let fits = with(1014);
     assert_eq!(fits.status, 0, "{fits:?}");
-    let many = with(1016);
+    let many = with(1015);
     assert_eq!((many.status, many.out.as_str()), (2, ""), "{many:?}");
     assert!(
         many.err

@@ -227,7 +227,8 @@ impl Waiting<'_> {
         let time = now();
         if let Some(link) = &self.link {
             let patience = if link.greeted {
-                3 * self.beat() + 1000
+                // Soon enough that there is time left to connect again.
+                (3 * self.beat() + 1000).min(self.near.lost_after / 2)
             } else {
                 GREETING_MS
             };

@@ -13,9 +13,8 @@ use crate::actors::dispatch::task::{
 };
 use crate::actors::lock::{self, Hold, LOCKS, Name};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
-use crate::bytes::Bytes;
 use crate::clock::Timestamp;
-use crate::ids::{ActorId, ProcessId, Slot, Token};
+use crate::ids::{ActorId, ProcessId, Slot};
 use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::sync::Arc;
 
@@ -113,7 +112,9 @@ impl DispatchMachine {
                 let used = self.state.index.threads.used(*server);
                 let at = self.state.servers.get(*server);
                 let threads = at.map_or(0, |it| it.threads);
-                let reach = at.and_then(|it| it.reach(*process, *lost_after_ms));
+                let remote = at.and_then(|it| it.remote.clone());
+                let reach = remote.zip(*lost_after_ms);
+                let reach = reach.map(|(it, span)| Reach::new(it, *process, span));
                 let on = (*server, *process);
                 self.state.change(entry.seq, slot, |it| {
                     it.claim(entry, on, reach);
@@ -415,7 +416,15 @@ impl Task {
                 it.said = said;
             }
             if let Some(reach) = &mut it.reach {
-                reach.hear(report, nth);
+                let end = match report {
+                    Report::Far(end) => Some(*end),
+                    Report::Save(_)
+                    | Report::Beat
+                    | Report::Done { .. }
+                    | Report::Wait { .. }
+                    | Report::Fail { .. } => None,
+                };
+                reach.hear(end, nth);
             }
             if matches!(report, Report::Save(_)) {
                 it.trace.saved.get_or_insert(entry.at);
@@ -528,104 +537,5 @@ impl Task {
         self.words = String::new();
         self.terminating = false;
         self.setbacks = 0;
-    }
-
-    /// One of its locks, as an attempt has it: key, index, owner.
-    fn lock(&self, key: &str, token: Token) -> [Name; 3] {
-        let names = [
-            key.to_owned(),
-            self.id.to_string(),
-            format!("attempt-{token}"),
-        ];
-        names.map(|name| Name::new(name.into_bytes()).unwrap_or_default())
-    }
-
-    /// What is launched for an attempt.
-    fn launching(&self, attempt: &Attempt) -> Launching {
-        let last = if attempt.last { "1" } else { "0" };
-        let more = [
-            ("SEXTON_TASK_BURST_MS", self.terms.burst_ms.to_string()),
-            ("SEXTON_TASK_TERMINATING", last.to_owned()),
-        ];
-        let mut launching = self.with_names(&self.command, attempt.token, &more);
-        launching.spec.secrets.push(Self::SECRET.to_owned());
-        if let Some(reach) = &attempt.reach {
-            reach.wrap(&mut launching.spec);
-        }
-        launching
-    }
-
-    /// What is launched to clean up after an attempt.
-    fn cleaning_up(&self, cleaning: &Cleaning) -> Launching {
-        let after = |it: &&Past| it.token == cleaning.token;
-        let past = self.past.iter().find(after);
-        let verdict = match past.map(|it| it.verdict) {
-            Some(Verdict::Ended(exit)) => exit.name(),
-            Some(Verdict::Waits) => "waits",
-            Some(Verdict::Reset(cause) | Verdict::FailedOut(cause)) => cause.name(),
-            None => "",
-        };
-        let more = [
-            ("SEXTON_TASK_ENDED", verdict.to_owned()),
-            ("SEXTON_TASK_STATUS", self.status.name().to_owned()),
-        ];
-        let command = self.cleanup.as_ref().unwrap_or(&self.command);
-        self.with_names(command, cleaning.token, &more)
-    }
-
-    fn with_names(&self, command: &Launching, token: Token, more: &[(&str, String)]) -> Launching {
-        let mut launching = command.clone();
-        let env = [
-            ("SEXTON_FENCE", token.to_string()),
-            ("SEXTON_TASK_ATTEMPT", self.number_of(token).to_string()),
-            ("SEXTON_TASK_ID", self.id.to_string()),
-            ("SEXTON_TASK_GROUP", self.group.to_text()),
-            ("SEXTON_TASK_NAME", self.name.to_text()),
-            ("SEXTON_TASK_WORK", self.work.to_text()),
-            ("SEXTON_TASK_REVISION", self.revision.to_string()),
-        ];
-        let env = env.iter().chain(more);
-        let env = env.map(|(name, value)| {
-            let value = Bytes::new(value.clone().into_bytes());
-            ((*name).to_owned(), value)
-        });
-        launching.spec.env.extend(env);
-        launching
-    }
-}
-
-impl Attempt {
-    /// What there is to say of what it came to.
-    fn words(&self, verdict: Verdict, exit: Option<Exit>) -> String {
-        match (verdict, &self.said) {
-            (Verdict::Ended(_), Some(Said::Done { words, .. } | Said::Fail { words })) => {
-                words.clone()
-            }
-            (Verdict::Ended(ExitStatus::UserError), _) => match exit {
-                Some(Exit::Code(code)) => format!("its command ended with status {code}"),
-                _ => String::new(),
-            },
-            (Verdict::FailedOut(Cause::Died), _) => {
-                let how = match exit {
-                    Some(Exit::Signal(signal)) => format!("was killed by signal {signal}"),
-                    Some(Exit::Code(code)) => format!("ended with status {code}, unannounced,"),
-                    _ => "was lost".to_owned(),
-                };
-                format!("its command {how} before it saved anything")
-            }
-            (Verdict::FailedOut(Cause::Overdue), _) => "its attempt took too long".to_owned(),
-            (Verdict::FailedOut(Cause::Silent), _) => {
-                "its command gave no sign of life any more".to_owned()
-            }
-            (Verdict::FailedOut(Cause::ServerLost), _) => {
-                "its server could not be reached, and it may not run twice".to_owned()
-            }
-            (Verdict::FailedOut(Cause::ServerGone), _) => {
-                "its server is gone, and it may not run twice".to_owned()
-            }
-            (Verdict::Ended(_) | Verdict::Waits | Verdict::Reset(_) | Verdict::FailedOut(_), _) => {
-                String::new()
-            }
-        }
     }
 }

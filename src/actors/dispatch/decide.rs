@@ -138,10 +138,18 @@ impl DispatchMachine {
     ) -> Result<Outcome, Refused> {
         let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
-        if attempt.has_heard(report, nth)? {
+        // What comes from another machine comes again until it is answered.
+        let is_far = matches!(report, Report::Far(_));
+        let is_old = match &attempt.reach {
+            None if is_far => return Err(Refused::Stale),
+            None => false,
+            Some(reach) if is_far => reach.end.is_some(),
+            Some(reach) => nth.is_some_and(|nth| nth <= reach.heard),
+        };
+        if is_old {
             return Ok(Outcome::Unchanged);
         }
-        if let Some(cause) = attempt.stopping.filter(|_| !report.is_far()) {
+        if let Some(cause) = attempt.stopping.filter(|_| !is_far) {
             return Err(Refused::Stopping(cause));
         }
         match report {
@@ -277,7 +285,7 @@ impl DispatchMachine {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
         }
-        remote.map_or(Ok(()), Remote::check)?;
+        check_remote(remote)?;
         let is_new = self.state.server(name).is_none();
         if is_new && self.state.servers.len() + before >= self.rules.servers_max as usize {
             return Err(Refused::ServersFull);
@@ -434,7 +442,10 @@ impl DispatchMachine {
             return Outcome::Unchanged;
         };
         let process = moment.process_id(0);
-        let lost_after_ms = self.lost_after(server);
+        // For how long it goes on there without a word from here, if that is another machine.
+        let there = self.state.servers.get(server);
+        let there = there.is_some_and(|it| it.remote.is_some());
+        let lost_after_ms = there.then_some(self.rules.lost_after_ms);
         of_task(
             task,
             TaskStep::Claimed {
@@ -460,18 +471,27 @@ impl DispatchMachine {
     }
 }
 
+fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
+    let is_safe = remote.is_none_or(Remote::is_safe);
+    if is_safe {
+        Ok(())
+    } else {
+        Err(Refused::Remote)
+    }
+}
+
 /// What changes of how a server is reached that is there.
 fn reached(
     (slot, server): (Slot, &Server),
     remote: Option<&Remote>,
 ) -> Result<Option<Step>, Refused> {
     let new = remote.filter(|it| server.remote.as_ref() != Some(*it));
-    new.map_or(Ok(()), Remote::check)?;
+    check_remote(new)?;
     Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
 
 /// The most variables that a burst has beside those of its task.
-const OWN_VARIABLES_MAX: usize = 9;
+const OWN_VARIABLES_MAX: usize = 10;
 
 /// What of a command cannot be, with the variables that it gets beside its own.
 fn check_command(command: &Launching) -> Result<(), Refused> {

@@ -113,6 +113,21 @@ impl DispatchMachine {
         }
     }
 
+    /// The process of an attempt has ended, with all of its tree. What runs on another machine may go on there.
+    fn settled(&self, moment: &Moment, slot: Slot, exit: Exit) -> Outcome {
+        let task = self.state.tasks.get(slot);
+        let reach = task.and_then(|it| it.attempt.as_ref()?.reach.as_ref());
+        let (exit, cause) = match reach.map(|it| it.settled(exit)) {
+            None => (exit, None),
+            Some(Some((exit, is_lost))) => (exit, is_lost.then_some(Cause::ServerLost)),
+            Some(None) => {
+                let process = moment.process_id(0);
+                return of_task(slot, TaskStep::Reattached { process });
+            }
+        };
+        changed(self.ends(moment, slot, (Some(exit), cause)))
+    }
+
     /// An attempt has ended.
     pub(super) fn ended(&self, moment: &Moment, slot: Slot, exit: Option<Exit>) -> Outcome {
         changed(self.ends(moment, slot, (exit, None)))

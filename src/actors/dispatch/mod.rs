@@ -15,6 +15,7 @@
 //! | `task.rs` `server.rs` | what is known of a task and its attempts; of servers and groups. Durable |
 //! | `decide.rs` `ending.rs` | the rules; of them, what becomes of a task whose attempt has ended |
 //! | `remote.rs` | attempts that run on another machine |
+//! | `launching.rs` | what is launched for an attempt, and other names and words of it |
 //! | `commit.rs` `state.rs` | making it so; all tasks, and where they are found |
 //! | `ready.rs` | which task is next, and where it runs |
 //! | `machine.rs` | what the host asks of the rules |
@@ -25,6 +26,7 @@ mod commit;
 mod decide;
 mod ending;
 mod event;
+mod launching;
 mod look;
 mod machine;
 mod message;

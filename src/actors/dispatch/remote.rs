@@ -6,16 +6,10 @@
 //! ends without having told, another takes its place, asks there what became of the attempt, and starts nothing.
 
 use crate::actors::binding::Exit;
-use crate::actors::dispatch::machine::DispatchMachine;
-use crate::actors::dispatch::message::Report;
-use crate::actors::dispatch::outcome::{Outcome, Refused, TaskStep};
-use crate::actors::dispatch::task::{Attempt, Cause, Task};
-use crate::actors::dispatch::{decide::of_task, server::Server};
 use crate::actors::lock::Name;
 use crate::actors::process::Spec;
 use crate::bytes::Bytes;
-use crate::ids::{ProcessId, Slot};
-use crate::spine::machine::Moment;
+use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
 
 /// How a server is reached that is another machine.
@@ -31,11 +25,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Checks that it is safe in the words of a command: what is given to ssh and to the shell there is quoted by nobody.
-    ///
-    /// # Errors
-    /// [`Refused::Remote`].
-    pub(super) fn check(&self) -> Result<(), Refused> {
+    /// Whether it is safe in the words of a command: what is given to ssh and to the shell there is quoted by nobody.
+    pub(super) fn is_safe(&self) -> bool {
         let is_plain = |name: &Name, more: &[u8]| {
             let bytes = name.as_bytes();
             let is_one = |byte: &u8| byte.is_ascii_alphanumeric() || more.contains(byte);
@@ -43,15 +34,10 @@ impl Remote {
         };
         let is_text = |name: &Name| std::str::from_utf8(name.as_bytes()).is_ok();
         let is_path = |name: &Name| !name.as_bytes().contains(&0) && is_text(name);
-        let is_right = !self.to.as_bytes().is_empty()
+        !self.to.as_bytes().is_empty()
             && is_plain(&self.to, b"._-@:/[]%")
             && is_plain(&self.program, b"._-/")
-            && is_path(&self.config);
-        if is_right {
-            Ok(())
-        } else {
-            Err(Refused::Remote)
-        }
+            && is_path(&self.config)
     }
 }
 
@@ -90,89 +76,36 @@ const AGAIN_MAX: u32 = 10;
 /// Milliseconds beyond what an attempt has to stop there, after which the process that waits for it here is killed.
 const MORE_GRACE_MS: u32 = 30_000;
 
-impl Attempt {
-    /// How it ended, now that its process here has ended so, and what was in its way; `None` if that is not known yet.
-    fn end_there(&self, exit: Exit) -> Option<(Exit, Option<Cause>)> {
-        let Some(reach) = &self.reach else {
-            return Some((exit, None));
-        };
-        let unreachable = (Exit::Lost, Some(Cause::ServerLost));
-        match reach.end {
-            Some(FarEnd::Ended(exit)) => Some((exit, None)),
-            Some(FarEnd::Unreachable) => Some(unreachable),
-            // It has reached nobody yet.
-            None if exit == Exit::Failed && reach.again == 0 => Some((exit, None)),
-            None if reach.again >= AGAIN_MAX => Some(unreachable),
-            None => None,
-        }
-    }
-}
-
-impl DispatchMachine {
-    /// The process of an attempt has ended, with all of its tree.
-    pub(super) fn settled(&self, moment: &Moment, slot: Slot, exit: Exit) -> Outcome {
-        let task = self.state.tasks.get(slot);
-        let attempt = task.and_then(|it| it.attempt.as_ref());
-        match attempt.and_then(|it| it.end_there(exit)) {
-            Some((exit, None)) => self.ended(moment, slot, Some(exit)),
-            Some((exit, cause)) => {
-                super::decide::changed(self.ends(moment, slot, (Some(exit), cause)))
-            }
-            None => {
-                let process = moment.process_id(0);
-                of_task(slot, TaskStep::Reattached { process })
-            }
-        }
-    }
-
-    /// For how long an attempt goes on there without a word from here, if it is to run on another machine.
-    pub(super) fn lost_after(&self, server: Slot) -> Option<u64> {
-        let server = self.state.servers.get(server)?;
-        server.remote.as_ref().map(|_| self.rules.lost_after_ms)
-    }
-}
-
-impl Server {
-    /// An attempt there, known by this process.
-    pub(super) fn reach(&self, known_as: ProcessId, lost_after_ms: Option<u64>) -> Option<Reach> {
-        Some(Reach {
-            remote: self.remote.clone()?,
+impl Reach {
+    /// An attempt that begins on such a machine, known by this process.
+    pub(super) fn new(remote: Remote, known_as: ProcessId, lost_after_ms: u64) -> Self {
+        Self {
+            remote,
             known_as,
-            lost_after_ms: lost_after_ms?,
+            lost_after_ms,
             heard: 0,
             again: 0,
             stops: false,
             end: None,
-        })
-    }
-}
-
-impl Report {
-    /// Whether it says what became of an attempt on another machine.
-    pub(super) const fn is_far(&self) -> bool {
-        matches!(self, Self::Far(_))
-    }
-}
-
-impl Attempt {
-    /// Whether this was heard before: what is sent from another machine is sent again until it is answered.
-    pub(super) fn has_heard(&self, report: &Report, nth: Option<u64>) -> Result<bool, Refused> {
-        match &self.reach {
-            Some(reach) if report.is_far() => Ok(reach.end.is_some()),
-            Some(reach) => Ok(nth.is_some_and(|nth| nth <= reach.heard)),
-            None if report.is_far() => Err(Refused::Stale),
-            None => Ok(false),
         }
     }
-}
 
-impl Reach {
-    /// A report was heard.
-    pub(super) fn hear(&mut self, report: &Report, nth: Option<u64>) {
-        if let Report::Far(end) = report {
-            self.end = Some(*end);
-        }
+    /// A report was heard: its number, and what became of the attempt, if it says so.
+    pub(super) fn hear(&mut self, end: Option<FarEnd>, nth: Option<u64>) {
+        self.end = end.or(self.end);
         self.heard = nth.unwrap_or(0).max(self.heard);
+    }
+
+    /// How it ended, now that its process here has ended so, and whether it could not be reached; `None` if that is not known.
+    pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
+        match self.end {
+            Some(FarEnd::Ended(exit)) => Some((exit, false)),
+            Some(FarEnd::Unreachable) => Some((Exit::Lost, true)),
+            // It has reached nobody yet.
+            None if exit == Exit::Failed && self.again == 0 => Some((exit, false)),
+            None if self.again >= AGAIN_MAX => Some((Exit::Lost, true)),
+            None => None,
+        }
     }
 
     /// Another process takes the place of the one before: it asks what became of the attempt, and stops it if that is to be.
@@ -181,8 +114,8 @@ impl Reach {
         self.stops = stops;
     }
 
-    /// Has what would run here run there.
-    pub(super) fn wrap(&self, spec: &mut Spec) {
+    /// Has what would run here run there. The secret by which the process here reports stays here.
+    pub(super) fn wrap(&self, spec: &mut Spec, secret: &str) {
         let flag = |name: &str, value: Vec<u8>| [Bytes::new(name.as_bytes()), Bytes::new(value)];
         let text = |number: u64| number.to_string().into_bytes();
         let name = |name: &Name| name.as_bytes().to_vec();
@@ -213,7 +146,7 @@ impl Reach {
             argv.extend(words(&["--stop"]));
         }
         let own = spec.env.iter().map(|(name, _)| name);
-        for name in own.chain(&spec.secrets).filter(|it| *it != Task::SECRET) {
+        for name in own.chain(&spec.secrets).filter(|it| *it != secret) {
             argv.extend(flag("--pass", name.clone().into_bytes()));
         }
         argv.extend(words(&["--"]));

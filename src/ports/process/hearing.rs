@@ -31,6 +31,11 @@ impl<W: World> Follower<W> {
                 for id in followed {
                     self.look(id);
                 }
+                // What ended while it was not known what this keeper would tell: now it is.
+                let gone: Vec<ProcessId> = self.awaited().collect();
+                for id in gone {
+                    self.ended(id);
+                }
             }
             Report::Started(started) => self.heard_started(&started, true),
             Report::Orphaned(started) => self.heard_started(&started, false),
@@ -66,6 +71,14 @@ impl<W: World> Follower<W> {
         let attempts = self.attempts.iter();
         attempts
             .filter(|(_, it)| it.identity.is_some() && it.handle.is_none() && it.ended.is_none())
+            .map(|(id, _)| *id)
+    }
+
+    /// What the kernel says is gone, and is looked at again for what the keeper may say.
+    fn awaited(&self) -> impl Iterator<Item = ProcessId> {
+        let attempts = self.attempts.iter();
+        attempts
+            .filter(|(_, it)| it.handle.is_some() && it.next_look.is_some() && it.ended.is_none())
             .map(|(id, _)| *id)
     }
 

@@ -160,6 +160,16 @@ fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_kno
     }
 }
 
+/// It ends while the next keeper has not yet said what it holds, and that says nothing of it.
+#[test]
+fn what_ended_with_its_keeper_is_told_as_soon_as_the_next_one_has_told_all() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().kill_keeper();
+    follower.world().end(identity.pid, 5 << 8);
+    settle(&mut follower, 100);
+    assert_eq!(ends(&mut follower), [End::Code(5)]);
+}
+
 #[test]
 fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again() {
     let mut follower = begun(Kernel::default());

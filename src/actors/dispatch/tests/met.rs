@@ -71,6 +71,11 @@ const NAMES: &[&str] = &[
     "quarantined",
     "woken from a watch",
     "taken a checkpoint",
+    "reattached",
+    "reached otherwise",
+    "refused remote",
+    "failed-out server-lost",
+    "reset server-lost",
 ];
 
 /// How often each was.

@@ -135,7 +135,7 @@ fn report() -> impl Strategy<Value = Report> {
         4 => ms.prop_map(|ms| Report::Wait { ms }),
         2 => words.prop_map(|words| Report::Fail { words }),
         3 => exit().prop_filter_map("how it ended is known", |exit| Some(Report::Far(FarEnd::Ended(exit?)))),
-        1 => Just(Report::Far(FarEnd::Unreachable)),
+        3 => Just(Report::Far(FarEnd::Unreachable)),
     ]
 }
 
@@ -150,7 +150,7 @@ fn group() -> impl Strategy<Value = Name> {
 fn host() -> impl Strategy<Value = Host> {
     let names = name(&["local", "a", "a", "b", "c", "c", "d", ""]);
     let threads = prop::sample::select(&[0_u32, 1, 2, 3, 3, 10_001][..]);
-    let remote = prop::option::weighted(0.3, remote());
+    let remote = prop::option::weighted(0.6, remote());
     (names, threads, remote).prop_map(|(name, threads, remote)| Host {
         name,
         threads,
@@ -171,7 +171,7 @@ fn setting() -> impl Strategy<Value = Message> {
         6 => prop::sample::select(&[0_u32, 1, 2, 3, 3, 3, 10_001][..]).prop_map(ServerChange::Threads),
         2 => any::<bool>().prop_map(ServerChange::Enabled),
         1 => Just(ServerChange::Removed),
-        3 => (1..4_u32, remote())
+        6 => (1..4_u32, remote())
             .prop_map(|(threads, remote)| ServerChange::Reached { threads, remote }),
     ];
     let server = (name(&["local", "a", "b", "c", "d", ""]), change);
