@@ -265,7 +265,14 @@ fn a_report_that_is_taken_twice_is_caught() {
     };
     let reported = || Step::Task(Slot(0), TaskStep::Reported { until: None });
     let mut history = History::with(1, &[""]);
-    history.right(claimed(0));
+    history.right(Step::Task(
+        Slot(0),
+        TaskStep::Claimed {
+            server: Slot(0),
+            process: ProcessId(0),
+            lost_after_ms: Some(1),
+        },
+    ));
     for nth in [Some(1), Some(2), None] {
         assert_eq!(history.send(&beat(nth), reported()), None);
     }

@@ -18,6 +18,8 @@ struct Live {
     updates: bool,
     /// The number of the last report that was taken, of those that have one.
     heard: u64,
+    /// Whether it is on another machine, which says again what is not answered.
+    is_far: bool,
 }
 
 /// A task.
@@ -66,10 +68,12 @@ impl Promises {
             Step::Task(
                 slot,
                 TaskStep::Claimed {
-                    server, process, ..
+                    server,
+                    process,
+                    lost_after_ms,
                 },
             ) => {
-                self.claim(*slot, *server, *process)?;
+                self.claim(*slot, *server, (*process, lost_after_ms.is_some()))?;
             }
             Step::Task(slot, TaskStep::Forgotten) => {
                 let live = self.at(*slot).live.clone();
@@ -158,7 +162,7 @@ impl Promises {
     }
 
     /// A burst begins.
-    fn claim(&mut self, slot: Slot, server: Slot, process: ProcessId) -> Kept {
+    fn claim(&mut self, slot: Slot, server: Slot, (process, is_far): (ProcessId, bool)) -> Kept {
         let known = self.at(slot).clone();
         let alike = |it: &&Known| {
             let same_work = it.work == known.work && it.work != Name::default();
@@ -195,6 +199,7 @@ impl Promises {
             stopping: false,
             updates: false,
             heard: 0,
+            is_far,
         });
         Ok(())
     }
@@ -307,10 +312,13 @@ impl Known {
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
         if let Message::Report { nth: Some(nth), .. } = message {
-            let heard = self.live.as_ref().map_or(0, |it| it.heard);
-            ensure(*nth > heard, Promise::OnlyTheLive, || {
-                format!("report {nth} is taken after report {heard} by {self:?}")
-            })?;
+            let far = self.live.as_ref().filter(|it| it.is_far);
+            let heard = far.map(|it| it.heard);
+            ensure(
+                heard.is_none_or(|heard| *nth > heard),
+                Promise::OnlyTheLive,
+                || format!("report {nth} is taken after {heard:?} by {self:?}"),
+            )?;
             self.change_live(|it| it.heard = *nth);
         }
         let saves = matches!(
