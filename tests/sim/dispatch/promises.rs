@@ -311,15 +311,23 @@ impl Known {
     /// What it saves it saves under its lock.
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
+        // What became of it there is told once, whatever its number.
+        let ends = matches!(
+            message,
+            Message::Report {
+                report: Report::Far(_),
+                ..
+            }
+        );
         if let Message::Report { nth: Some(nth), .. } = message {
-            let far = self.live.as_ref().filter(|it| it.is_far);
+            let far = self.live.as_ref().filter(|it| it.is_far && !ends);
             let heard = far.map(|it| it.heard);
             ensure(
                 heard.is_none_or(|heard| *nth > heard),
                 Promise::OnlyTheLive,
                 || format!("report {nth} is taken after {heard:?} by {self:?}"),
             )?;
-            self.change_live(|it| it.heard = *nth);
+            self.change_live(|it| it.heard = it.heard.max(*nth));
         }
         let saves = matches!(
             message,
