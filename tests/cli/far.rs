@@ -179,9 +179,10 @@ impl Drop for Far {
             drop(sshd.kill());
             drop(sshd.wait());
         }
+        // Each stops its command, with all that that started, and is gone after it.
         for pid in self.keepers() {
             // It may have ended by itself.
-            let _gone = kill_process(pid, Signal::KILL);
+            let _gone = kill_process(pid, Signal::TERM);
         }
     }
 }
