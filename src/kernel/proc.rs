@@ -6,6 +6,7 @@
 )]
 
 use crate::bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
@@ -90,6 +91,38 @@ pub fn pids() -> io::Result<Vec<u32>> {
         pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
     }
     Ok(pids)
+}
+
+/// All processes that can be seen from here and have not ended.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
+    let mut living = BTreeMap::new();
+    for pid in pids()? {
+        // One that ended meanwhile has no state.
+        if let Some(stat) = stat(pid)?
+            && !stat.is_zombie()
+        {
+            living.insert(pid, stat);
+        }
+    }
+    Ok(living)
+}
+
+/// Adds to these processes all that descend from them.
+pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>) {
+    loop {
+        let more: Vec<u32> = living
+            .iter()
+            .filter(|(pid, stat)| !members.contains(pid) && members.contains(&stat.parent))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            return;
+        }
+        members.extend(more);
+    }
 }
 
 /// How many processes and threads this machine has made since its boot.

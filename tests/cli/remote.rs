@@ -44,7 +44,7 @@ fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// The lines of a file, once there are so many.
+/// The lines of a file, once there are this many.
 fn lines(path: &Path, count: usize) -> Vec<String> {
     until("it is written there", || {
         let text = std::fs::read_to_string(path).ok()?;

@@ -246,7 +246,7 @@ fn a_claim_of_which_nobody_hears_is_given_back() {
     while !leaves_before_the_answer() {}
 }
 
-/// Whether whoever asked went before there was an answer.
+/// Whether the request was dropped before there was an answer.
 fn leaves_before_the_answer() -> bool {
     let node = Node::open(Config::in_memory()).expect("it opens");
     let queues = node.handle().queues();

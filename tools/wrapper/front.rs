@@ -56,21 +56,10 @@ fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<(
         .stderr(Stdio::null())
         .spawn()?;
     let mut handed = keeper.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    handed.write_all(
-        line(&Order::Start(Start {
-            attempt: start.attempt.clone(),
-            ..start
-        }))
-        .as_bytes(),
-    )?;
+    let attempt = start.attempt.clone();
+    handed.write_all(line(&Order::Start(start)).as_bytes())?;
     drop(handed);
-    let attempt = start_name(&place);
     attach(base, (&attempt, [0, 0]), Some(keeper), input)
-}
-
-fn start_name(place: &Place) -> String {
-    let name = place.dir.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
 }
 
 /// Goes on with an attempt that was begun; settles what became of it if nobody keeps it.
@@ -126,11 +115,8 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
         // What was made while it was looked for is found by the next look.
         let mut quiet = 0;
         while quiet < 3 {
-            quiet = if descendants::kill_left(attempt) == 0 {
-                quiet + 1
-            } else {
-                0
-            };
+            let is_quiet = descendants::kill_left(attempt)? == 0;
+            quiet = if is_quiet { quiet + 1 } else { 0 };
             rest(LOOK);
         }
         "who kept it there was killed"

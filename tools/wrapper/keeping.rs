@@ -4,6 +4,7 @@
 
 use crate::report::Failure;
 use crate::wrapper::descendants::{self, NAME};
+use crate::wrapper::machine::{self, now};
 use crate::wrapper::pipe::{self, Writer};
 use crate::wrapper::place::{End, Place};
 use crate::wrapper::protocol::{Exit, OUTPUT_BYTES_MAX, Order, Start, Text, Word};
@@ -12,7 +13,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, setsid};
-use rustix::time::{ClockId, clock_gettime};
 use sexton::actors::dispatch::Task;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -92,13 +92,6 @@ struct Keeping {
     events: Sender<Event>,
 }
 
-/// Milliseconds since this machine was started; the time in which it slept counts.
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
-}
-
 impl Keep {
     pub(super) fn run(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
@@ -137,7 +130,11 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     let secret = secret()?;
     accept(control, events.clone());
     reports::hear(reports, secret.clone(), events.clone());
-    hear_signals(events.clone())?;
+    let ends = events.clone();
+    machine::hear_signals(&[1, 2, 15], move |number| {
+        // That a terminal or a session is gone is nothing to it; the others say that this machine shuts down.
+        number == 1 || ends.send(Event::Terminate).is_ok()
+    })?;
     let mut keeping = Keeping {
         place,
         outputs,
@@ -177,38 +174,6 @@ fn accept(listener: UnixListener, events: Sender<Event>) {
             }
         }
     });
-}
-
-/// Hears that this machine is shut down; the end of a terminal is nothing to it.
-fn hear_signals(events: Sender<Event>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let numbers = [
-        libc_signal(Signal::TERM),
-        libc_signal(Signal::INT),
-        libc_signal(Signal::HUP),
-    ];
-    let mut signals = {
-        let _in_runtime = runtime.enter();
-        crate::signals::Signals::listen(&numbers)?
-    };
-    pipe::begin("signals", move || {
-        runtime.block_on(async {
-            loop {
-                let mut never = Box::pin(std::future::pending::<()>());
-                let came = signals.until(&mut never).await;
-                if came != Err(libc_signal(Signal::HUP)) && events.send(Event::Terminate).is_err() {
-                    return;
-                }
-            }
-        });
-    });
-    Ok(())
-}
-
-const fn libc_signal(signal: Signal) -> i32 {
-    signal.as_raw()
 }
 
 impl Keeping {
@@ -362,7 +327,8 @@ impl Keeping {
         if self.stopping.is_none() && !self.empty {
             self.stopping = Some(now());
             words.clone_into(&mut self.words);
-            descendants::signal_own(Signal::TERM);
+            // What it does not reach is killed later.
+            drop(descendants::signal_own(Signal::TERM));
         }
     }
 
@@ -376,7 +342,8 @@ impl Keeping {
             .is_some_and(|since| now() >= since + self.grace_ms)
             && !self.empty
         {
-            descendants::signal_own(Signal::KILL);
+            // If that fails, the next look tries again.
+            drop(descendants::signal_own(Signal::KILL));
         }
         if self.empty && self.end.is_none() {
             let end = End {

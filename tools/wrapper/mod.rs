@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `protocol.rs` `pipe.rs` | what the two ends say to each other; lines over streams |
+//! | `protocol.rs` `pipe.rs` `machine.rs` | what the two ends say to each other; lines over streams; clock and signals |
 //! | `near.rs` `link.rs` | the end here: it waits for one attempt, over one connection after the other |
 //! | `front.rs` | the far end of a connection: begins an attempt, or finds it |
 //! | `keeping.rs` `reports.rs` | the far end of an attempt: it has the command run, and keeps its end until that is acknowledged |
@@ -12,6 +12,7 @@ mod descendants;
 mod front;
 mod keeping;
 mod link;
+mod machine;
 mod near;
 mod pipe;
 mod place;

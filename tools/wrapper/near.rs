@@ -8,12 +8,12 @@ use crate::client::rest;
 use crate::job::exchange;
 use crate::report::Failure;
 use crate::wrapper::link::{Link, Target};
+use crate::wrapper::machine::{self, now};
 use crate::wrapper::pipe;
 use crate::wrapper::protocol::{Exit, Order, Start, Text, VERSION, Word};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
 use std::ffi::{OsStr, OsString};
@@ -107,18 +107,14 @@ struct Waiting<'a> {
     pause: u64,
 }
 
-/// Milliseconds since this machine was started; the time in which it slept counts.
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
-}
-
 impl Near {
     pub(super) fn run(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
         let (events, happening) = channel();
-        hear_signals(events.clone()).map_err(failed)?;
+        // A signal to this process is for the attempt.
+        let stops = events.clone();
+        machine::hear_signals(&[1, 2, 15], move |_| stops.send(Event::Stop).is_ok())
+            .map_err(failed)?;
         let mut waiting = Waiting {
             near: &self,
             events,
@@ -174,29 +170,6 @@ impl Near {
             lost_after_ms: self.lost_after,
         }
     }
-}
-
-/// A signal to this process is for the attempt.
-fn hear_signals(events: Sender<Event>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut signals = {
-        let _in_runtime = runtime.enter();
-        crate::signals::Signals::listen(&[1, 2, 15])?
-    };
-    pipe::begin("signals", move || {
-        runtime.block_on(async {
-            loop {
-                let mut never = Box::pin(std::future::pending::<()>());
-                let _number = signals.until(&mut never).await;
-                if events.send(Event::Stop).is_err() {
-                    return;
-                }
-            }
-        });
-    });
-    Ok(())
 }
 
 impl Waiting<'_> {

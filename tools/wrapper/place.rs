@@ -4,6 +4,7 @@
 use crate::wrapper::protocol::Exit;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use sexton::kernel::host;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -47,11 +48,6 @@ pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     fs::canonicalize(base)
 }
 
-/// The boot of this machine.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
-}
-
 /// Writes a file that only this user reads.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
@@ -89,7 +85,7 @@ impl Place {
         let pid = std::process::id();
         let dir = self.dir.with_extension(format!("{pid}"));
         DirBuilder::new().mode(0o700).create(&dir)?;
-        write(&dir.join("boot"), boot().as_bytes())?;
+        write(&dir.join("boot"), host::boot().to_string().as_bytes())?;
         Ok(Self { dir })
     }
 
@@ -128,7 +124,7 @@ impl Place {
     /// Whether it was made before this machine was started last.
     pub(super) fn is_of_another_boot(&self) -> bool {
         let its = fs::read_to_string(self.dir.join("boot"));
-        its.map_or(true, |its| its != boot())
+        its.map_or(true, |its| its != host::boot().to_string())
     }
 
     /// How the attempt ended, if that is known.

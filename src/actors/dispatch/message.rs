@@ -253,7 +253,7 @@ pub enum ServerChange {
     Enabled(bool),
     /// It is removed: what runs there comes to its end.
     Removed,
-    /// It has so many threads and is reached so; it is added if it is not there.
+    /// Its number of threads, and how it is reached; it is added if it is not there.
     Reached {
         /// How many threads.
         threads: u32,

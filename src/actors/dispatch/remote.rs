@@ -70,7 +70,7 @@ pub enum FarEnd {
     Unreachable,
 }
 
-/// So many processes take the place of one that had not told what became of its attempt.
+/// How many processes may take the place of one that had not told what became of its attempt.
 const AGAIN_MAX: u32 = 10;
 
 /// Milliseconds beyond what an attempt has to stop there, after which the process that waits for it here is killed.

@@ -10,7 +10,7 @@ use crate::kernel::pidfd::Pidfd;
 use crate::kernel::{cgroup, identity, memory, proc};
 use crate::ports::process::environment::ID;
 use crate::ports::process::world::{Survivors, Tree};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -161,15 +161,7 @@ fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Su
 }
 
 fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Members> {
-    let mut stats = BTreeMap::new();
-    for pid in proc::pids()? {
-        // One that ended meanwhile has no state.
-        if let Some(stat) = proc::stat(pid)?
-            && !stat.is_zombie()
-        {
-            stats.insert(pid, stat);
-        }
-    }
+    let stats = proc::living()?;
     let leader = &tree.leader;
     let mut members = BTreeSet::new();
     let mut strangers = Vec::new();
@@ -187,17 +179,7 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
         }
     }
     // What descends from a member is one, whatever its environment says.
-    loop {
-        let more: Vec<u32> = stats
-            .iter()
-            .filter(|(pid, stat)| !members.contains(pid) && members.contains(&stat.parent))
-            .map(|(pid, _)| *pid)
-            .collect();
-        if more.is_empty() {
-            break;
-        }
-        members.extend(more);
-    }
+    proc::add_descendants(&mut members, &stats);
     let alive = members
         .iter()
         .filter_map(|pid| Some((*pid, stats.get(pid)?.start_ticks)));

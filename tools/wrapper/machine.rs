@@ -1,0 +1,38 @@
+//! What both ends hear of the machine that they are on: its clock, and signals.
+
+use crate::signals::Signals;
+use crate::wrapper::pipe;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+
+/// Milliseconds since this machine was started; the time in which it slept counts.
+pub(super) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
+}
+
+/// Hands on the number of each of these signals that comes from now on, for as long as that is taken.
+pub(super) fn hear_signals(
+    numbers: &[i32],
+    mut hand_on: impl FnMut(i32) -> bool + Send + 'static,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut signals = {
+        let _in_runtime = runtime.enter();
+        Signals::listen(numbers)?
+    };
+    pipe::begin("signals", move || {
+        runtime.block_on(async {
+            let mut never = Box::pin(std::future::pending::<()>());
+            while let Err(number) = signals.until(&mut never).await {
+                if !hand_on(number) {
+                    return;
+                }
+            }
+        });
+    });
+    Ok(())
+}
