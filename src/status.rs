@@ -2,6 +2,7 @@
 //!
 //! Plain data with stable names; what asks for it is in `handle/`.
 
+use crate::actors::dispatch;
 use crate::actors::lease;
 use crate::actors::queue::Totals;
 use crate::actors::supervisor;
@@ -65,6 +66,9 @@ pub struct NodeStatus {
     /// Passes of leases.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub leases: lease::Totals,
+    /// Tasks.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    pub tasks: dispatch::Totals,
     /// What a limit of memory bounds here: `tree`, a process and all that it started together, or `process`, each of them; none
     /// as long as no process was launched.
     pub memory_limits: Option<&'static str>,

@@ -189,8 +189,8 @@ fn reload(status: &Value) -> Option<String> {
     (!problems.is_empty()).then(|| format!("FAILED: {}", text::plain(&problems.join("; "))))
 }
 
-/// What is held of locks, jobs and leases.
-fn held(status: &Value) -> [(&'static str, String); 3] {
+/// What is held of locks, jobs, leases and tasks.
+fn held(status: &Value) -> [(&'static str, String); 4] {
     let count = |path: &str| grouped(number(status, path));
     let many = |path: &str, one: &str| text::count(number(status, path), one);
     let locks = format!(
@@ -205,7 +205,28 @@ fn held(status: &Value) -> [(&'static str, String); 3] {
         ("locks", locks),
         ("jobs", jobs.join(", ")),
         ("passes", format!("{running} running, {next} next")),
+        ("tasks", tasks(status)),
     ]
+}
+
+/// How many tasks stand how. A coordinator that does not tell has none here.
+fn tasks(status: &Value) -> String {
+    let counts = [
+        ("processing", "running"),
+        ("waiting", "between bursts"),
+        ("fresh", "not begun"),
+        ("complete", "over"),
+    ];
+    let counts = counts.map(|(count, shown)| {
+        let count = grouped(number(status, &format!("/tasks/{count}")));
+        format!("{count} {shown}")
+    });
+    let pause = match status.pointer("/tasks/pause").and_then(Value::as_str) {
+        Some(pause @ ("soft" | "hard")) => format!("; PAUSED ({pause})"),
+        Some(_) | None => String::new(),
+    };
+    let failed = grouped(number(status, "/tasks/failed"));
+    format!("{}, {failed} of them failed{pause}", counts.join(", "))
 }
 
 /// What limits of memory of commands hold for, if anything was launched.

@@ -13,6 +13,7 @@ mod pop;
 mod processes;
 mod queue_error;
 mod queues;
+mod refresh;
 mod results;
 mod services;
 mod system;
@@ -32,6 +33,7 @@ pub use self::processes::{
 };
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, Queues};
+pub use self::refresh::REFRESH;
 pub use self::results::Ending;
 pub use self::services::Services;
 pub(crate) use self::system::System;
@@ -39,11 +41,12 @@ pub use self::tasks::{Fault, Inventoried, TaskError, Tasks};
 #[cfg(feature = "jobs")]
 pub use self::work::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::actors::lock::{Query, Reply};
-use crate::actors::{Actors, each, lease, queue, supervisor};
+use crate::actors::{Actors, dispatch, each, lease, queue, supervisor};
 use crate::clock::{Clock, Date, Offset, Timestamp};
 use crate::ids::ActorId;
 use crate::persist::journal::{Fsync, Journal};
 use crate::ports::process::Keeping;
+use crate::refusal::Reason;
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::spine::delivery::{Item, Stage};
 use crate::spine::directory::Admission;
@@ -287,24 +290,15 @@ impl Handle {
             Some(Ok(Reply::Counts { owners, contenders })) => (*owners, *contenders),
             Some(_) | None => (0, 0),
         };
-        let jobs = match self.queues().totals().await {
-            Ok(totals) => totals,
-            Err(QueueError::Stopped(stopped)) => return Err(stopped),
-            Err(QueueError::Absent | QueueError::Refused(_) | QueueError::Failed(_)) => {
-                queue::Totals {
-                    draining: self.draining().jobs,
-                    ..queue::Totals::default()
-                }
-            }
-        };
-        let leases = match self.leases().totals().await {
-            Ok(totals) => totals,
-            Err(LeaseError::Stopped(stopped)) => return Err(stopped),
-            // An actor that panicked counts nothing until it is served again.
-            Err(LeaseError::Absent | LeaseError::Refused(_) | LeaseError::Failed(_)) => {
-                lease::Totals::default()
-            }
-        };
+        let jobs = self.queues().totals().await;
+        let jobs = known(jobs, QueueError::reason, || queue::Totals {
+            draining: self.draining().jobs,
+            ..queue::Totals::default()
+        })?;
+        let leases = self.leases().totals().await;
+        let leases = known(leases, LeaseError::reason, lease::Totals::default)?;
+        let tasks = self.tasks().totals().await;
+        let tasks = known(tasks, TaskError::reason, dispatch::Totals::default)?;
         let actors = each!(mailbox in &self.actors => self.report(mailbox).await?).into();
         let listening = self.listening((lock_owners, lock_contenders));
         let system = facts.system.read().await;
@@ -338,6 +332,7 @@ impl Handle {
             snapshots: facts.data.as_ref().map(|_| self.snapshots()),
             queues: jobs,
             leases,
+            tasks,
             actors,
             lockserver: listening.lockserver,
             beanstalk: listening.beanstalk,
@@ -379,5 +374,18 @@ impl Handle {
             }
         }
         each!(mailbox in &self.actors => plant(mailbox, planted.clone()));
+    }
+}
+
+/// What an actor counts. One that panicked counts nothing until it is served again.
+fn known<T, E>(
+    counted: Result<T, E>,
+    reason: impl FnOnce(&E) -> Reason,
+    nothing: impl FnOnce() -> T,
+) -> Result<T, Stopped> {
+    match counted {
+        Ok(counted) => Ok(counted),
+        Err(error) if reason(&error) == Reason::Stopped => Err(Stopped),
+        Err(_) => Ok(nothing()),
     }
 }

@@ -187,6 +187,13 @@ impl Tasks {
         task(self.mailbox.watch(Watch::Over(id)).await??)
     }
 
+    /// Resolves when it is time to look which servers there are: when an attempt could not be launched or its server is lost, and
+    /// at once while tasks could run and no server is enabled. See [`Handle::keep_servers_fresh`](super::Handle::keep_servers_fresh).
+    pub async fn servers_wanted(&self) -> Result<(), TaskError> {
+        self.mailbox.watch(Watch::ServersWanted).await??;
+        Ok(())
+    }
+
     /// Some of the tasks that a filter lets through, by number, after this one.
     pub async fn list(
         &self,
@@ -210,6 +217,16 @@ impl Tasks {
         let asked = vec![Item::Query(Query::Standing)];
         match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
             Reply::Standing(standing) => Ok(*standing),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Tasks that are not over, for those who look at the whole: those that run first, the longest first; then those that wait for
+    /// their next burst, the soonest first; then those that have not begun and could, group by group. At most so many, and whether there
+    /// are more; of very many, some are looked at.
+    pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
+        match self.ask(Query::Stirring { most }).await? {
+            Reply::Tasks(tasks) => Ok((tasks.tasks, tasks.next.is_some())),
             other => Err(refusal(&other)),
         }
     }

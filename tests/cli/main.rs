@@ -42,6 +42,7 @@ mod remote;
 mod replay;
 mod replay_trimmed;
 mod serve;
+mod servers;
 mod service;
 mod services;
 mod signals;

@@ -370,56 +370,6 @@ fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
 }
 
 #[test]
-fn an_inventory_comes_from_a_command_or_a_url() {
-    let tree = Tree::start();
-    let printed = r#"echo '[{"host":"A","max_procs":2,"ssh":{"to":"deploy@a"}}]'"#;
-    let update = tree.run(&["server", "update", "--from-command", printed]);
-    assert_eq!(update.out, "1 added, 0 removed, 0 changed\n");
-    let listed = tree.well(&["server", "list", "--json"]);
-    assert!(listed.contains(r#""ssh":{"to":"deploy@a""#), "{listed}");
-    for failing in ["exit 3", "echo '[]'; exit 3", "yes | head -c 5000000"] {
-        let refused = tree.run(&["server", "update", "--from-command", failing]);
-        assert!(refused.status >= 2, "{failing}: {refused:?}");
-    }
-    assert_eq!(
-        tree.well(&["server", "list", "--json"]),
-        listed,
-        "nothing changed"
-    );
-
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let at = listener.local_addr().expect("it has one");
-    let server = std::thread::Builder::new()
-        .spawn(move || {
-            for status in ["200 OK", "500 Oh no"] {
-                let (mut stream, _) = listener.accept().expect("somebody comes");
-                let mut request = [0; 1024];
-                let _count = stream.read(&mut request).expect("it asks");
-                let body = r#"[{"host":"A","max_procs":3}]"#;
-                let head = format!(
-                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                    body.len()
-                );
-                stream
-                    .write_all((head + body).as_bytes())
-                    .expect("it is read");
-            }
-        })
-        .expect("it begins");
-    let url = format!("http://{at}/servers.json");
-    let update = tree.run(&["server", "update", "--from", &url]);
-    assert_eq!(update.out, "0 added, 0 removed, 1 changed\n", "{update:?}");
-    let refused = tree.run(&["server", "update", "--from", &url]);
-    assert!(refused.status >= 2, "{refused:?}");
-    server.join().expect("it answered");
-    let listed = tree.well(&["server", "list", "--json"]);
-    assert!(
-        listed.contains(r#""threads":3"#) && listed.contains("deploy@a"),
-        "{listed}"
-    );
-}
-
-#[test]
 fn it_says_why_a_task_does_not_run() {
     let tree = Tree::start();
     let waits = r#"echo $$ > "$SEXTON_DATA/$SEXTON_TASK_ID"; while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;

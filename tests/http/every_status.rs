@@ -348,6 +348,7 @@ impl FullDisk {
         let flags = [&flags[..], &["--data", text(&data)]].concat();
         let daemon = Daemon::serve(&flags);
         let process = process_status::launched(&data.join("sexton.sock"));
+        task_status::before_it_is_full(&data.join("sexton.sock"));
         daemon.limit_files(Some(3 << 20));
         let full = Self {
             files,

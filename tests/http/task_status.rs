@@ -5,9 +5,11 @@ use crate::opened::{Answer, Opened, run};
 use crate::process_status::at;
 use serde_json::json;
 use sexton::actors::dispatch::{Act, Adding, ServerChange};
+use sexton::actors::lease::Setting;
 use sexton::actors::lock::Name;
 use sexton::actors::process::{Launching, Spec};
 use sexton::bytes::Bytes;
+use sexton::handle::REFRESH;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,17 +20,22 @@ pub(crate) fn is_ours(path: &str) -> bool {
         .any(|beginning| path.starts_with(beginning))
 }
 
-/// A task that does not run; its number.
-fn paused(opened: &Opened) -> u64 {
+/// A command that does nothing.
+fn nothing() -> Arc<Launching> {
     let spec = Spec {
         argv: vec![Bytes::new(b"true".as_slice())],
         ..Spec::default()
     };
+    Arc::new(Launching {
+        spec,
+        ..Launching::default()
+    })
+}
+
+/// A task that does not run; its number.
+fn paused(opened: &Opened) -> u64 {
     let adding = Adding {
-        command: Arc::new(Launching {
-            spec,
-            ..Launching::default()
-        }),
+        command: nothing(),
         paused: true,
         ..Adding::default()
     };
@@ -58,9 +65,20 @@ fn well(path: &str, method: &str, opened: &Opened) -> Asking {
             run(added).expect("it is added");
             json!({"server": "removed"})
         }
+        "/v1/servers/refresh" => {
+            refreshing(opened, Setting::Disabled(false));
+            refreshing(opened, Setting::Command(Some(nothing())));
+            json!({})
+        }
         _ => return least(path, method),
     };
     asking.about(&body)
+}
+
+/// Makes the lease that looks servers up, and sets this of it.
+fn refreshing(opened: &Opened, setting: Setting) {
+    let (leases, name) = (opened.handle().leases(), named(REFRESH));
+    run(leases.set(&name, setting)).expect("it is set");
 }
 
 /// A request about one that is not there.
@@ -91,8 +109,17 @@ fn least(path: &str, method: &str) -> Asking {
         }
         "/v1/servers/remove" => asking.about(&json!({"server": "x"})),
         "/v1/servers/inventory" => asking.about(&json!({"hosts": [{"host": "h"}]})),
+        "/v1/servers/refresh" => asking.about(&json!({})),
         _ => asking,
     }
+}
+
+/// Makes what a request needs, before the disk is full.
+pub(crate) fn before_it_is_full(socket: &Path) {
+    let lease = json!({"name": REFRESH, "launch": {"command": ["true"], "dir": "/"}});
+    let set = Asking::as_described("/v1/leases/set", "POST").about(&lease);
+    let answer = at(&set, socket);
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 /// What is answered to a request that is refused where the disk is full.
@@ -108,7 +135,16 @@ pub(crate) fn provoke(
     let socket = well_node.socket();
     let asking = match status {
         200 => well(path, method, well_node),
+        404 if path == "/v1/servers/refresh" => {
+            let leases = well_node.handle().leases();
+            let _was_there = run(leases.reset(&named(REFRESH), true));
+            absent(path, method)
+        }
         404 => absent(path, method),
+        409 if path == "/v1/servers/refresh" => {
+            refreshing(well_node, Setting::Disabled(true));
+            least(path, method)
+        }
         409 => {
             let id = paused(well_node);
             let ends = Act::Terminate { now: true };

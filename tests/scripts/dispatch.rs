@@ -106,6 +106,7 @@ impl Tongue for Words {
     fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
         match words {
             ["wait", who, "idle"] => Ok(Some(((*who).to_owned(), Watch::Idle))),
+            ["wait", who, "servers"] => Ok(Some(((*who).to_owned(), Watch::ServersWanted))),
             ["wait", who, task] => Ok(Some(((*who).to_owned(), Watch::Over(self.id(task)?)))),
             _ => Ok(None),
         }

@@ -20,6 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sexton::config::Config;
 use sexton::node::{Drain, Handle, Node};
 use sexton::spine::progress::Step;
+use std::convert::Infallible;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -112,6 +113,7 @@ async fn serve(
     }
     let mut alive = std::pin::pin!(notify.watch(&handle));
     let mut freed = std::pin::pin!(give_back_forever());
+    let mut servers = std::pin::pin!(keep_servers_fresh(&handle));
     loop {
         tokio::select! {
             asked = signals.next() => match asked {
@@ -136,6 +138,7 @@ async fn serve(
             }
             never = &mut alive => match never {},
             never = &mut freed => match never {},
+            never = &mut servers => match never {},
             halt = handle.halted() => {
                 notify.status(&format!("halted: {halt}"));
                 drop(node);
@@ -146,6 +149,12 @@ async fn serve(
     let _patience = notify.stopping();
     on_stop.carry_out(&handle, &mut signals).await;
     node.stop().map_err(Failure::from)
+}
+
+/// Has the servers of tasks looked up whenever they are wanted. That the node has ended is told elsewhere.
+async fn keep_servers_fresh(handle: &Handle) -> Infallible {
+    let _stopped = handle.keep_servers_fresh().await;
+    std::future::pending().await
 }
 
 /// Opens the node, and says how far that has come: in the log or on the terminal, and to a service manager.

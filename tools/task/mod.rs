@@ -6,7 +6,7 @@
 //! | `add.rs` | adding a task |
 //! | `inject.rs` | faults on demand |
 //! | `report.rs` | what the command of a task says of its own burst |
-//! | `server.rs` | the subcommands of `sexton server` |
+//! | `server.rs` `inventory.rs` | the subcommands of `sexton server`; which servers there are, and how that is read |
 //! | `asking.rs` | what is asked and answered |
 //! | `page.rs` | tasks, groups and servers as people read them |
 
@@ -14,10 +14,12 @@ mod add;
 mod asking;
 mod command;
 mod inject;
+mod inventory;
 mod page;
 mod report;
 mod server;
 mod transcript;
 
 pub(crate) use command::Task;
+pub(crate) use page::stirring;
 pub(crate) use server::Server;

@@ -89,6 +89,22 @@ pub(super) fn list(tasks: &[Value]) -> String {
     table(heads, rows)
 }
 
+/// A task among others that are looked at together: its number and name, how it stands, its group, and since when it runs or why
+/// it does not.
+pub(crate) fn stirring(task: &Value) -> [String; 4] {
+    let name = shown(task, "name");
+    let named = !matches!(name.as_str(), "" | "-");
+    let name = if named { name } else { command(task) };
+    let since = at(task, "/attempt/claimed_at");
+    let since = since.map(|at| span(number(task, "/now").saturating_sub(at)));
+    [
+        format!("{} {name}", words(task, "/id")),
+        state(task),
+        shown(task, "group"),
+        since.unwrap_or_else(|| why(task)),
+    ]
+}
+
 /// A task with its attempts.
 pub(super) fn whole(task: &Value) -> String {
     let mut page = String::new();

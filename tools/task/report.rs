@@ -9,14 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// The variable that has the path of the socket.
 const ADDRESS: &str = "SEXTON_TASK_REPORT";
 
-/// How long a report is tried again while no coordinator is there: it may be starting.
+/// How long a report is tried again while no coordinator is there, or none answers: it may be starting.
 const ABSENT: Duration = Duration::from_secs(30);
 
 /// The most that is read of what is to be saved: the coordinator says what is allowed.
@@ -81,22 +81,25 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Asks, and asks again while nobody is there: a report is answered at once, so what came of one that was cut off is not known,
-/// and all but saving may be said twice.
+/// Asks, and asks again while nobody is there, or if nobody answered: the coordinator was killed, and whether it heard the report is
+/// not known. To say it twice does no harm: what was saved twice is the same, with a revision that is larger by two.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {
-        match UnixStream::connect(address).and_then(|stream| exchange(stream, request)) {
-            Err(error)
-                if began.elapsed() < ABSENT
-                    && matches!(
-                        error.kind(),
-                        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
-                    ) =>
-            {
-                crate::client::rest(Duration::from_millis(50));
-            }
-            answered => return answered,
+        let answered = UnixStream::connect(address).and_then(|stream| exchange(stream, request));
+        let is_cut_off = match &answered {
+            Ok(answer) => answer.is_empty(),
+            Err(error) => matches!(
+                error.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::ConnectionRefused
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::BrokenPipe
+            ),
+        };
+        if !is_cut_off || began.elapsed() >= ABSENT {
+            return answered;
         }
+        crate::client::rest(Duration::from_millis(50));
     }
 }

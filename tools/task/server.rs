@@ -4,19 +4,13 @@ use crate::client::{Fields, Where, fields};
 use crate::lock::{name, put};
 use crate::report::Failure;
 use crate::task::asking::Asking;
+use crate::task::inventory::From;
 use crate::task::page;
-use crate::text::number;
+use crate::text::words;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
-/// The longest inventory, in bytes.
-const INVENTORY_BYTES_MAX: u64 = 4 << 20;
 
 /// Say where tasks run, and how many at a time.
 ///
@@ -89,7 +83,18 @@ enum Action {
     Update {
         #[command(flatten)]
         from: From,
+        /// Stay, and update again whenever the file of --from has changed
+        ///
+        /// Looks at it once a second. An inventory that cannot be read changes nothing, and is told on standard error.
+        #[arg(long, requires = "from")]
+        watch: bool,
     },
+    /// Say that a server has come online: have the servers looked up again
+    ///
+    /// For the boot script of a server, with --url. Asks for a pass of the lease `server-refresh`, which an operator gives the
+    /// command that brings the inventory. The coordinator asks for one itself when an attempt cannot be launched, when a server is lost,
+    /// and while tasks wait and no server is enabled.
+    Announce,
 }
 
 /// Which server.
@@ -142,18 +147,6 @@ impl Ssh {
     }
 }
 
-/// Where an inventory is.
-#[derive(Args)]
-#[group(required = true, multiple = false)]
-struct From {
-    /// The inventory: a file, - for standard input, or a URL of http or https, which `curl` fetches
-    #[arg(long, value_name = "FILE|URL")]
-    from: Option<OsString>,
-    /// A shell command that prints it
-    #[arg(long, value_name = "COMMAND")]
-    from_command: Option<String>,
-}
-
 impl Server {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let asking = Asking {
@@ -187,117 +180,24 @@ impl Server {
             Action::Remove { which } => {
                 asking.done(&asking.act("servers/remove", which.fields(), 0)?)
             }
-            Action::Check { from } => asking.update(&from, true),
-            Action::Update { from } => asking.update(&from, false),
-        }
-    }
-}
-
-impl Asking {
-    fn update(&self, from: &From, check: bool) -> Result<(), Failure> {
-        let hosts = from.hosts()?;
-        let asked = fields([("hosts", hosts), ("check", check.into())]);
-        let said = self.act("servers/inventory", asked, 0)?;
-        self.tell(&said, |said| {
-            let would = if check { "would be " } else { "" };
-            let counts = ["added", "removed", "changed"]
-                .map(|what| format!("{} {would}{what}", number(said, &format!("/{what}"))));
-            format!("{}\n", counts.join(", "))
-        })?;
-        let changes: u64 = ["/added", "/removed", "/changed"]
-            .map(|path| number(&said, path))
-            .iter()
-            .sum();
-        if changes == 0 {
-            Ok(())
-        } else {
-            // As `wipctl server` has it, so that a script may tell.
-            Err(Failure::of_command(1, ""))
-        }
-    }
-}
-
-impl From {
-    /// The hosts of the inventory.
-    fn hosts(&self) -> Result<Value, Failure> {
-        let (shown, text) = self.text();
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::unreachable(format!("failed to read the inventory {shown}: {error}"))
-        };
-        let text = text.map_err(|error| failed(&error))?;
-        if text.len() as u64 > INVENTORY_BYTES_MAX {
-            return Err(failed(&"it is longer than 4 MiB"));
-        }
-        let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        // A list, or what an inventory in an object calls its list.
-        match found {
-            Value::Array(_) => Ok(found),
-            Value::Object(mut object) if object.contains_key("hosts") => {
-                Ok(object.remove("hosts").unwrap_or_else(|| json!([])))
+            Action::Check { from } => from.compare(&asking, true),
+            Action::Update { from, watch: false } => from.compare(&asking, false),
+            Action::Update { from, watch: true } => from.watch(&asking),
+            Action::Announce => {
+                let said = asking.act("servers/refresh", Fields::new(), 0)?;
+                asking.tell(&said, |said| announced(&words(said, "/turn")).to_owned())
             }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Object(_) => Err(failed(
-                &"it is no list of hosts, as in [{\"host\":\"web-1\",\"max_procs\":4}]",
-            )),
         }
-    }
-
-    /// What people call it, and what stands there.
-    fn text(&self) -> (String, io::Result<String>) {
-        if let Some(command) = &self.from_command {
-            return (
-                format!("of `{command}`"),
-                printed(Command::new("sh").args(["-c", command])),
-            );
-        }
-        let from = self.from.clone().unwrap_or_default();
-        let shown = from.to_string_lossy().into_owned();
-        let is_url = ["http://", "https://"]
-            .iter()
-            .any(|it| shown.starts_with(it));
-        let text = if is_url {
-            // Only what was asked for: neither a file of its own settings nor another protocol after a redirection.
-            let flags = [
-                "-q",
-                "-fsSL",
-                "--max-time",
-                "30",
-                "--proto",
-                "=http,https",
-                "--",
-            ];
-            printed(Command::new("curl").args(flags).arg(&from))
-        } else if shown == "-" {
-            read(io::stdin().lock())
-        } else {
-            File::open(&from).and_then(read)
-        };
-        (shown, text)
     }
 }
 
-/// As much as an inventory may have, and a little more.
-fn read(from: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    from.take(INVENTORY_BYTES_MAX + 1)
-        .read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// What a command prints that ends well.
-fn printed(command: &mut Command) -> io::Result<String> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let text = child.stdout.take().map_or(Ok(String::new()), read);
-    let status = child.wait()?;
-    if status.success() {
-        text
-    } else {
-        Err(io::Error::other(format!("it ended with {status}")))
+/// When the servers are looked up.
+fn announced(turn: &str) -> &'static str {
+    match turn {
+        "current" => "the servers are looked up now\n",
+        "no-delay" => {
+            "the servers are not looked up: it was done just now, and the lease server-refresh lets nobody wait\n"
+        }
+        _ => "the servers are looked up when the period of the lease server-refresh is over\n",
     }
 }

@@ -210,6 +210,7 @@ impl Watched {
             "queues": status.map(|_| self.work.line()),
             "locks": status.map(|_| &self.work.locks),
             "leases": status.map(|_| &self.work.leases),
+            "tasks": status.map(|_| &self.work.tasks),
             "status": status,
         })
     }

@@ -1,7 +1,9 @@
-//! Tables: a row for each queue, for each lock that is waited for, for each lease with a pass that runs or is to come.
+//! Tables: a row for each queue, for each lock that is waited for, for each lease with a pass that runs or is to come, for each task
+//! that is not over.
 
 use crate::lease;
 use crate::lock::shown;
+use crate::task;
 use crate::text::{self, grouped, number, plain, span};
 use crate::top::chart::rate_words;
 use crate::top::sample::Rate;
@@ -181,6 +183,34 @@ pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
     for (place, lease) in work.leases.iter().enumerate() {
         let [name, who, since, next] = lease::stirring(lease);
         lines.push(Row::new(rank(place, 3), line([&name, &who, &since, &next])));
+    }
+    lines
+}
+
+/// A line for each task that is not over, those that run first; none if there is no such.
+pub(crate) fn tasks(work: &Work, width: usize) -> Vec<Row> {
+    if work.tasks.is_empty() {
+        return Vec::new();
+    }
+    let (state, group) = (width / 4, width / 8);
+    let room = width.saturating_sub(state + group);
+    let (name, why) = (room / 2, room.div_ceil(2));
+    let line = |cells: [&str; 4]| {
+        let [task, how, of, because] = cells;
+        let fit = |text: &str, width: usize| {
+            let width = width.saturating_sub(2);
+            format!("{:width$}", cut(text, width))
+        };
+        let cells = [fit(task, name), fit(how, state), fit(of, group)];
+        format!("{}  {}", cells.join("  "), cut(because, why))
+    };
+    let more = if work.tasks_more { "+" } else { "" };
+    let all = format!("{}{more}", text::count(work.tasks.len() as u64, "task"));
+    let head = line([&all, "is", "group", "since, or why not"]);
+    let mut lines = vec![Row::new(4, head.dim())];
+    for (place, task) in work.tasks.iter().enumerate() {
+        let [name, how, group, why] = task::stirring(task);
+        lines.push(Row::new(rank(place, 3), line([&name, &how, &group, &why])));
     }
     lines
 }

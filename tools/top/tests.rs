@@ -56,7 +56,8 @@ pub(super) fn status(second: u64) -> Value {
         "beanstalk": {"accepted": 900, "rejected_hosts": 0, "rejected_busy": 0, "active": 96,
             "commands": {"delete": requests / 10, "put": requests / 8, "reserve": requests / 8, "stats": second, "touch": 0}},
         "busiest": {"queues": queues(held, requests), "next": null, "locks_all": held.min(2), "locks": locks(held),
-            "leases": if held > 0 { leases(second) } else { json!([]) }, "leases_more": false},
+            "leases": if held > 0 { leases(second) } else { json!([]) }, "leases_more": false,
+            "tasks": if held > 0 { tasks(second) } else { json!([]) }, "tasks_more": true},
         "http": {"accepted": 7990 + second, "rejected_busy": 0, "answered": 7990 + second, "refused": 0, "failed": 0, "active": 2},
         "host": {"load": [3.5, 1.25, 0.8], "processors": 8, "memory_bytes": 33_500_000_000_u64, "memory_available_bytes": 21_000_000_000_u64, "uptime_ms": 3_000_000_000_u64},
         "process": {"memory_bytes": 91_000_000, "memory_peak_bytes": 140_000_000, "descriptors": 950, "descriptors_max": 20_480},
@@ -72,6 +73,18 @@ fn leases(second: u64) -> Value {
             "current": {"running": true, "holder": "launched", "command": ["./sync", "--all"], "since_at": now - 95_000, "until_at": now - 35_000},
             "next": {"command": ["./sync", "\u{1b}[2J"], "pid": 4242}},
         {"name": "nightly", "now": now, "due_at": now + 40_000_000, "owed": false, "current": null, "next": null},
+    ])
+}
+
+/// A task that runs, one that waits for its next burst, and one that may not begin, whose name can steer nothing.
+fn tasks(second: u64) -> Value {
+    let now = NOON + second * 1000;
+    json!([
+        {"id": 4711, "name": "", "command": ["./import", "--all"], "group": "imports", "status": "processing", "now": now,
+            "attempt": {"server": "web-1", "claimed_at": now - 12_000}},
+        {"id": 4712, "name": "export", "group": "exports", "status": "waiting", "now": now, "wake_at": now + 60_000},
+        {"id": 4713, "name": "mail\u{1b}[2J", "group": "mails", "status": "not-started", "now": now,
+            "why": "group mails is full: 3 of 3"},
     ])
 }
 

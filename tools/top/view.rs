@@ -213,6 +213,11 @@ fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
         rows.extend(leases);
         rows.push(Row::blank());
     }
+    let tasks = tables::tasks(&watched.work, width);
+    if !tasks.is_empty() {
+        rows.extend(tasks);
+        rows.push(Row::blank());
+    }
     rows.extend(details::doors(watched, status, width));
     rows
 }

@@ -1,4 +1,4 @@
-//! Queues, locks and leases by row, put together of the shares that a coordinator with very many queues is asked for in turn.
+//! Queues, locks, leases and tasks by row, put together of the shares that a coordinator with very many queues is asked for in turn.
 
 use crate::text::number;
 use crate::top::sample::{Rate, list};
@@ -20,6 +20,10 @@ pub(crate) struct Work {
     pub(crate) leases: Vec<Value>,
     /// Whether there are more.
     pub(crate) leases_more: bool,
+    /// Tasks that are not over.
+    pub(crate) tasks: Vec<Value>,
+    /// Whether there are more.
+    pub(crate) tasks_more: bool,
     /// Whether the coordinator has told.
     pub(crate) is_known: bool,
 }
@@ -64,6 +68,8 @@ impl Work {
         self.locks_all = number(answer, "/locks_all");
         self.leases = list(answer, "/leases").to_vec();
         self.leases_more = answer.pointer("/leases_more") == Some(&true.into());
+        self.tasks = list(answer, "/tasks").to_vec();
+        self.tasks_more = answer.pointer("/tasks_more") == Some(&true.into());
         self.is_known = true;
     }
 

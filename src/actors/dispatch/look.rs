@@ -119,6 +119,34 @@ impl DispatchMachine {
         Tasks { tasks, next }
     }
 
+    /// What there is to see of tasks that are not over. `next` says whether there are more.
+    pub(super) fn stirring(&self, most: u32) -> Tasks {
+        let index = &self.state.index;
+        let standing = index.standing.iter().take(LOOKED_AT_MAX);
+        let mut stirring: Vec<_> = standing
+            .filter_map(|slot| {
+                let task = self.state.tasks.get(*slot)?;
+                let claimed = task.attempt.as_ref().map(|it| it.claimed);
+                let rank = match claimed {
+                    Some(claimed) => (0, claimed.0),
+                    None => (1, task.wake.0),
+                };
+                // What is cleaned up after may be over, or set to begin again.
+                task.status.is_under_way().then_some((rank, task.id, *slot))
+            })
+            .collect();
+        stirring.sort_unstable();
+        let most = most.min(LISTED_MAX) as usize;
+        let standing = stirring.into_iter().map(|(_, _, slot)| slot);
+        let mut all = standing.chain(index.ready.fresh());
+        let shown = all.by_ref().take(most);
+        let tasks = shown.filter_map(|slot| self.view_of(slot)).collect();
+        Tasks {
+            tasks,
+            next: all.next().map(|_| 0),
+        }
+    }
+
     pub(super) fn servers(&self) -> Vec<ServerView> {
         let all = self.state.servers_by_name();
         let views = all.map(|(slot, server)| ServerView {

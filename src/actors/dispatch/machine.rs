@@ -31,6 +31,8 @@ pub struct DispatchMachine {
     tickets: BTreeMap<Ticket, u64>,
     /// Who waits until no attempt is under way.
     idle: BTreeSet<Ticket>,
+    /// Who waits until servers are wanted.
+    seeking: BTreeSet<Ticket>,
     /// A dispatch panicked: it is not tried again until something has changed.
     stalled: bool,
 }
@@ -44,6 +46,7 @@ impl DispatchMachine {
             waiting: BTreeSet::new(),
             tickets: BTreeMap::new(),
             idle: BTreeSet::new(),
+            seeking: BTreeSet::new(),
             stalled: false,
         }
     }
@@ -59,6 +62,11 @@ impl DispatchMachine {
         if self.state.totals().processing == 0 {
             for ticket in std::mem::take(&mut self.idle) {
                 effects.wake(ticket, Reply::Totals(self.state.totals()));
+            }
+        }
+        if self.state.lacks_servers() || steps.iter().any(Step::blames_server) {
+            for ticket in std::mem::take(&mut self.seeking) {
+                effects.wake(ticket, Reply::Done);
             }
         }
         if self.waiting.is_empty() {
@@ -221,13 +229,14 @@ impl Machine for DispatchMachine {
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.state.totals()),
             Query::Terms => Reply::Terms(self.rules.terms),
+            Query::Stirring { most } => Reply::Tasks(Box::new(self.stirring(*most))),
             Query::Standing => Reply::Standing(Box::new(self.standing(now))),
         }
     }
 
     fn cost(asked: Asked<'_, Self>) -> usize {
         match asked {
-            Asked::Query(Query::Tasks { .. }) => LOOKED_AT_MAX / 8,
+            Asked::Query(Query::Tasks { .. } | Query::Stirring { .. }) => LOOKED_AT_MAX / 8,
             Asked::Query(
                 Query::Servers | Query::Groups | Query::Inventory(_) | Query::Standing,
             ) => LISTED_MAX as usize,
@@ -257,6 +266,12 @@ impl Machine for DispatchMachine {
             Watch::Idle => {
                 self.idle.insert(ticket);
             }
+            Watch::ServersWanted if self.state.lacks_servers() => {
+                effects.wake(ticket, Reply::Done);
+            }
+            Watch::ServersWanted => {
+                self.seeking.insert(ticket);
+            }
             Watch::Over(id) => match self.state.find(*id) {
                 Some((_, task)) if task.status != RunStatus::Complete => {
                     self.waiting.insert((*id, ticket));
@@ -270,6 +285,7 @@ impl Machine for DispatchMachine {
 
     fn unwatch(&mut self, ticket: Ticket) {
         self.idle.remove(&ticket);
+        self.seeking.remove(&ticket);
         if let Some(id) = self.tickets.remove(&ticket) {
             self.waiting.remove(&(id, ticket));
         }

@@ -322,6 +322,12 @@ pub enum Query {
     Terms,
     /// All that is under way.
     Standing,
+    /// Tasks that are not over: those that run first, then those that wait for their next burst, then those that have not begun.
+    /// Of very many, some are looked at.
+    Stirring {
+        /// At most so many.
+        most: u32,
+    },
 }
 
 /// What a request may wait for.
@@ -331,6 +337,9 @@ pub enum Watch {
     Over(u64),
     /// No attempt is under way: answered with how many tasks there are.
     Idle,
+    /// It is time to look which servers there are: an attempt comes to nothing for the sake of its server, or tasks could run
+    /// and there is no server that is enabled.
+    ServersWanted,
 }
 
 /// An answer of the `DispatchActor`.

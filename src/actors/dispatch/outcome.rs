@@ -153,6 +153,23 @@ pub enum TaskStep {
     },
 }
 
+impl Step {
+    /// Whether an attempt came to nothing for the sake of its server, as far as anybody can tell.
+    pub(super) const fn blames_server(&self) -> bool {
+        matches!(
+            self,
+            Self::Task(
+                _,
+                TaskStep::Ended {
+                    verdict: Verdict::Reset(Cause::NotLaunched | Cause::ServerLost)
+                        | Verdict::FailedOut(Cause::NotLaunched | Cause::ServerLost),
+                    ..
+                }
+            )
+        )
+    }
+}
+
 /// Why something was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]

@@ -124,6 +124,12 @@ impl Ready {
         self.groups.get(name)
     }
 
+    /// Tasks that have not begun and could, as far as their work ids let them: group by group, the first of each first.
+    pub(super) fn fresh(&self) -> impl Iterator<Item = Slot> {
+        let groups = self.groups.values();
+        groups.flat_map(|group| group.fresh.iter().map(|rank| rank.3))
+    }
+
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Name, &GroupIndex)> {
         self.groups.iter()
     }

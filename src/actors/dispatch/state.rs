@@ -181,16 +181,27 @@ impl State {
 
     /// The task whose burst begins next, and the server that it runs on.
     pub(super) fn next(&self, per_thread: u32) -> Option<(Slot, Slot)> {
-        if self.head.rests || self.head.pause == Pause::Hard {
+        if self.head.rests {
             return None;
         }
         let server = self.index.threads.least_used()?;
+        let starts = self.index.ready.under_way < self.under_way_max(per_thread);
+        Some((self.first_ready(starts)?, server))
+    }
+
+    /// The task whose burst begins next, if there is a thread for it; only one that has started, unless others may.
+    fn first_ready(&self, starts: bool) -> Option<Slot> {
         let ready = &self.index.ready;
-        let starts =
-            self.head.pause == Pause::Off && ready.under_way < self.under_way_max(per_thread);
+        let starts = starts && self.head.pause == Pause::Off;
         let fresh = || ready.first_fresh().filter(|_| starts);
-        let task = ready.first_started().or_else(fresh)?;
-        Some((task, server))
+        let goes_on = self.head.pause < Pause::Hard;
+        let started = ready.first_started().filter(|_| goes_on);
+        started.or_else(fresh)
+    }
+
+    /// Whether tasks could run, and there is no server that is enabled.
+    pub(super) fn lacks_servers(&self) -> bool {
+        self.index.threads.all == 0 && self.first_ready(true).is_some()
     }
 
     pub(super) fn insert(&mut self, entry: Seq, slot: Slot, task: Task) {

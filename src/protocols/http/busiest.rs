@@ -13,6 +13,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_look::{Queue, queue_shown};
 use crate::protocols::http::route::{Large, Query, Route, Words};
 use crate::protocols::http::schema::{EntryNames, Number};
+use crate::protocols::http::task_look::Task;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,9 +24,9 @@ pub(crate) fn routes() -> Vec<Route> {
         busiest,
         Words {
             id: "busiest",
-            summary: "Which queues have the most jobs, which locks are waited for most, and which leases run",
-            more: "For those who look at the whole again and again. Of more than 8192 queues a share is looked at, and `next` goes on with the next; of more than 8192 locks that are waited for, and of leases, some.",
-            answer: "Queues and locks, those with the most first; leases, those that run first.",
+            summary: "Which queues have the most jobs, which locks are waited for most, which leases and tasks run",
+            more: "For those who look at the whole again and again. Of more than 8192 queues a share is looked at, and `next` goes on with the next; of more than 8192 locks that are waited for, and of leases and tasks, some.",
+            answer: "Queues and locks, those with the most first; leases and tasks, those that run first.",
         },
         &[Reason::Failed, Reason::Large],
     )]
@@ -33,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Share {
-    /// The most queues, locks and leases to answer.
+    /// The most queues, locks, leases and tasks to answer.
     #[serde(default)]
     limit: Number<u32, 1, 100, 20>,
     /// Where to go on with queues: `next` of the answer before.
@@ -73,6 +74,10 @@ pub(crate) struct Busiest {
     leases: Vec<Lease>,
     /// Whether there are more of these.
     leases_more: bool,
+    /// Tasks that run, the longest first; then those that wait for their next burst; then those that have not begun, and why.
+    tasks: Vec<Task>,
+    /// Whether there are more of these.
+    tasks_more: bool,
 }
 
 async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busiest>, Problem> {
@@ -83,6 +88,7 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let stirring = call.node.leases().stirring(share.limit.0).await?;
     let leases_more = stirring.more;
     let leases = Lease::of_all(call, stirring.leases).await?;
+    let (tasks, tasks_more) = call.node.tasks().stirring(share.limit.0).await?;
     let now = call.node.now();
     let busiest = Busiest {
         queues: queues.iter().map(|queue| busy(queue, now)).collect(),
@@ -91,6 +97,8 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
         locks_all,
         leases,
         leases_more,
+        tasks: tasks.iter().map(|task| Task::of(call, task)).collect(),
+        tasks_more,
     };
     Ok(Large(busiest, place))
 }

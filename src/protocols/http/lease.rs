@@ -228,7 +228,7 @@ async fn started(call: &Call, lease: &LeaseView) {
 }
 
 /// The word for how a request stands by now.
-fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
+pub(super) fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
     let current = lease.lease.current.as_ref();
     let has_begun = current.is_some_and(|it| it.place == requested.place);
     match requested.turn {

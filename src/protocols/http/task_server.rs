@@ -7,6 +7,7 @@ use crate::actors::dispatch::{
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::lease::turn_of;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Query, Route, Words};
 use crate::protocols::http::schema::{GroupName, Number, ServerName};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
-    use Reason::{Absent, DiskFull, Failed, Full};
+    use Reason::{Absent, Disabled, DiskFull, Draining, Failed, Field, Full};
     vec![
         Route::get(
             "/v1/servers",
@@ -76,6 +77,18 @@ pub(crate) fn routes() -> Vec<Route> {
                 answer: "What changed.",
             },
             &[Full, DiskFull, Failed],
+        ),
+        Route::post(
+            "/v1/servers/refresh",
+            Scope::Operate,
+            refresh,
+            Words {
+                id: "refresh_servers",
+                summary: "Have the servers looked up again",
+                more: "A server has come online, or is gone: asks for a pass of the lease `server-refresh`, whose command brings an inventory. 404 if there is no such lease.",
+                answer: "When that pass begins.",
+            },
+            &[Absent, Disabled, Draining, Field, Full, DiskFull, Failed],
         ),
         Route::get(
             "/v1/tasks/groups",
@@ -335,6 +348,19 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
         removed: came.removed,
         changed: came.changed,
     }))
+}
+
+/// When the servers are looked up.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Refreshing {
+    /// `current`: now; `next`: when the period of the newest pass is over; `not-needed`: another request waits for that; `no-delay`: the lease lets nobody wait, and it is not at all.
+    turn: &'static str,
+}
+
+async fn refresh(call: &Call, (): ()) -> Result<Json<Refreshing>, Problem> {
+    let requested = call.node.refresh_servers().await?;
+    let turn = turn_of(&requested, &requested.lease);
+    Ok(Json(Refreshing { turn }))
 }
 
 /// A group of tasks.

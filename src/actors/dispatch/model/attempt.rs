@@ -377,7 +377,13 @@ impl Model {
             (Verdict::Reset(_), _) if !saved => today.plus_ms(backoff(task.setbacks)),
             _ => today,
         };
+        self.troubled |= matches!(
+            verdict,
+            Verdict::Reset(Cause::NotLaunched | Cause::ServerLost)
+                | Verdict::FailedOut(Cause::NotLaunched | Cause::ServerLost)
+        );
         let is_reset = matches!(verdict, Verdict::Reset(_));
+        let task = self.at(slot);
         task.setbacks = if is_reset && !saved {
             task.setbacks + 1
         } else {

@@ -60,6 +60,7 @@ impl Model {
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.totals()),
             Query::Terms => Reply::Terms(self.rules.terms),
+            Query::Stirring { most } => Reply::Tasks(Box::new(self.stirring(*most as usize))),
             Query::Standing => Reply::Standing(Box::new(self.standing())),
         }
     }
@@ -194,6 +195,40 @@ impl Model {
         }
     }
 
+    /// Tasks that are not over: those that run, those that wait, and those that could begin, of which one stands for its work id.
+    fn stirring(&self, most: usize) -> Tasks {
+        let with = |status: &[RunStatus]| {
+            let tasks = self.state.tasks.iter();
+            let tasks = tasks.filter(|(_, task)| status.contains(&task.status));
+            tasks.collect::<Vec<_>>()
+        };
+        let mut running = with(&[RunStatus::Processing]);
+        running.sort_by_key(|(_, task)| (task.attempt.as_ref().map(|it| it.claimed), task.id));
+        let mut waiting = with(&[RunStatus::Waiting]);
+        waiting.sort_by_key(|(_, task)| (task.wake, task.id));
+        let mut fresh = with(&[RunStatus::NotStarted, RunStatus::Restarted]);
+        fresh.retain(|(_, task)| self.could_begin(task) && self.is_first_of_work(task));
+        fresh.sort_by_key(|(_, task)| (task.group.clone(), task.priority, task.id));
+        let all = [running, waiting, fresh].concat();
+        let shown = all.iter().take(most);
+        Tasks {
+            tasks: shown.filter_map(|(slot, _)| self.view(*slot)).collect(),
+            next: (all.len() > most).then_some(0),
+        }
+    }
+
+    /// Whether no other task of its work id and group could begin before it.
+    fn is_first_of_work(&self, task: &Task) -> bool {
+        let rank = |task: &Task| (task.priority, task.id);
+        let tasks = self.state.tasks.iter().map(|(_, other)| other);
+        let mut same = tasks.filter(|other| {
+            let is_fresh = matches!(other.status, RunStatus::NotStarted | RunStatus::Restarted);
+            let is_like = other.work == task.work && other.group == task.group;
+            is_fresh && is_like && !other.work.as_bytes().is_empty() && self.could_begin(other)
+        });
+        !same.any(|other| rank(other) < rank(task))
+    }
+
     /// What somebody who waits is told, if the wait is over.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         match watch {
@@ -206,6 +241,7 @@ impl Model {
                 let totals = self.totals();
                 (totals.processing == 0).then_some(Reply::Totals(totals))
             }
+            Watch::ServersWanted => (self.troubled || self.lacks_servers()).then_some(Reply::Done),
         }
     }
 }

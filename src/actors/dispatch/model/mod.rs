@@ -58,6 +58,8 @@ pub(crate) struct Model {
     stalled: bool,
     /// Nothing is forgotten on its date: the wall clock is in doubt.
     pub(crate) held: bool,
+    /// An attempt came to nothing for the sake of its server, since this was last taken.
+    pub(crate) troubled: bool,
     /// What other actors were told since this was last taken.
     pub(crate) tells: Vec<Told>,
 }

@@ -177,6 +177,12 @@ impl Model {
         next.map(|(slot, _)| (*slot, server))
     }
 
+    /// Whether a task only lacks a server that is enabled.
+    pub(super) fn lacks_servers(&self) -> bool {
+        let mut tasks = self.state.tasks.iter();
+        self.threads() == 0 && tasks.any(|(_, task)| self.is_ready(task))
+    }
+
     /// Why the next burst of a task does not begin.
     pub(super) fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
         if matches!(task.status, RunStatus::Processing | RunStatus::Complete) {

@@ -69,6 +69,7 @@ const NAMES: &[&str] = &[
     "rests",
     "given back",
     "quarantined",
+    "told that servers are wanted",
     "woken from a watch",
     "taken a checkpoint",
     "reattached",

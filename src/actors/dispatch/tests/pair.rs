@@ -209,7 +209,10 @@ impl Pair {
                     let wait = self.waits.iter().position(|(its, _)| *its == ticket);
                     let (_, watch) = self.waits.remove(wait.expect("it is waited for"));
                     assert_eq!(Some(reply), self.model.wakes(&watch));
-                    self.met.note("woken from a watch");
+                    self.met.note(match watch {
+                        Watch::ServersWanted => "told that servers are wanted",
+                        Watch::Over(_) | Watch::Idle => "woken from a watch",
+                    });
                 }
                 Effect::Tell(ActorId::LOCK, message) => {
                     let told: lock::Message =
@@ -238,6 +241,7 @@ impl Pair {
         for (_, watch) in &self.waits {
             assert_eq!(self.model.wakes(watch), None, "{watch:?} was not woken");
         }
+        self.model.troubled = false;
     }
 
     fn note_hold(&mut self, told: &lock::Message) {
@@ -436,8 +440,12 @@ impl Pair {
 
     fn watch(&mut self, nth: usize) {
         let task = self.nth_task(nth, |_| true);
-        let over = task.filter(|_| nth > 0).map(|it| Watch::Over(it.id));
-        let watch = over.unwrap_or(Watch::Idle);
+        let over = task.map(|it| Watch::Over(it.id));
+        let watch = match nth {
+            0 => Watch::Idle,
+            1 => Watch::ServersWanted,
+            _ => over.unwrap_or(Watch::Idle),
+        };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.waits.push((ticket, watch));
@@ -470,6 +478,7 @@ impl Pair {
         }
         assert_eq!(standing, self.model.answer(&Query::Standing));
         let mut queries = vec![Query::Servers, Query::Groups, Query::Totals, Query::Terms];
+        queries.extend([1, 100].map(|most| Query::Stirring { most }));
         let filter = |status, group: Option<&Name>, work: Option<&Name>| TaskFilter {
             status,
             group: group.cloned(),

@@ -1,0 +1,144 @@
+//! `sexton server`: inventories, and when servers are looked up.
+
+use crate::daemon::text;
+use crate::patience::until;
+use crate::tree::Tree;
+use sexton::handle::REFRESH;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
+use tempfile::tempdir;
+
+/// What a command calls the program by.
+const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
+
+#[test]
+fn servers_are_looked_up_when_they_are_wanted() {
+    let tree = Tree::start();
+    let refused = tree.run(&["server", "announce"]);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(
+        refused.err.contains("there is no such lease"),
+        "{refused:?}"
+    );
+
+    let files = tempdir().expect("there is room");
+    let inventory = files.path().join("servers.json");
+    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("it is written");
+    let lease = |what: &[&str]| {
+        let set = [&["lease", "set", REFRESH], what].concat();
+        tree.well(&set);
+    };
+    lease(&["period", "1ms"]);
+    let (data, from) = (text(&tree.data), text(&inventory));
+    let update = ["server", "update", "--data", data, "--from", from];
+    lease(&[&["command", "--", SEXTON], update.as_slice()].concat());
+
+    // A server says that it is there.
+    let said = tree.well(&["server", "announce"]);
+    assert_eq!(said, "the servers are looked up now\n");
+    let has = |host: &str| {
+        let listed = tree.well(&["server", "list", "--json"]);
+        listed
+            .contains(&format!(r#""server":"{host}""#))
+            .then_some(())
+    };
+    until("the inventory is brought", || has("A"));
+
+    // A task that finds no server that is enabled has them looked up, and runs then.
+    tree.well(&["server", "disable", "A"]);
+    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("it is written");
+    tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
+    has("B").expect("it ran there");
+
+    // So does one that cannot be launched.
+    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("it is written");
+    tree.well(&["task", "add", "--", "/nowhere/program"]);
+    until("the inventory is brought", || has("C"));
+}
+
+#[test]
+fn an_inventory_is_watched() {
+    let tree = Tree::start();
+    let files = tempdir().expect("there is room");
+    let inventory = files.path().join("servers.json");
+    let from = text(&inventory);
+    std::fs::write(&inventory, "[").expect("it is written");
+    let refused = tree.run(&["server", "update", "--from", "-", "--watch"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+
+    let mut watching = tree.command(&["server", "update", "--from", from, "--watch"]);
+    watching.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut watching = watching.spawn().expect("it begins");
+    let has = |host: &str| {
+        let listed = tree.well(&["server", "list", "--json"]);
+        listed
+            .contains(&format!(r#""server":"{host}""#))
+            .then_some(())
+    };
+    let mut told = BufReader::new(watching.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("it is read");
+    assert!(line.contains("failed to read the inventory"), "{line}");
+    for host in ["A", "B"] {
+        let text = format!(r#"[{{"host":"{host}"}}]"#);
+        std::fs::write(&inventory, text).expect("it is written");
+        until("the file was seen", || has(host));
+    }
+    assert!(has("A").is_none(), "it is in the inventory no more");
+    watching.kill().expect("it runs");
+    watching.wait().expect("it ends");
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).expect("it is read");
+    // While it was written it may have been read in the middle.
+    assert!(rest.lines().count() <= 2, "{rest}");
+}
+
+#[test]
+fn an_inventory_comes_from_a_command_or_a_url() {
+    let tree = Tree::start();
+    let printed = r#"echo '[{"host":"A","max_procs":2,"ssh":{"to":"deploy@a"}}]'"#;
+    let update = tree.run(&["server", "update", "--from-command", printed]);
+    assert_eq!(update.out, "1 added, 0 removed, 0 changed\n");
+    let listed = tree.well(&["server", "list", "--json"]);
+    assert!(listed.contains(r#""ssh":{"to":"deploy@a""#), "{listed}");
+    for failing in ["exit 3", "echo '[]'; exit 3", "yes | head -c 5000000"] {
+        let refused = tree.run(&["server", "update", "--from-command", failing]);
+        assert!(refused.status >= 2, "{failing}: {refused:?}");
+    }
+    assert_eq!(
+        tree.well(&["server", "list", "--json"]),
+        listed,
+        "nothing changed"
+    );
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let at = listener.local_addr().expect("it has one");
+    let server = std::thread::Builder::new()
+        .spawn(move || {
+            for status in ["200 OK", "500 Oh no"] {
+                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let mut request = [0; 1024];
+                let _count = stream.read(&mut request).expect("it asks");
+                let body = r#"[{"host":"A","max_procs":3}]"#;
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream
+                    .write_all((head + body).as_bytes())
+                    .expect("it is read");
+            }
+        })
+        .expect("it begins");
+    let url = format!("http://{at}/servers.json");
+    let update = tree.run(&["server", "update", "--from", &url]);
+    assert_eq!(update.out, "0 added, 0 removed, 1 changed\n", "{update:?}");
+    let refused = tree.run(&["server", "update", "--from", &url]);
+    assert!(refused.status >= 2, "{refused:?}");
+    server.join().expect("it answered");
+    let listed = tree.well(&["server", "list", "--json"]);
+    assert!(
+        listed.contains(r#""threads":3"#) && listed.contains("deploy@a"),
+        "{listed}"
+    );
+}
