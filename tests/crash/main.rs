@@ -13,6 +13,8 @@ mod locks;
 mod processes;
 mod queues;
 #[cfg(target_os = "linux")]
+mod story;
+#[cfg(target_os = "linux")]
 mod tasks;
 #[cfg(target_os = "linux")]
 mod work;

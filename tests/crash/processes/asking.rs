@@ -1,7 +1,7 @@
 //! Requests on the coordinator's Unix socket. Any of them may end with the coordinator.
 
 use serde_json::Value;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -10,7 +10,11 @@ pub(crate) type Answer = (u16, Value);
 
 /// Asks, on a connection of its own.
 pub(crate) fn ask(socket: &Path, head: &str, body: &str) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(socket)?;
+    ask_on(UnixStream::connect(socket)?, head, body)
+}
+
+/// Asks on this connection.
+pub(crate) fn ask_on(mut stream: impl Read + Write, head: &str, body: &str) -> io::Result<Answer> {
     let length = body.len();
     let request = format!(
         "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\

@@ -120,19 +120,21 @@ impl Host {
         });
     }
 
+    /// Whether it launched this process, or what that started.
+    pub(crate) fn is_of_it(&self, pid: u32) -> bool {
+        let env = proc::environ(pid).ok().flatten().unwrap_or_default();
+        let mut values = env
+            .iter()
+            .filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_DATA="));
+        values.any(|value| self.is_data(value))
+    }
+
     /// What it launched, or what that started, and that still lives.
     pub(crate) fn children(&self) -> Vec<Pidfd> {
-        let marked = |pid: u32| {
-            let env = proc::environ(pid).ok().flatten().unwrap_or_default();
-            let values = env
-                .iter()
-                .filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_DATA="));
-            values.into_iter().any(|value| self.is_data(value))
-        };
         let pids = proc::pids().unwrap_or_default().into_iter();
         let opened = pids.filter_map(|pid| {
             let pidfd = Pidfd::open(pid).ok().flatten()?;
-            marked(pid).then_some(pidfd)
+            self.is_of_it(pid).then_some(pidfd)
         });
         opened.collect()
     }

@@ -1,0 +1,290 @@
+//! The example of `examples/shop/`, started by one command, under kill -9 of each of its parts in turn, and of two at once at random,
+//! while orders come in. At the end the log alone accounts for every order, job, task, lock and process. `cargo test` has ten seconds
+//! of it; `SEXTON_CRASH_SECONDS=60` has a minute.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `past.rs` | what the log says of all of it |
+
+mod past;
+
+use crate::chance::Chance;
+use crate::daemon::{Daemon, ended, serve, sexton, text};
+use crate::kept::Kept;
+use crate::left_out::left_out;
+use crate::lives;
+use crate::patience::until;
+use crate::processes::asking;
+use crate::processes::host::Host;
+use crate::story::past::{Order, Past};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use sexton::kernel::pidfd::Pidfd;
+use sexton::kernel::proc;
+use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long `cargo test` kills two at once, in seconds.
+const SECONDS: u64 = 10;
+
+/// Between two orders, and before what was refused is asked again.
+const PAUSE: Duration = Duration::from_millis(30);
+
+/// What is killed: a part, and the second word of its command line, if it is not the coordinator or its keeper.
+const PARTS: [(&str, Option<&str>); 7] = [
+    ("coordinator", None),
+    ("keeper", None),
+    ("web service", Some("web.py")),
+    ("runner of the workers", Some("work")),
+    ("mail", Some("./mail.sh")),
+    ("pass of the lease", Some("./nightly.sh")),
+    ("burst of a task", Some("./export.sh")),
+];
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what other processes do is no event of this one"
+)]
+fn rest(pause: Duration) {
+    std::thread::sleep(pause);
+}
+
+/// Orders, one after the other, each until it is answered well; and a request for a pass of the lease after each.
+struct Customer {
+    stops: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Order>>,
+}
+
+impl Customer {
+    fn begin(port: u16, host: &Host) -> Self {
+        let stops = Arc::new(AtomicBool::new(false));
+        let (theirs, socket) = (Arc::clone(&stops), host.socket());
+        let ordering = move || {
+            let mut orders = Vec::new();
+            while !theirs.load(Ordering::Relaxed) {
+                let name = format!("order-{}", orders.len());
+                orders.push(answered(|| order(port, &name)));
+                let pass = json!({"name": "nightly"});
+                let key = format!("pass-{name}");
+                let asked = || asking::post(&socket, "/v1/leases/run", &key, &pass).ok();
+                answered(|| asked().filter(|(status, _)| *status == 200));
+                rest(PAUSE);
+            }
+            orders
+        };
+        let thread = std::thread::Builder::new().name("customer".to_owned());
+        Self {
+            stops,
+            thread: thread.spawn(ordering).expect("a thread starts"),
+        }
+    }
+
+    /// Every order that was answered.
+    fn end(self) -> Vec<Order> {
+        self.stops.store(true, Ordering::Relaxed);
+        self.thread.join().expect("ordering does not panic")
+    }
+}
+
+/// Asks again until there is an answer, whoever is killed meanwhile.
+fn answered<T>(ask: impl Fn() -> Option<T>) -> T {
+    until("it is answered", || {
+        let answer = ask();
+        if answer.is_none() {
+            rest(PAUSE);
+        }
+        answer
+    })
+}
+
+/// Sends an order to the web service; `None` if that is not there or does not take it.
+fn order(port: u16, name: &str) -> Option<Order> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let head = format!("POST /order?name={name} HTTP/1.1");
+    let (status, said) = asking::ask_on(stream, &head, "").ok()?;
+    let number = |path| said.pointer(path).and_then(Value::as_u64);
+    (status == 200).then_some(Order {
+        name: name.to_owned(),
+        mail: number("/mail")?,
+        export: number("/export")?,
+    })
+}
+
+struct Shop {
+    host: Host,
+    kept: Kept,
+    port: u16,
+    daemon: Option<Daemon>,
+    killed: BTreeMap<&'static str, u64>,
+}
+
+impl Shop {
+    fn open() -> Self {
+        let host = Host::new();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has one").port();
+        drop(listener);
+        let mut shop = Self {
+            kept: Kept::beside(&host.data()),
+            host,
+            port,
+            daemon: None,
+            killed: BTreeMap::new(),
+        };
+        shop.serve();
+        shop
+    }
+
+    /// The one command.
+    fn serve(&mut self) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let config = root.join("examples/shop/sexton.toml");
+        let data = self.host.data();
+        let mut command = serve(&["--data", text(&data), "--config", text(&config)]);
+        let program = Path::new(env!("CARGO_BIN_EXE_sexton"));
+        let folder = program.parent().expect("it is in a folder");
+        let path = std::env::var("PATH").unwrap_or_default();
+        command
+            .env("PATH", format!("{}:{path}", text(folder)))
+            .env("SHOP_PORT", self.port.to_string());
+        self.daemon = Some(Daemon::start(command));
+    }
+
+    /// kill -9 of a part, if it lives.
+    fn kill(&mut self, (part, word): (&'static str, Option<&str>)) -> bool {
+        self.kept.keep();
+        let is_killed = match word {
+            Some(word) => self
+                .find(word)
+                .is_some_and(|process| process.signal(9).is_ok()),
+            None if part == "keeper" => self
+                .host
+                .keeper()
+                .is_some_and(|keeper| keeper.signal(9).is_ok()),
+            None => {
+                self.daemon.take().expect("one runs").kill();
+                true
+            }
+        };
+        *self.killed.entry(part).or_default() += u64::from(is_killed);
+        is_killed
+    }
+
+    /// A process of this shop whose second word is this.
+    fn find(&self, word: &str) -> Option<Pidfd> {
+        let mut pids = proc::pids().expect("they are read").into_iter();
+        pids.find_map(|pid| {
+            let process = Pidfd::open(pid).ok()??;
+            let argv = proc::cmdline(pid).ok()??;
+            let second = argv.get(1)?;
+            (second.as_bytes() == word.as_bytes() && self.host.is_of_it(pid)).then_some(process)
+        })
+    }
+
+    /// Has all come to its end that was begun.
+    fn settle(&self) {
+        let is = |path: &str, member: &str, wanted: &Value| {
+            self.host.get(path).pointer(member) == Some(wanted)
+        };
+        let none = json!([]);
+        until("every mail is sent", || {
+            let queue = self.host.get("/v1/queues/queue?queue=mails");
+            let states = ["ready", "delayed", "claimed", "retrying", "buried"];
+            let count = |state| queue.get(state).and_then(Value::as_u64);
+            (states.map(count) == [Some(0); 5]).then_some(())
+        });
+        until("every export is over", || {
+            let open = ["not-started", "waiting", "processing"];
+            let is_done =
+                |status: &&str| is(&format!("/v1/tasks?status={status}"), "/tasks", &none);
+            open.iter().all(is_done).then_some(())
+        });
+        until("no pass runs or is to come", || {
+            let lease = self.host.get("/v1/leases/lease?name=nightly");
+            let runs = lease.pointer("/current/running") == Some(&true.into());
+            let is_next = lease.get("next").is_none_or(|it| !it.is_null());
+            (!runs && !is_next && lease.get("owed") == Some(&false.into())).then_some(())
+        });
+    }
+
+    /// Closes the shop in good order; what its log says, from the beginning.
+    fn past(mut self) -> (Past, BTreeMap<&'static str, u64>) {
+        let daemon = self.daemon.take().expect("one runs");
+        daemon.signal(Signal::TERM);
+        let (status, log) = daemon.end();
+        assert!(status.success(), "it stops in good order: {log}");
+        let kept = self.kept.keep();
+        let read = |flags: &[&str]| {
+            let mut replay = sexton();
+            replay.arg("replay").arg(kept).args(flags);
+            let [log, _] = ended(replay.output().expect("it runs"), 0);
+            log
+        };
+        let state = read(&["--state", "--json"]);
+        let state = serde_json::from_str(&state).expect("it is JSON");
+        (Past::of(&read(&["--json"]), &state), self.killed)
+    }
+}
+
+fn is_installed() -> bool {
+    let version = Command::new("python3").arg("--version").output();
+    let is_installed = version.is_ok_and(|it| it.status.success());
+    if !is_installed {
+        left_out("the shop under kill -9: its web service needs Python 3, which is not installed");
+    }
+    is_installed
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what other processes do is no event of this one"
+)]
+fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
+    if !is_installed() {
+        return;
+    }
+    let (span, seed) = (Duration::from_secs(lives::seconds(SECONDS)), lives::seed());
+    let mut chance = Chance::new(seed);
+    let mut shop = Shop::open();
+    let customer = Customer::begin(shop.port, &shop.host);
+    for part in PARTS {
+        until("it lives, and is killed", || {
+            let is_killed = shop.kill(part);
+            if shop.daemon.is_none() {
+                shop.serve();
+            }
+            is_killed.then_some(())
+        });
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < span {
+        rest(Duration::from_millis(chance.below(300)));
+        for _ in 0..2 {
+            let nth = usize::try_from(chance.below(PARTS.len() as u64)).expect("few");
+            let part = PARTS.get(nth).expect("one of them");
+            // Of a coordinator that is down nothing more can be killed than what it left.
+            if part.0 != "coordinator" || shop.daemon.is_some() {
+                shop.kill(*part);
+            }
+        }
+        if shop.daemon.is_none() {
+            shop.serve();
+        }
+    }
+    let orders = customer.end();
+    shop.settle();
+    let (past, killed) = shop.past();
+    println!(
+        "seed {seed}, {:?}: {} orders; {past}; killed: {killed:?}",
+        begun.elapsed(),
+        orders.len()
+    );
+    assert_eq!(past.wrong(&orders), Vec::<String>::new(), "seed {seed}");
+}

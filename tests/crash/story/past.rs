@@ -1,0 +1,255 @@
+//! What `sexton replay` says of the shop: each order's mail, export and lock, each pass, and how every process ended.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// An order that was answered.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) name: String,
+    /// The job that sends its mail.
+    pub(super) mail: u64,
+    /// The task that exports it.
+    pub(super) export: u64,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    /// Jobs that were added, with what they say, and are not done.
+    jobs: BTreeMap<u64, String>,
+    /// Jobs that were done, with what they said.
+    mails: BTreeMap<u64, String>,
+    /// Tasks that are not over, by slot: number and name.
+    tasks: BTreeMap<u64, (u64, String)>,
+    /// Tasks that are over, with their names and what they came to.
+    exports: BTreeMap<u64, (String, String)>,
+    /// Locks that are held or waited for, by slot: key, and owner.
+    locks: BTreeMap<u64, (String, String)>,
+    /// Who had the lock of the stock.
+    had_stock: BTreeSet<String>,
+    /// Passes that have begun, and those that have ended.
+    passes: (u64, u64),
+    /// Processes that were to be launched, and have no record yet.
+    unseen: BTreeSet<String>,
+    /// How many those were.
+    launched: usize,
+    /// How many processes ended how.
+    ends: BTreeMap<String, u64>,
+    wrong: Vec<String>,
+}
+
+fn number(record: &Value, place: &str) -> Option<u64> {
+    record.pointer(place)?.as_u64()
+}
+
+fn word(record: &Value, place: &str) -> String {
+    let found = record.pointer(place).and_then(Value::as_str);
+    found.unwrap_or_default().to_owned()
+}
+
+impl fmt::Display for Past {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            mails,
+            exports,
+            had_stock,
+            passes: (begun, _),
+            launched,
+            ends,
+            ..
+        } = self;
+        write!(
+            f,
+            "in the log: {} mails, {} exports, {} had the stock, {begun} passes, {} launches; processes that ended: {ends:?}",
+            mails.len(),
+            exports.len(),
+            had_stock.len(),
+            launched,
+        )
+    }
+}
+
+impl Past {
+    /// Reads the lines of `sexton replay --json`, and the state that they come to.
+    pub(super) fn of(log: &str, state: &Value) -> Self {
+        let mut past = Self::default();
+        for line in log.lines() {
+            let record: Value = serde_json::from_str(line).expect("it is JSON");
+            match word(&record, "/actor").as_str() {
+                "queue" => past.take_queue(&record, line),
+                "dispatch" => past.take_dispatch(&record, line),
+                "lock" => past.take_lock(&record),
+                "lease" => past.take_lease(&record),
+                "process" => past.take_process(&record),
+                _ => {}
+            }
+        }
+        past.take_state(state);
+        past
+    }
+
+    fn take_queue(&mut self, record: &Value, line: &str) {
+        if let Some(id) = number(record, "/outcome/put/job/id") {
+            self.jobs.insert(id, word(record, "/message/put/body"));
+        }
+        if record.pointer("/outcome/deleted").is_some()
+            && let Some(id) = number(record, "/message/delete/id")
+        {
+            match self.jobs.remove(&id) {
+                Some(body) => drop(self.mails.insert(id, body)),
+                None => self.wrong.push(format!("a job was done twice: {line}")),
+            }
+        }
+    }
+
+    fn take_dispatch(&mut self, record: &Value, line: &str) {
+        let steps = record.pointer("/outcome/changed/steps");
+        for step in steps.and_then(Value::as_array).into_iter().flatten() {
+            let (Some(slot), Some(step)) = (number(step, "/task/0"), step.pointer("/task/1"))
+            else {
+                continue;
+            };
+            if step.get("added").is_some() {
+                let id = number(record, "/seq").expect("an entry has one");
+                let task = (id, word(record, "/message/add/name"));
+                self.tasks.insert(slot, task);
+            }
+            let verdict = step.pointer("/ended/verdict");
+            let Some(over) = verdict.and_then(|it| it.get("ended").or(it.get("failed_out"))) else {
+                continue;
+            };
+            match self.tasks.remove(&slot) {
+                Some((id, name)) => {
+                    let over = over.as_str().unwrap_or_default().to_owned();
+                    self.exports.insert(id, (name, over));
+                }
+                None => self.wrong.push(format!("a task is over twice: {line}")),
+            }
+        }
+    }
+
+    fn take_lock(&mut self, record: &Value) {
+        let mut asked = ["acquire", "hold"].iter();
+        let asked = asked.find_map(|it| record.pointer(&format!("/message/{it}")));
+        for outcome in ["granted", "queued"] {
+            if let (Some(slot), Some(asked)) =
+                (number(record, &format!("/outcome/{outcome}/slot")), asked)
+            {
+                let lock = (word(asked, "/key"), word(asked, "/owner"));
+                if outcome == "granted" {
+                    self.note_holder(&lock);
+                }
+                self.locks.insert(slot, lock);
+            }
+        }
+        let gone = record.pointer("/outcome/ended/gone");
+        for gone in gone.and_then(Value::as_array).into_iter().flatten() {
+            if let Some(slot) = number(gone, "/slot") {
+                self.locks.remove(&slot);
+            }
+            if let Some(heir) = number(gone, "/heir").and_then(|slot| self.locks.get(&slot)) {
+                self.note_holder(&heir.clone());
+            }
+        }
+    }
+
+    fn note_holder(&mut self, (key, owner): &(String, String)) {
+        if key == "stock" {
+            self.had_stock.insert(owner.clone());
+        }
+    }
+
+    fn take_lease(&mut self, record: &Value) {
+        let steps = record.pointer("/outcome/changed/steps");
+        for step in steps.and_then(Value::as_array).into_iter().flatten() {
+            self.passes.0 += u64::from(step.pointer("/1/began").is_some());
+            self.passes.1 += u64::from(step.pointer("/1/ended").is_some());
+        }
+    }
+
+    /// Launches stand in outcomes of several kinds, each with the number of its record.
+    fn take_process(&mut self, record: &Value) {
+        fn launches(within: &Value, found: &mut BTreeSet<String>) {
+            match within {
+                Value::Array(items) => items.iter().for_each(|it| launches(it, found)),
+                Value::Object(members) => {
+                    let launched = members.get("launched");
+                    let ids = ["/id", "/insertion/id"].iter();
+                    let ids = ids.filter_map(|path| launched?.pointer(path)?.as_str());
+                    found.extend(ids.map(str::to_owned));
+                    members.values().for_each(|it| launches(it, found));
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        if let Some(outcome) = record.get("outcome") {
+            launches(outcome, &mut self.unseen);
+        }
+    }
+
+    /// Each record has an end, and says how it was.
+    fn take_state(&mut self, state: &Value) {
+        let records = state.pointer("/actors/process/state");
+        let records = records.and_then(Value::as_object).expect("there are some");
+        self.launched = self.unseen.len();
+        for (id, record) in records {
+            self.unseen.remove(id);
+            // One that could not be started says why, and has no end of its own.
+            let mut ends = ["/end", "/failure"].iter();
+            let end = ends.find_map(|it| record.pointer(it).filter(|end| !end.is_null()));
+            match (word(record, "/phase").as_str(), end) {
+                ("exited", Some(end)) => {
+                    *self.ends.entry(end.to_string()).or_default() += 1;
+                }
+                (phase, _) => {
+                    let argv = record.pointer("/argv");
+                    self.wrong.push(format!("{id} is {phase}: {argv:?}"));
+                }
+            }
+        }
+        for id in &self.unseen {
+            self.wrong
+                .push(format!("{id} was launched and has no record"));
+        }
+    }
+
+    /// What is not as the orders have it, or has no end.
+    pub(super) fn wrong(&self, orders: &[Order]) -> Vec<String> {
+        let mut wrong = self.wrong.clone();
+        for order in orders {
+            let Order { name, mail, export } = order;
+            if self.mails.get(mail) != Some(name) {
+                wrong.push(format!("the mail of {order:?} was not sent"));
+            }
+            let done = (name.clone(), "completed".to_owned());
+            if self.exports.get(export) != Some(&done) {
+                let came = self.exports.get(export);
+                wrong.push(format!("{order:?} was not exported: {came:?}"));
+            }
+            if !self.had_stock.contains(name) {
+                wrong.push(format!("{order:?} was taken without the stock"));
+            }
+        }
+        // Each is done once, under whatever name it came.
+        let bodies: BTreeSet<&String> = self.mails.values().collect();
+        if bodies.len() != self.mails.len() {
+            wrong.push("an order has two mails".to_owned());
+        }
+        let names: BTreeSet<&String> = self.exports.values().map(|(name, _)| name).collect();
+        if names.len() != self.exports.len() {
+            wrong.push("an order has two exports".to_owned());
+        }
+        let open = [
+            format!("{:?}", self.jobs),
+            format!("{:?}", self.tasks),
+            format!("{:?}", self.locks),
+        ];
+        wrong.extend(open.into_iter().filter(|it| it != "{}"));
+        if self.passes.0 != self.passes.1 || self.passes.0 == 0 {
+            wrong.push(format!("of passes began and ended: {:?}", self.passes));
+        }
+        wrong
+    }
+}
