@@ -3,6 +3,7 @@
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use sexton::text::steers;
+pub(crate) use sexton::text::{bytes, count, grouped, span};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use time::UtcDateTime;
@@ -57,53 +58,6 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// A count with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// So many of them, in words.
-pub(crate) fn count(number: u64, one: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {one}{plural}", grouped(number))
-}
-
-/// A size in the unit that leaves it at least one whole.
-pub(crate) fn bytes(number: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let mut scaled = (number, 0, "B");
-    for unit in units {
-        if scaled.0 < 1024 {
-            break;
-        }
-        scaled = (scaled.0 / 1024, scaled.0 % 1024 * 10 / 1024, unit);
-    }
-    match scaled {
-        (whole, _, "B") => format!("{whole} B"),
-        (whole, tenths, unit) => format!("{whole}.{tenths} {unit}"),
-    }
-}
-
-/// A span in its two largest units.
-pub(crate) fn span(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, _, _) => format!("{hours} h {} min", minutes % 60),
-        (_, _, _) => format!("{days} d {} h", hours % 24),
-    }
-}
-
 /// Node time as a date; `-` if it is none.
 pub(crate) fn time(at: Timestamp) -> String {
     let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
@@ -115,21 +69,9 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, grouped, lines, plain, span, time, words};
+    use super::{lines, plain, time, words};
     use serde_json::json;
     use sexton::clock::Timestamp;
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        let counts = [0, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
-        let records = [0, 1, 2000].map(|number| count(number, "record"));
-        assert_eq!(records, ["0 records", "1 record", "2,000 records"]);
-        let sizes = [0, 1023, 1024, 1536, 5 << 30].map(bytes);
-        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB"]);
-        let spans = [0, 59_999, 61_000, 3_661_000, 90_000_000].map(span);
-        assert_eq!(spans, ["0 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
-    }
 
     #[test]
     fn times_are_as_rfc_3339_has_them() {

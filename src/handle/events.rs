@@ -1,10 +1,12 @@
 //! What happens on a node, as it happens: for programs that embed it, and for the doors.
 
 use super::{Command, Handle};
-use crate::spine::event::Position;
+use crate::ids::Seq;
+use crate::spine::event::{Event, Position};
 use crate::spine::feed::{Heard, Reader};
 use crate::spine::runtime::Stopped;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// How much is taken at a time.
@@ -53,6 +55,16 @@ impl Events {
                 () = self.core.closed() => return self.at_once(),
             }
         }
+    }
+
+    /// What is kept before a position, or at all, the newest first, at most so many: beside what is heard.
+    pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
+        self.reader.before(before, most)
+    }
+
+    /// What happened in an entry, as far as it is kept: in that of a token, that it was given.
+    pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
+        self.reader.of(seq)
     }
 
     /// What is there to be heard now.

@@ -56,6 +56,8 @@ use crate::spine::feed::Reader;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::Halt;
+#[cfg(feature = "http")]
+use crate::status::JournalStatus;
 use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, Reloaded, fsync_words};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -224,6 +226,13 @@ impl Handle {
             listener.show(locks, &mut listening);
         }
         listening
+    }
+
+    /// What listeners and journal have counted since the start: asks no actor.
+    #[cfg(feature = "http")]
+    pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
+        let journal = self.facts.journal.as_ref().map(Into::into);
+        (self.listening((0, 0)), journal)
     }
 
     /// Where commands of tasks report, if there are any.

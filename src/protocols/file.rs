@@ -4,6 +4,8 @@
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
+#[cfg(feature = "http")]
+use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -24,6 +26,24 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
     Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
+/// The end of a file, no more than so many bytes of it, and how many there are in all.
+#[cfg(feature = "http")]
+pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(at_once)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    file.seek(SeekFrom::Start(metadata.len().saturating_sub(bytes_max)))?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok((bytes, metadata.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::read;
@@ -41,5 +61,15 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "0123456789abc").unwrap();
         assert_eq!(read(&file, 10).unwrap().0, b"0123456789");
+        #[cfg(feature = "http")]
+        {
+            use super::tail;
+            assert_eq!(tail(&file, 3).unwrap(), (b"abc".to_vec(), 13));
+            assert_eq!(tail(&file, 99).unwrap(), (b"0123456789abc".to_vec(), 13));
+            assert_eq!(
+                tail(&pipe, 3).unwrap_err().to_string(),
+                "it is no regular file"
+            );
+        }
     }
 }

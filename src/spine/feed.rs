@@ -306,6 +306,30 @@ impl Reader {
         heard
     }
 
+    /// What is kept before a position, or at all, the newest first, at most so many. Moves no reader.
+    pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
+        let upto = self.shown.borrow().upto;
+        let ring = self.feed.ring();
+        let end = ring.events.partition_point(|event| {
+            event.position <= upto && before.is_none_or(|before| event.position < before)
+        });
+        let events = ring.events.range(..end).rev();
+        events.take(most).map(Arc::clone).collect()
+    }
+
+    /// What happened in an entry, as far as it is kept.
+    pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
+        let seq = self.feed.based(seq);
+        let upto = self.shown.borrow().upto;
+        let ring = self.feed.ring();
+        let first = ring
+            .events
+            .partition_point(|event| event.position.seq < seq);
+        let events = ring.events.range(first..);
+        let events = events.take_while(|it| it.position.seq == seq && it.position <= upto);
+        events.map(Arc::clone).collect()
+    }
+
     /// Waits until there may be something to take; false if there never will be again.
     pub async fn more(&mut self) -> bool {
         if self.shown.borrow().ended {
@@ -326,7 +350,7 @@ mod tests {
     use super::{EVENT_BYTES_MAX, EVENTS_MAX, Feed, Heard, LINGER_MS, Reader};
     use crate::clock::Timestamp;
     use crate::ids::Seq;
-    use crate::spine::event::{Happening, Position};
+    use crate::spine::event::{Event, Happening, Position};
     use std::sync::Arc;
 
     const AT: Timestamp = Timestamp(1000);
@@ -366,6 +390,28 @@ mod tests {
         feed.show(Seq(u64::MAX));
         assert_eq!(heard(&mut early), ["12.1"]);
         assert!(heard(&mut early).is_empty(), "nothing is heard twice");
+    }
+
+    #[test]
+    fn a_reader_looks_back_at_what_is_kept_and_shown() {
+        let feed = Arc::new(Feed::beginning_at(AT));
+        let mut reader = feed.listen(Seq(9), None);
+        for seq in [10, 10, 11, 12] {
+            put(&feed, seq);
+        }
+        feed.show(Seq(11));
+        let seqs = |events: Vec<Arc<Event>>| -> Vec<(u64, u32)> {
+            let events = events.iter().map(|it| it.position);
+            events.map(|it| (it.seq.0 - feed.base, it.place)).collect()
+        };
+        assert_eq!(seqs(reader.before(None, 9)), [(11, 0), (10, 1), (10, 0)]);
+        assert_eq!(seqs(reader.before(None, 1)), [(11, 0)]);
+        let newest = reader.before(None, 1).remove(0).position;
+        assert_eq!(seqs(reader.before(Some(newest), 1)), [(10, 1)]);
+        assert_eq!(seqs(reader.of(Seq(10))), [(10, 0), (10, 1)]);
+        assert_eq!(seqs(reader.of(Seq(9))), []);
+        assert_eq!(seqs(reader.of(Seq(12))), [], "it is not shown yet");
+        assert_eq!(reader.take(9).len(), 3, "no reader was moved");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod resources;
 mod unheard;
 
 mod access;
+mod browser;
 mod busiest;
 mod crowd;
 mod described;
@@ -39,6 +40,8 @@ mod lock_refused;
 #[cfg(feature = "cli")]
 mod once;
 mod opened;
+mod page;
+mod page_lock;
 #[cfg(feature = "cli")]
 mod process_status;
 mod queue;

@@ -241,7 +241,9 @@ fn the_metrics_speak_of_the_newest_snapshot() {
 fn what_is_not_served_is_refused_as_a_problem() {
     let opened = Opened::new();
     for path in [
-        "/",
+        "/page",
+        "/page/",
+        "/page/absent",
         "/v1",
         "/v1/status/",
         "//v1/status",

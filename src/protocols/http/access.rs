@@ -3,6 +3,7 @@
 //!
 //! Never here: what a request may do once it is heard.
 
+use crate::clock::Date;
 use crate::handle::Requester;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::token::Tokens;
@@ -23,6 +24,29 @@ pub(crate) enum Scope {
     Operate,
     /// To start and signal processes, and to see what they say: whoever may is the coordinator's user.
     Run,
+}
+
+/// What a path asks of those who come over TCP, where there are tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// A token in a header.
+    Token,
+    /// That, or the cookie that a browser was given for one: a page.
+    Page,
+    /// Nothing: where a token is given in, and how that looks.
+    Open,
+}
+
+impl Gate {
+    /// That of a path.
+    pub(crate) fn of(path: &str) -> Self {
+        match path {
+            "/page.css" | "/page.js" | "/page.svg" | "/page/login" | "/page/enter" => Self::Open,
+            "/" => Self::Page,
+            path if path.starts_with("/page/") => Self::Page,
+            _ => Self::Token,
+        }
+    }
 }
 
 /// Whom a request came from.
@@ -50,6 +74,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) tokens: Option<&'a Tokens>,
     /// Whether TCP speaks TLS.
     pub(crate) is_private: bool,
+    /// By which logins are measured.
+    pub(crate) now: Date,
 }
 
 /// Whether a caller has the scope [`Scope::Run`].
@@ -77,7 +103,7 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Tcp(local) => {
             let host = check_host(head, local, rules.names)?;
             check_origin(&head.headers, host)?;
-            let check = |tokens| check_token(&head.headers, tokens);
+            let check = |tokens| check_token(head, host, (tokens, rules.now));
             let runs = rules.tokens.map(check).transpose()?;
             Ok(match runs {
                 Some(true) if rules.is_private || local.is_loopback() => Running::Allowed,
@@ -160,11 +186,57 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     ))
 }
 
+/// Refuses a form that is not sent from a page of ours: also on the Unix socket, which may be what a browser is forwarded to.
+/// Browsers say where a form comes from, in one of two headers.
+pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_ours = match single(headers, &header::ORIGIN) {
+        Some(_) => {
+            single(headers, &header::HOST).is_some_and(|host| check_origin(headers, host).is_ok())
+        }
+        None => {
+            let site = HeaderName::from_static("sec-fetch-site");
+            !headers.contains_key(header::ORIGIN) && single(headers, &site) == Some("same-origin")
+        }
+    };
+    let words = "a form is taken from a page of this coordinator, in a browser that says so";
+    is_ours
+        .then_some(())
+        .ok_or_else(|| Problem::new(Reason::Foreign, words))
+}
+
+/// The name of the cookie that holds a login: ports of a machine share their cookies.
+pub(crate) fn cookie_name(host: &str) -> String {
+    let port = host.strip_prefix(without_port(host)).unwrap_or_default();
+    format!("sexton{}", port.replace(':', "-"))
+}
+
+/// The login that a browser sends along.
+fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
+    let name = cookie_name(host);
+    let cookies = headers.get_all(header::COOKIE);
+    let cookies = cookies.filter_map(|it| it.to_str().ok());
+    let mut pairs = cookies.flat_map(|it| it.split(';'));
+    pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
+}
+
 /// Whether the token of a request may start processes.
-fn check_token(headers: &HeaderMap, tokens: &Tokens) -> Result<bool, Problem> {
+fn check_token(
+    head: &RequestHead,
+    host: &str,
+    (tokens, now): (&Tokens, Date),
+) -> Result<bool, Problem> {
     let refused = |detail| {
         Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
     };
+    let headers = &head.headers;
+    match Gate::of(head.uri.path()) {
+        Gate::Open => return Ok(false),
+        Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
+            let login = login(headers, host).and_then(|login| tokens.find_login(login, now));
+            return login.map_or_else(|| refused("nobody is logged in here, or not any more"), Ok);
+        }
+        Gate::Page | Gate::Token => {}
+    }
     let mut given = headers.get_all(header::AUTHORIZATION);
     let (Some(credentials), None) = (given.next(), given.next()) else {
         return refused("expected one Authorization header with a bearer token");
@@ -200,7 +272,8 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Peer, Rules, Running, check, is_trusted};
+    use super::{Gate, Peer, Rules, Running, check, check_form, cookie_name, is_trusted};
+    use crate::clock::Date;
     use crate::protocols::http::token::Tokens;
     use actix_http::RequestHead;
     use actix_web::ResponseError as _;
@@ -226,6 +299,7 @@ mod tests {
             lets_others_in: false,
             tokens,
             is_private: false,
+            now: Date(0),
         };
         let peer = Peer::Tcp(local.parse().unwrap());
         check(&head(headers), peer, &rules)
@@ -242,6 +316,7 @@ mod tests {
                 lets_others_in: false,
                 tokens: Some(&tokens),
                 is_private,
+                now: Date(0),
             };
             let peer = Peer::Tcp(local.parse().unwrap());
             check(&head(&headers), peer, &rules).unwrap()
@@ -348,6 +423,82 @@ mod tests {
     }
 
     #[test]
+    fn a_login_is_heard_on_pages_alone() {
+        let tokens = Tokens::parse(b"0123456789abcdef").unwrap();
+        let login = tokens.login(b"0123456789abcdef", Date(1)).unwrap();
+        let with = |path: &str, cookie: String| {
+            let mut head = head(&[("host", "localhost:80")]);
+            head.uri = path.parse().unwrap();
+            let name = HeaderName::from_static("cookie");
+            head.headers
+                .append(name, HeaderValue::from_str(&cookie).unwrap());
+            let rules = Rules {
+                names: &[],
+                lets_others_in: false,
+                tokens: Some(&tokens),
+                is_private: false,
+                now: Date(0),
+            };
+            let peer = Peer::Tcp("127.0.0.1".parse().unwrap());
+            check(&head, peer, &rules).is_ok()
+        };
+        let ours = format!("a=b; sexton-80={login}; c=d");
+        assert!(with("/", ours.clone()) && with("/page/locks?key=a", ours.clone()));
+        for path in [
+            "/v1/status",
+            "/v1/events",
+            "/metrics",
+            "/page",
+            "/pages",
+            "/page.css/",
+        ] {
+            assert!(!with(path, ours.clone()), "{path}");
+        }
+        assert!(!with("/", format!("sexton-81={login}")));
+        assert!(!with("/", format!("sexton-80={login}x")));
+        for path in [
+            "/page.css",
+            "/page.js",
+            "/page.svg",
+            "/page/login",
+            "/page/enter",
+        ] {
+            assert_eq!(Gate::of(path), Gate::Open);
+            assert!(with(path, String::new()), "{path}");
+        }
+        assert_eq!(cookie_name("[::1]:80"), "sexton-80");
+        assert_eq!(cookie_name("ledger.example"), "sexton");
+    }
+
+    #[test]
+    fn a_form_comes_from_a_page_of_ours() {
+        let from = |headers: &[(&'static str, &'static str)]| {
+            let all: Vec<_> = [("host", "localhost:80")]
+                .iter()
+                .chain(headers)
+                .copied()
+                .collect();
+            check_form(&head(&all).headers).is_ok()
+        };
+        assert!(from(&[("origin", "http://localhost:80")]));
+        assert!(from(&[("sec-fetch-site", "same-origin")]));
+        for foreign in [
+            &[][..],
+            &[("origin", "null")],
+            &[("origin", "http://localhost:81")],
+            &[("origin", "null"), ("sec-fetch-site", "same-origin")],
+            &[
+                ("origin", "http://localhost:80"),
+                ("origin", "http://localhost:80"),
+            ],
+            &[("sec-fetch-site", "same-site")],
+            &[("sec-fetch-site", "none")],
+        ] {
+            assert!(!from(foreign), "{foreign:?}");
+        }
+    }
+
+    #[test]
     fn the_socket_answers_its_own_user_and_root_or_whom_its_mode_lets_in() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
@@ -361,6 +512,7 @@ mod tests {
                 lets_others_in,
                 tokens: None,
                 is_private: true,
+                now: Date(0),
             };
             let heard = check(&head(&[]), stranger, &rules).ok();
             assert_eq!(heard, lets_others_in.then_some(Running::Denied));

@@ -12,6 +12,7 @@ use crate::protocols::http::room::Room;
 use crate::protocols::http::shared::Shared;
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
+use actix_http::RequestHead;
 use actix_web::dev::Payload;
 use actix_web::http::Method;
 use actix_web::http::header::HeaderValue;
@@ -91,6 +92,45 @@ impl Call {
     /// The members of its body.
     pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         input::of_body(self.request.headers(), &self.body)
+    }
+
+    /// The fields of its query, as a form fills it in: an empty one is left out.
+    pub(crate) fn asked<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        input::of_form(self.request.query_string())
+    }
+
+    /// The fields of a form that was sent.
+    pub(crate) fn form<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let words = "expected a form, as browsers send it";
+        let is_form = self.header("content-type").is_some_and(|found| {
+            let kind = found.split(|byte| *byte == b';').next().unwrap_or_default();
+            kind.trim_ascii()
+                .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+        });
+        match std::str::from_utf8(&self.body) {
+            Ok(fields) if is_form => input::of_form(fields),
+            Ok(_) | Err(_) => Err(Problem::new(Reason::Malformed, words)),
+        }
+    }
+
+    /// Refuses a form that is not sent from a page of ours.
+    pub(crate) fn check_form(&self) -> Result<(), Problem> {
+        access::check_form(self.request.headers())
+    }
+
+    /// Its head.
+    pub(crate) fn head(&self) -> &RequestHead {
+        self.request.head()
+    }
+
+    /// Whom it came from.
+    pub(crate) fn peer(&self) -> Peer {
+        self.caller.peer
+    }
+
+    /// Whether its caller may start processes.
+    pub(crate) fn may_run(&self) -> bool {
+        self.check_run().is_ok()
     }
 
     /// Takes the idempotency key, if there is one: what is asked of the actors from here on is done once.

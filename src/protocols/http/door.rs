@@ -6,6 +6,7 @@ use crate::handle::{Handle, Listener, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::rates::Rates;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::routes;
 use crate::protocols::http::session::{App, Session, Stream};
@@ -121,6 +122,8 @@ impl Door {
                     task::ADD,
                 ],
                 description: routes::description(),
+                clock: Arc::clone(&node.facts.clock),
+                rates: Rates::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),
@@ -359,7 +362,9 @@ impl Serving {
                 report::serve(listener, node.clone(), hall.closing.clone()).await;
             }
         };
-        tokio::join!(core, hall.serve_tcp(tcp), hall.serve_unix(unix), reports);
+        let sampling = door.shared.rates.sample(&node, hall.closing.clone());
+        let (tcp, unix) = (hall.serve_tcp(tcp), hall.serve_unix(unix));
+        tokio::join!(core, tcp, unix, reports, sampling);
         drop((file, reports_file));
     }
 }

@@ -12,12 +12,13 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::room::Turns;
 use crate::protocols::http::route::{Query, Route, Words};
 use crate::protocols::http::schema::encode;
+use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
 use crate::spine::event::{Event, Field, NODE, Position};
 use crate::spine::feed::Heard;
 use actix_web::HttpResponse;
-use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::body::BoxBody;
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use schemars::JsonSchema;
@@ -25,18 +26,8 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Interval, interval};
-
-/// How often a stream says that it is alive.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-
-/// What it says then, and first of all.
-const ALIVE: &str = ":\n\n";
 
 /// What is told at a time.
 const PART_BYTES: usize = 8 * 1024;
@@ -91,7 +82,7 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
     let mut response = HttpResponse::build(StatusCode::OK);
     response.content_type("text/event-stream");
     if call.method() == Method::HEAD {
-        return Ok(response.body(BoxBody::new(Stream { turn: None })));
+        return Ok(response.body(BoxBody::new(Stream::<Telling>::empty())));
     }
     let place = call.place()?;
     let events = call.node.events(after).await.map_err(stopped)?;
@@ -106,9 +97,7 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
         beat: None,
         place,
     };
-    Ok(response.body(BoxBody::new(Stream {
-        turn: Some(Box::pin(telling.turn())),
-    })))
+    Ok(response.body(BoxBody::new(Stream::new(telling))))
 }
 
 /// After which event it begins: the header of a reader that comes back goes before the query.
@@ -254,13 +243,7 @@ struct Telling {
     place: Place,
 }
 
-impl Telling {
-    async fn turn(mut self) -> (Self, Option<Bytes>) {
-        let part = self.part().await;
-        (self, part)
-    }
-
-    /// The next part of the stream; nothing behind its end.
+impl Parts for Telling {
     async fn part(&mut self) -> Option<Bytes> {
         let Some(beat) = &mut self.beat else {
             let mut beat = interval(HEARTBEAT);
@@ -318,37 +301,6 @@ impl Serialize for Data<'_> {
             }
         }
         members.end()
-    }
-}
-
-/// The next part on its way, and who tells it.
-type Turn = Pin<Box<dyn Future<Output = (Telling, Option<Bytes>)>>>;
-
-/// A stream as the body of an answer.
-struct Stream {
-    turn: Option<Turn>,
-}
-
-impl MessageBody for Stream {
-    type Error = Infallible;
-
-    fn size(&self) -> BodySize {
-        BodySize::Stream
-    }
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Infallible>>> {
-        let Some(turn) = &mut self.turn else {
-            return Poll::Ready(None);
-        };
-        let (telling, part) = ready!(turn.as_mut().poll(context));
-        self.turn = None;
-        if part.is_some() {
-            self.turn = Some(Box::pin(telling.turn()));
-        }
-        Poll::Ready(part.map(Ok))
     }
 }
 

@@ -22,6 +22,16 @@ use std::fmt;
 /// What is wrong with a member of which nobody could say which one is meant.
 const TWICE: &str = "is there more than once";
 
+/// Reads the fields of a form of HTML. Browsers send all of them: one that was left empty is left out.
+pub(crate) fn of_form<T: DeserializeOwned>(fields: &str) -> Result<T, Problem> {
+    let is_filled = |pair: &&str| {
+        pair.split_once('=')
+            .is_some_and(|(_, value)| !value.is_empty())
+    };
+    let filled = fields.split('&').filter(is_filled);
+    of_query(&filled.collect::<Vec<_>>().join("&"))
+}
+
 /// Reads a query: `name=value`, joined by `&`, percent-encoded.
 pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let decode = |text: &str| {
@@ -459,7 +469,7 @@ impl<'de> Visitor<'de> for Anything {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_body, of_query};
+    use super::{of_body, of_form, of_query};
     use crate::actors::lock::Name;
     use crate::protocols::http::schema::{EntryNames, Number};
     use actix_web::http::header::HeaderMap;
@@ -532,6 +542,15 @@ mod tests {
             assert!(problem.contains(words), "{text}: {problem}");
             assert!(!problem.contains("secret"), "nothing of the body is shown");
         }
+    }
+
+    #[test]
+    fn an_empty_field_of_a_form_is_left_out() {
+        let read: Request = of_form("key=a&owner=&ttl=").unwrap();
+        assert_eq!((read.key.as_bytes(), read.ttl.0), (&b"a"[..], 60));
+        assert!(of_form::<Request>("key=&ttl=7").is_err());
+        let read: Request = of_form("key=%3D&owner=a%3d").unwrap();
+        assert_eq!(read.owner.as_bytes(), b"a=");
     }
 
     #[test]

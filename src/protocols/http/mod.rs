@@ -25,9 +25,11 @@
 //! | `service.rs` | services, the same way |
 //! | `task.rs` `task_server.rs` `task_look.rs` `task_transcript.rs` | tasks, the same way |
 //! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases, the same way: passes, operation, and what only looks |
-//! | `event.rs` | what happens, as server-sent events |
+//! | `event.rs` `stream.rs` | what happens, as server-sent events; streams as bodies of answers |
+//! | `page/` | the page: the same for people, in HTML |
 //! | `busiest.rs` | what has the most to do, for those who look at the whole |
 //! | `listing.rs` | lists and other large answers, with their bounds |
+//! | `rates.rs` | how much listeners and journal did, every five seconds of the last ten minutes |
 //! | `room.rs` | how much of what a listener has to give |
 //! | `call.rs` | a request in the hands of its route; waiting for as long as the client does |
 //! | `metric.rs` | a status as metrics |
@@ -54,6 +56,7 @@ mod lock;
 mod metric;
 mod openapi;
 mod operate;
+mod page;
 mod pop;
 mod problem;
 mod process;
@@ -62,6 +65,7 @@ mod process_now;
 mod queue;
 mod queue_bulk;
 mod queue_look;
+mod rates;
 mod report;
 mod result;
 mod room;
@@ -73,6 +77,7 @@ mod service;
 mod session;
 mod shared;
 mod socket;
+mod stream;
 mod task;
 mod task_look;
 mod task_server;

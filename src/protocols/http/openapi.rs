@@ -7,7 +7,7 @@
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::problem::{self, Document};
-use crate::protocols::http::route::Route;
+use crate::protocols::http::route::{Described, Route};
 use crate::protocols::http::schemas::{Content, Schemas, settle};
 use crate::refusal::{Reason, Retry};
 use actix_web::http::Method;
@@ -36,9 +36,12 @@ pub(super) fn describe(routes: &[Route]) -> Value {
     let mut schemas = Schemas::new();
     schemas.of_answer::<Document<'_>>();
     let mut paths: Map<String, Value> = Map::new();
-    for route in routes {
+    let described = routes
+        .iter()
+        .filter_map(|route| Some((route, route.described.as_ref()?)));
+    for (route, described) in described {
         let method = route.method.as_str().to_lowercase();
-        let operation = operation(route, &mut schemas);
+        let operation = operation(route, described, &mut schemas);
         paths.insert(route.path.to_owned(), json!({ method: operation }));
     }
     json!({
@@ -61,30 +64,30 @@ pub(super) fn describe(routes: &[Route]) -> Value {
     })
 }
 
-fn operation(route: &Route, schemas: &mut Schemas) -> Value {
-    let Content { parameters, body } = (route.takes)(schemas);
+fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Value {
+    let Content { parameters, body } = (described.takes)(schemas);
     let scope = match route.scope {
         Scope::Read => "read",
         Scope::Use => "use",
         Scope::Operate => "operate",
         Scope::Run => "run",
     };
-    let mut answer = (route.answers)(schemas);
+    let mut answer = (described.answers)(schemas);
     settle(&mut answer, false);
     let mut reasons: Vec<Reason> = ANY.to_vec();
-    reasons.extend(&route.refusals);
+    reasons.extend(&described.refusals);
     reasons.extend(body.as_ref().map(|_| Reason::NotJson));
     if route.scope == Scope::Run {
         reasons.push(Reason::OutOfScope);
     }
-    if route.refusals.contains(&Reason::Waits) {
+    if described.refusals.contains(&Reason::Waits) {
         reasons.push(Reason::Gone);
     }
     let mut responses = BTreeMap::from([(
         200,
         json!({
-            "description": route.words.answer,
-            "content": { route.content_type: { "schema": answer } },
+            "description": described.words.answer,
+            "content": { described.content_type: { "schema": answer } },
         }),
     )]);
     for reason in &reasons {
@@ -97,15 +100,20 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
         .map(|(status, response)| (status.to_string(), response))
         .collect();
     let mut operation = json!({
-        "operationId": route.words.id,
-        "summary": route.words.summary,
+        "operationId": described.words.id,
+        "summary": described.words.summary,
         "security": [{}, { "token": [scope] }],
         "responses": responses,
     });
-    if !route.words.more.is_empty() {
-        operation["description"] = route.words.more.into();
+    if !described.words.more.is_empty() {
+        operation["description"] = described.words.more.into();
     }
-    let parameters: Vec<Value> = route.headers.iter().cloned().chain(parameters).collect();
+    let parameters: Vec<Value> = described
+        .headers
+        .iter()
+        .cloned()
+        .chain(parameters)
+        .collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }

@@ -154,7 +154,8 @@ async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {
     ask(&call.node).await.map(Json)
 }
 
-async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
+/// How the node is; busy, if the actors do not say so in time.
+pub(crate) async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
     match timeout(STATUS_PATIENCE, node.status()).await {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(stopped)) => Err(Problem::new(Reason::Stopped, stopped.to_string())),

@@ -15,6 +15,9 @@ use std::fmt;
 
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
+/// What pages are.
+pub(crate) const HTML: &str = "text/html; charset=utf-8";
+
 /// When it is worth asking again, if it is, in seconds.
 const RETRY_AFTER: &str = "1";
 
@@ -102,6 +105,11 @@ impl Problem {
         self
     }
 
+    /// Why it is refused.
+    pub(crate) const fn reason(&self) -> Reason {
+        self.0.reason
+    }
+
     /// An answer of the web framework itself, in our words.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
@@ -154,10 +162,10 @@ impl From<CheckpointError> for Problem {
     }
 }
 
-/// Whether an answer is a refusal that is not a problem document yet.
+/// Whether an answer is a refusal that is neither a problem document nor a page yet.
 pub(crate) fn is_bare(status: StatusCode, content_type: Option<&HeaderValue>) -> bool {
     (status.is_client_error() || status.is_server_error())
-        && content_type.is_none_or(|found| found != CONTENT_TYPE)
+        && content_type.is_none_or(|found| found != CONTENT_TYPE && found != HTML)
 }
 
 impl fmt::Display for Problem {

@@ -436,11 +436,11 @@ pub(crate) struct Failed {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Stream {
     /// Bytes written.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// The first of them; what is no UTF-8 is replaced by U+FFFD.
-    head: String,
+    pub(crate) head: String,
     /// The last of them, if there are more.
-    tail: String,
+    pub(crate) tail: String,
 }
 
 impl From<Output> for Stream {

@@ -52,23 +52,23 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Which {
     /// Only jobs of this queue.
-    queue: Option<QueueName>,
+    pub(crate) queue: Option<QueueName>,
     /// Only jobs of this type.
-    r#type: Option<String>,
+    pub(crate) r#type: Option<String>,
     /// Only jobs in this phase; if left out, those that are abandoned or buried.
-    phase: Option<Phase>,
+    pub(crate) phase: Option<Phase>,
     /// Only jobs whose newest error has this in it.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Jobs at most.
     #[serde(default)]
-    limit: Number<u32, 1, 1000, 1000>,
+    pub(crate) limit: Number<u32, 1, 1000, 1000>,
     /// Where to go on: `next` of the answer before.
-    after: Option<After>,
+    pub(crate) after: Option<After>,
 }
 
 /// What is done with jobs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+pub(crate) enum What {
     Retry,
     Discard,
 }
@@ -120,7 +120,11 @@ async fn discard(call: &Call, Body(which): Body<Which>) -> Result<Json<Discarded
 }
 
 /// Does it to jobs; to how many, and where to go on.
-async fn each(call: &Call, which: Which, what: What) -> Result<(u32, Option<u32>), Problem> {
+pub(crate) async fn each(
+    call: &Call,
+    which: Which,
+    what: What,
+) -> Result<(u32, Option<u32>), Problem> {
     let phases = match which.phase {
         None => vec![Phase::Buried, Phase::Abandoned],
         Some(phase) if what.phases().contains(&phase) => vec![phase],

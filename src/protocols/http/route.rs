@@ -6,6 +6,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::schemas::{Content, Schemas};
 use crate::refusal::Reason;
+use actix_http::RequestHead;
 use actix_web::http::{Method, header};
 use actix_web::web;
 use actix_web::{Handler, HttpResponse, Resource};
@@ -38,6 +39,13 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) method: Method,
     pub(crate) scope: Scope,
+    /// What programs are told of it; none of a page, which is for people and may change.
+    pub(crate) described: Option<Described>,
+    pub(super) resource: Resource,
+}
+
+/// A route as the description has it.
+pub(crate) struct Described {
     pub(crate) words: Words,
     /// Beside those that any route may give.
     pub(crate) refusals: Vec<Reason>,
@@ -46,7 +54,6 @@ pub(crate) struct Route {
     pub(crate) content_type: &'static str,
     /// Parameters in headers.
     pub(crate) headers: Vec<Value>,
-    pub(super) resource: Resource,
 }
 
 /// What a route takes.
@@ -160,10 +167,7 @@ impl Route {
                 given.map_err(|problem| call.problem(problem))
             }
         };
-        let resource = web::resource(path)
-            .route(web::get().to(answer.clone()))
-            .route(web::head().to(answer))
-            .default_service(web::to(|| ready(not_allowed("GET, HEAD"))));
+        let resource = self::read(path, answer);
         Self::of::<T, G>(
             (path, Method::GET),
             Scope::Read,
@@ -218,10 +222,49 @@ impl Route {
         };
         let resource = posted(path, answer);
         let words = (words, refusals);
-        let mut route = Self::of::<T, Json<G>>((path, Method::POST), Scope::Use, words, resource);
-        route.refusals.push(Reason::KeyReused);
-        route.headers.push(idempotency_key());
-        route
+        let route = Self::of::<T, Json<G>>((path, Method::POST), Scope::Use, words, resource);
+        route.describing(|described| {
+            described.refusals.push(Reason::KeyReused);
+            described.headers.push(idempotency_key());
+        })
+    }
+
+    /// A page: a path that people read, or to which they send a form. How it is refused is shown to people, too.
+    pub(crate) fn page(
+        (path, method): (&'static str, Method),
+        scope: Scope,
+        show: impl AsyncFn(&Call) -> Result<HttpResponse, Problem> + Clone + 'static,
+        refused: fn(&Problem, &RequestHead) -> HttpResponse,
+    ) -> Self {
+        let is_form = method == Method::POST;
+        let answer = move |call: Call| {
+            let show = show.clone();
+            async move {
+                let shown = async {
+                    if is_form {
+                        call.check_form()?;
+                    }
+                    if scope == Scope::Run {
+                        call.check_run()?;
+                    }
+                    show(&call).await
+                };
+                let shown = shown.await.map_err(|problem| call.problem(problem));
+                Ok::<_, Problem>(shown.unwrap_or_else(|problem| refused(&problem, call.head())))
+            }
+        };
+        let resource = if is_form {
+            posted(path, answer)
+        } else {
+            read(path, answer)
+        };
+        Self {
+            path,
+            method,
+            scope,
+            described: None,
+            resource,
+        }
     }
 
     fn of<T: Take, G: Give>(
@@ -234,14 +277,22 @@ impl Route {
             path,
             method,
             scope,
-            words,
-            refusals: refusals.to_vec(),
-            takes: T::describe,
-            answers: G::describe,
-            content_type: "application/json",
-            headers: Vec::new(),
+            described: Some(Described {
+                words,
+                refusals: refusals.to_vec(),
+                takes: T::describe,
+                answers: G::describe,
+                content_type: "application/json",
+                headers: Vec::new(),
+            }),
             resource,
         }
+    }
+
+    /// The same, described otherwise.
+    fn describing(mut self, change: impl FnOnce(&mut Described)) -> Self {
+        self.described.as_mut().map(change);
+        self
     }
 
     /// The same, for those who have this scope.
@@ -253,16 +304,12 @@ impl Route {
 
     /// The same, answering with another type of content.
     pub(crate) fn with_content_type(self, content_type: &'static str) -> Self {
-        Self {
-            content_type,
-            ..self
-        }
+        self.describing(|described| described.content_type = content_type)
     }
 
     /// The same, with a parameter in a header.
-    pub(crate) fn with_header(mut self, parameter: Value) -> Self {
-        self.headers.push(parameter);
-        self
+    pub(crate) fn with_header(self, parameter: Value) -> Self {
+        self.describing(|described| described.headers.push(parameter))
     }
 }
 
@@ -274,6 +321,16 @@ fn idempotency_key() -> Value {
         "description": "1 to 128 visible ASCII characters, one for each request and its repetitions: a repetition within ten minutes is answered from what the first did, also after a crash and a restart, and nothing is done twice.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
     })
+}
+
+fn read(
+    path: &'static str,
+    answer: impl Handler<(Call,), Output = Result<HttpResponse, Problem>>,
+) -> Resource {
+    web::resource(path)
+        .route(web::get().to(answer.clone()))
+        .route(web::head().to(answer))
+        .default_service(web::to(|| ready(not_allowed("GET, HEAD"))))
 }
 
 fn posted(

@@ -4,7 +4,7 @@
 use crate::actors::each;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Route, Routed};
-use crate::protocols::http::{audit, busiest, event, openapi, operate};
+use crate::protocols::http::{audit, busiest, event, openapi, operate, page};
 use crate::refusal::Reason;
 use actix_web::HttpResponse;
 use actix_web::web::{self, ServiceConfig};
@@ -19,11 +19,12 @@ pub fn description() -> &'static Value {
 
 /// Every route.
 fn table() -> Vec<Route> {
-    let of_node: [fn() -> Vec<Route>; 4] = [
+    let of_node: [fn() -> Vec<Route>; 5] = [
         operate::routes,
         event::routes,
         busiest::routes,
         audit::routes,
+        page::routes,
     ];
     let of_actors = each!(type M => <M as Routed>::ROUTES);
     let all = of_node.iter().chain(of_actors.into_iter().flatten());

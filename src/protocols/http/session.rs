@@ -3,8 +3,9 @@
 //! Everything has a bound: a head and a body in bytes and in time, an answer in the time it may lie unread. What
 //! breaks a bound is answered with a problem document where it can be, and ends the connection.
 
-use crate::protocols::http::access::{self, Peer, Rules, Running};
+use crate::protocols::http::access::{self, Gate, Peer, Rules, Running};
 use crate::protocols::http::call::{Caller, Rollback};
+use crate::protocols::http::page::frame;
 use crate::protocols::http::problem::{self, Problem};
 use crate::protocols::http::shared::Shared;
 use crate::refusal::Reason;
@@ -13,11 +14,11 @@ use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;
 use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
-use actix_web::ResponseError as _;
 use actix_web::dev::{Service, ServiceResponse};
 use actix_web::http::Version;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{Bytes, BytesMut};
+use actix_web::{HttpResponse, ResponseError as _};
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -88,6 +89,8 @@ enum End {
     Quietly,
     /// This is said before.
     With(Problem),
+    /// This page is shown before.
+    Shown(HttpResponse),
 }
 
 impl From<io::Error> for End {
@@ -132,15 +135,17 @@ impl<IO: Stream> Session<IO> {
                 Err(end) => break end,
             }
         };
-        if let End::With(problem) = end {
-            self.refuse(&problem).await;
+        match end {
+            End::Quietly => {}
+            End::With(problem) => self.refuse(problem.error_response()).await,
+            End::Shown(page) => self.refuse(page).await,
         }
         self.finish().await;
     }
 
     /// Says why the connection is of no use, and ends it.
     pub(crate) async fn turn_away(mut self, problem: &Problem) {
-        self.refuse(problem).await;
+        self.refuse(problem.error_response()).await;
         self.finish().await;
     }
 
@@ -227,9 +232,15 @@ impl<IO: Stream> Session<IO> {
             names: &self.shared.names,
             lets_others_in: self.shared.lets_others_in,
             tokens: tokens.as_deref(),
-            is_private: self.shared.tls_files.is_some(),
+            is_private: self.shared.is_private(),
+            now: self.shared.date(),
         };
-        let running = access::check(request.head(), self.peer, &rules).map_err(End::With)?;
+        let running = access::check(request.head(), self.peer, &rules).map_err(|problem| {
+            match Gate::of(request.path()) {
+                Gate::Token | Gate::Open => End::With(problem),
+                Gate::Page => End::Shown(frame::refused(&problem, request.head())),
+            }
+        })?;
         match self.codec.message_type() {
             MessageType::None => Ok((request, running)),
             MessageType::Payload => {
@@ -389,9 +400,9 @@ impl<IO: Stream> Session<IO> {
         written?
     }
 
-    /// Answers with a problem and with the end of the connection. What was asked need not have been understood.
-    async fn refuse(&mut self, problem: &Problem) {
-        let mut response: Response<BoxBody> = problem.error_response().into();
+    /// Answers with a refusal and with the end of the connection. What was asked need not have been understood.
+    async fn refuse(&mut self, refusal: HttpResponse) {
+        let mut response: Response<BoxBody> = refusal.into();
         response
             .head_mut()
             .set_connection_type(ConnectionType::Close);
@@ -432,9 +443,11 @@ async fn end(mut stream: impl Stream) {
 #[cfg(test)]
 mod tests {
     use super::{Session, end};
+    use crate::clock::ManualClock;
     use crate::config::HttpConfig;
     use crate::protocols::http::access::Peer;
     use crate::protocols::http::counters::Counters;
+    use crate::protocols::http::rates::Rates;
     use crate::protocols::http::room::Room;
     use crate::protocols::http::shared::Shared;
     use crate::spine::budget::Budget;
@@ -509,6 +522,8 @@ mod tests {
             unix: room(),
             long: [""; 6],
             description: &Value::Null,
+            clock: Arc::new(ManualClock::default()),
+            rates: Rates::default(),
         }
     }
 

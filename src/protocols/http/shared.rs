@@ -1,8 +1,10 @@
 //! What the connections of the door share.
 
+use crate::clock::{Clock, Date, Offset};
 use crate::config::REQUEST_BYTES_MAX;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::Counters;
+use crate::protocols::http::rates::Rates;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::tls::Identity;
 use crate::protocols::http::token::Tokens;
@@ -28,6 +30,9 @@ pub(crate) struct Shared {
     pub(super) long: [&'static str; 6],
     /// The description of all routes.
     pub(crate) description: &'static Value,
+    pub(super) clock: Arc<dyn Clock>,
+    /// What listeners and journal did of late.
+    pub(crate) rates: Rates,
 }
 
 impl Shared {
@@ -38,6 +43,16 @@ impl Shared {
         } else {
             REQUEST_BYTES_MAX
         }
+    }
+
+    /// The wall clock, as the node has it.
+    pub(crate) fn date(&self) -> Date {
+        Offset(self.clock.offset_ms()).date(self.clock.now())
+    }
+
+    /// Whether TCP speaks TLS.
+    pub(crate) const fn is_private(&self) -> bool {
+        self.tls_files.is_some()
     }
 
     /// The tokens of this moment.

@@ -2,7 +2,7 @@
 //! printed. What is bounded is kept with the task; how a process started, ended and printed is in its record, as long as that is
 //! there. All else that happened is in the journal, and in events.
 
-use crate::actors::dispatch::{Attempt, Past, Stage, Task, Trace};
+use crate::actors::dispatch::{Attempt, Past, Stage, Task, TaskView, Trace};
 use crate::actors::lock::Name;
 use crate::actors::process::RecordView;
 use crate::clock::Timestamp;
@@ -37,21 +37,21 @@ pub(crate) fn routes() -> Vec<Route> {
 #[schemars(rename = "TaskTranscript")]
 pub(crate) struct Transcript {
     /// Its number.
-    id: u64,
+    pub(crate) id: u64,
     #[serde(flatten)]
-    names: TaskNames,
+    pub(crate) names: TaskNames,
     /// `not-ready`, `not-started`, `waiting`, `processing`, `complete` or `restarted`.
-    status: &'static str,
+    pub(crate) status: &'static str,
     /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
-    exit: &'static str,
+    pub(crate) exit: &'static str,
     /// What there is to say of how it ended.
-    message: String,
+    pub(crate) message: String,
     /// When it was added, in milliseconds since 1970.
-    created_at: Timestamp,
+    pub(crate) created_at: Timestamp,
     /// How many attempts there were, those that are not kept among them.
-    attempts: u64,
+    pub(crate) attempts: u64,
     /// The newest of them, the oldest first.
-    stories: Vec<Story>,
+    pub(crate) stories: Vec<Story>,
 }
 
 /// An attempt.
@@ -59,31 +59,31 @@ pub(crate) struct Transcript {
 #[schemars(rename = "TaskAttemptStory")]
 pub(crate) struct Story {
     /// Its fencing token.
-    token: Token,
+    pub(crate) token: Token,
     /// The server that it ran on.
-    server: String,
+    pub(crate) server: String,
     /// The record of its process.
-    process: Option<String>,
+    pub(crate) process: Option<String>,
     /// `ended`, `waits`, `reset` or `failed`; null if it is under way.
-    outcome: Option<&'static str>,
+    pub(crate) outcome: Option<&'static str>,
     /// How the task ended, or by what the attempt came to nothing.
-    cause: Option<&'static str>,
+    pub(crate) cause: Option<&'static str>,
     /// The exit code of its process.
-    code: Option<u8>,
+    pub(crate) code: Option<u8>,
     /// The signal that ended its process.
-    signal: Option<u8>,
+    pub(crate) signal: Option<u8>,
     /// Where and why it could not be launched.
-    failure: Option<String>,
+    pub(crate) failure: Option<String>,
     /// What happened to it, in the order of its times.
-    phases: Vec<Phase>,
+    pub(crate) phases: Vec<Phase>,
     /// What the dispatcher went by.
-    dispatch: Dispatch,
+    pub(crate) dispatch: Dispatch,
     /// The directory with the files of its output, `stdout.log` and `stderr.log`; null if its record is gone.
-    dir: Option<String>,
+    pub(crate) dir: Option<String>,
     /// What it printed; null as long as it has not ended, and if its record is gone.
-    stdout: Option<Stream>,
+    pub(crate) stdout: Option<Stream>,
     /// The same of standard error.
-    stderr: Option<Stream>,
+    pub(crate) stderr: Option<Stream>,
 }
 
 /// A step of an attempt.
@@ -91,9 +91,9 @@ pub(crate) struct Story {
 #[schemars(rename = "TaskPhase")]
 pub(crate) struct Phase {
     /// `dispatched`: it was given a thread; `locked`: it had the execute lock; `launched`: its launch was taken on; `started`: its process ran; `saved`: it saved for the first time; `ended`: its process ended; `released`: nothing of its tree lived, and its thread was given back; `cleaned`: what cleaned up had ended.
-    phase: &'static str,
+    pub(crate) phase: &'static str,
     /// When, in milliseconds since 1970.
-    at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
 /// What the dispatcher went by.
@@ -101,15 +101,15 @@ pub(crate) struct Phase {
 #[schemars(rename = "TaskDispatch")]
 pub(crate) struct Dispatch {
     /// How many threads of the server were taken then: it was that of which the least was, in percent.
-    used: u32,
+    pub(crate) used: u32,
     /// How many it had.
-    threads: u32,
+    pub(crate) threads: u32,
     /// Since when the burst could have begun, as far as the task alone was concerned: when it was added, or its wake time.
-    since: Timestamp,
+    pub(crate) since: Timestamp,
     /// Milliseconds from then on until it was given a thread.
-    waited_ms: u64,
+    pub(crate) waited_ms: u64,
     /// Its locks, `wip-pool-lock-execute` and `wip-pool-lock-update` with the number of the task: whether it has them.
-    locks: bool,
+    pub(crate) locks: bool,
 }
 
 async fn transcript(
@@ -117,6 +117,11 @@ async fn transcript(
     Query(asked): Query<WhichTask>,
 ) -> Result<Json<Transcript>, Problem> {
     let found = call.node.tasks().get(asked.id).await?;
+    of(call, &found).await.map(Json)
+}
+
+/// The story of a task.
+pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Problem> {
     let task = &found.task;
     let live = task.attempt.as_ref();
     let ids = task.past.iter().filter_map(|it| it.process);
@@ -130,7 +135,7 @@ async fn transcript(
     let past = task.past.iter().map(|it| telling.past(it));
     let server = found.server.as_ref().map(Name::to_text);
     let live = live.map(|it| telling.live(it, server.unwrap_or_default()));
-    Ok(Json(Transcript {
+    Ok(Transcript {
         id: task.id,
         names: TaskNames {
             name: task.name.clone(),
@@ -143,7 +148,7 @@ async fn transcript(
         created_at: telling.date(task.created),
         attempts: task.attempts,
         stories: past.chain(live).collect(),
-    }))
+    })
 }
 
 /// What stories are told from.

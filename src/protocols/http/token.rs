@@ -1,6 +1,12 @@
-//! Bearer tokens and their file. A token is compared and never shown: it has no `Display`, and `Debug` hides it.
+//! Bearer tokens and their file, and logins: what a browser keeps in place of one. A token is compared and never shown: it has
+//! no `Display`, and `Debug` hides it.
 
+use crate::clock::Date;
 use crate::protocols::file;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,6 +103,26 @@ impl Tokens {
             if is_it { Some(token.runs) } else { found }
         })
     }
+
+    /// A login that stands for this token until a date; none if it is no token. It ends with the token, and says nothing of it.
+    pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
+        let token = self.0.iter().find(|token| token.is(offered))?;
+        let code = token.code(until).finalize().into_bytes();
+        Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
+    }
+
+    /// Whether this is a login that holds, and then whether it may start processes.
+    pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<bool> {
+        let (until, code) = login.split_once('.')?;
+        let until = Date(until.parse().ok()?);
+        let code = URL_SAFE_NO_PAD.decode(code).ok()?;
+        // Compared in a time that does not tell how much of it is right.
+        let token = self
+            .0
+            .iter()
+            .find(|token| token.code(until).verify_slice(&code).is_ok());
+        token.filter(|_| now < until).map(|token| token.runs)
+    }
 }
 
 impl Token {
@@ -124,6 +150,14 @@ impl Token {
         });
         self.bytes.len() == offered.len() && differences == 0
     }
+
+    /// What shows that somebody had the token and was given a login until then.
+    fn code(&self, until: Date) -> Hmac<Sha256> {
+        let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
+        let mut code = keyed.expect("a key has any length");
+        code.update(format!("sexton login until {}", until.0).as_bytes());
+        code
+    }
 }
 
 impl fmt::Debug for Token {
@@ -135,6 +169,7 @@ impl fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::Tokens;
+    use crate::clock::Date;
 
     const TOKEN: &[u8] = b"0123456789abcdef";
 
@@ -185,6 +220,38 @@ mod tests {
             &lines(17),
         ] {
             Tokens::parse(wrong).expect_err("it is none");
+        }
+    }
+
+    #[test]
+    fn a_login_stands_for_its_token_until_its_date() {
+        let tokens = Tokens::parse(b"0123456789abcdef\nanother-token-of-it run\n").unwrap();
+        let until = Date(1000);
+        assert_eq!(tokens.login(b"0123456789abcdeF", until), None);
+        for (token, runs) in [(TOKEN, false), (b"another-token-of-it", true)] {
+            let login = tokens.login(token, until).unwrap();
+            assert!(
+                !login.contains("0123") && !login.contains("another"),
+                "{login}"
+            );
+            assert_eq!(tokens.find_login(&login, Date(999)), Some(runs));
+            assert_eq!(tokens.find_login(&login, Date(1000)), None, "it is over");
+            let longer = login.replacen("1000", "2000", 1);
+            assert_eq!(
+                tokens.find_login(&longer, Date(999)),
+                None,
+                "of another date"
+            );
+            let cut = login.get(..login.len() - 1).unwrap();
+            for wrong in [cut, "", ".", "1000", "1000.", "x.y"] {
+                assert_eq!(tokens.find_login(wrong, Date(999)), None, "{wrong}");
+            }
+            let others = Tokens::parse(b"a-token-of-other-days").unwrap();
+            assert_eq!(
+                others.find_login(&login, Date(999)),
+                None,
+                "the token is gone"
+            );
         }
     }
 

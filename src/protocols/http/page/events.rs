@@ -1,0 +1,88 @@
+//! Events: the newest of what is kept, by actor, kind and name.
+
+use crate::actors;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::shown::Here;
+use crate::protocols::http::page::told;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::Route;
+use crate::spine::event::{Event, NODE};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// Events of a page.
+const MOST: usize = 200;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![goes::view("/page/events", Scope::Read, list)]
+}
+
+/// Which events.
+#[derive(Deserialize)]
+struct Filter {
+    actor: Option<String>,
+    kind: Option<String>,
+    /// In the name of what it happened to.
+    name: Option<String>,
+}
+
+impl Filter {
+    fn lets_through(&self, event: &Event) -> bool {
+        let is_in = |name: &String| {
+            let subject = event.what.subject().unwrap_or_default();
+            subject
+                .windows(name.len())
+                .any(|part| part == name.as_bytes())
+        };
+        self.actor.as_ref().is_none_or(|actor| actor == event.actor)
+            && self
+                .kind
+                .as_ref()
+                .is_none_or(|kind| kind == event.what.kind)
+            && self.name.as_ref().is_none_or(is_in)
+    }
+}
+
+async fn list(call: &Call) -> Result<Page, Problem> {
+    let filter: Filter = call.asked()?;
+    let events = told::newest(call, MOST, |event| filter.lets_through(event)).await?;
+    let main = html! {
+        (asked(&filter))
+        section #events data-live {
+            (told::rows(&events, Here::of(&call.node)))
+            @if events.len() == MOST { p.faint { "Older ones are not shown." } }
+        }
+    };
+    Ok(Page {
+        view: View::Events,
+        title: String::new(),
+        main,
+    })
+}
+
+fn asked(filter: &Filter) -> Markup {
+    let (mut origins, kinds) = (actors::names(), actors::kinds());
+    origins.push(NODE);
+    let is = |field: &Option<String>, word: &str| field.as_deref() == Some(word);
+    html! {
+        form.filter role="search" {
+            label { "Of "
+                select name="actor" {
+                    option value="" { "all" }
+                    @for word in origins { option value=(word) selected[is(&filter.actor, word)] { (word) } }
+                }
+            }
+            label { "Kind "
+                select name="kind" {
+                    option value="" { "all" }
+                    @for word in kinds { option value=(word) selected[is(&filter.kind, word)] { (word) } }
+                }
+            }
+            label { "Name has " input name="name" value=(filter.name.as_deref().unwrap_or_default()) dir="auto"; }
+            button { "Show" }
+        }
+    }
+}

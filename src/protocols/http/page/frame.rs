@@ -1,0 +1,202 @@
+//! What every page has around it: head, views to go to, and the headers that let nothing in from elsewhere.
+
+use crate::protocols::http::problem::{HTML, Problem};
+use crate::refusal::Reason;
+use actix_http::RequestHead;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{Method, StatusCode};
+use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError as _};
+use maud::{DOCTYPE, Markup, html};
+
+/// What a page may load, and where its forms go: our own files, and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A view, as it is named above each page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Now,
+    Locks,
+    Queues,
+    Processes,
+    Tasks,
+    Events,
+}
+
+impl View {
+    const ALL: [Self; 6] = [
+        Self::Now,
+        Self::Locks,
+        Self::Queues,
+        Self::Processes,
+        Self::Tasks,
+        Self::Events,
+    ];
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Now => "/",
+            Self::Locks => "/page/locks",
+            Self::Queues => "/page/queues",
+            Self::Processes => "/page/processes",
+            Self::Tasks => "/page/tasks",
+            Self::Events => "/page/events",
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Now => "Now",
+            Self::Locks => "Locks and leases",
+            Self::Queues => "Queues",
+            Self::Processes => "Processes",
+            Self::Tasks => "Tasks",
+            Self::Events => "Events",
+        }
+    }
+}
+
+/// A page without its frame.
+pub(crate) struct Page {
+    pub(crate) view: View,
+    /// What it is about; that of the view, if empty.
+    pub(crate) title: String,
+    pub(crate) main: Markup,
+}
+
+/// What stands around it.
+pub(crate) struct Around {
+    /// When it was made.
+    pub(crate) at: Markup,
+    /// Whether somebody is logged in who may log out.
+    pub(crate) is_login: bool,
+}
+
+impl Page {
+    pub(crate) fn framed(self, around: &Around) -> HttpResponse {
+        let words = self.view.words();
+        let title = if self.title.is_empty() {
+            words
+        } else {
+            &self.title
+        };
+        let body = html! {
+            a.skip href="#main" { "Skip to content" }
+            header {
+                a.brand href="/" { "sexton" }
+                nav aria-label="Views" {
+                    ul {
+                        @for view in View::ALL {
+                            li {
+                                a href=(view.path()) aria-current=[(view == self.view).then_some("page")] {
+                                    (view.words())
+                                }
+                            }
+                        }
+                    }
+                }
+                p #live { "As of " (around.at) " UTC" }
+                @if around.is_login {
+                    form.leave method="post" action="/page/leave" { button { "Log out" } }
+                }
+            }
+            main #main tabindex="-1" { h1 { (title) } (self.main) }
+        };
+        answer(StatusCode::OK).body(document(title, &body).into_string())
+    }
+}
+
+/// A refusal, as people read it. Where a token is missing it asks for one.
+pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
+    let status = problem.status_code();
+    let is_login = problem.reason() == Reason::Unauthorized;
+    let title = if is_login {
+        "Log in"
+    } else {
+        status.canonical_reason().unwrap_or("Refused")
+    };
+    let to = Some(head).filter(|it| it.method == Method::GET);
+    let to = to
+        .and_then(|it| it.uri.path_and_query())
+        .map_or("/", |it| it.as_str());
+    let main = html! {
+        p.problem role="alert" { (problem.to_string()) "." }
+        @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": how the coordinator is" } }
+    };
+    let mut response = bare(status, title, &main);
+    // For programs that were given the address of a page.
+    if is_login {
+        let scheme = HeaderValue::from_static("Bearer");
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, scheme);
+    }
+    response
+}
+
+/// A page without views to go to.
+pub(crate) fn bare(status: StatusCode, title: &str, main: &Markup) -> HttpResponse {
+    let body = html! {
+        header { a.brand href="/" { "sexton" } }
+        main.narrow #main { h1 { (title) } (main) }
+    };
+    answer(status).body(document(title, &body).into_string())
+}
+
+/// Asks for a token, and goes on there.
+pub(crate) fn login(to: &str) -> Markup {
+    html! {
+        form.login method="post" action="/page/enter" {
+            label for="token" { "Token" }
+            input #token name="token" type="password" autocomplete="current-password" required autofocus;
+            input type="hidden" name="to" value=(to);
+            button { "Log in" }
+        }
+        p.faint { "A line of the token file, without " code { "run" } ". It is kept for 12 hours, and for this browser alone." }
+    }
+}
+
+fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · sexton" }
+                link rel="stylesheet" href="/page.css";
+                link rel="icon" href="/page.svg" type="image/svg+xml";
+                script src="/page.js" defer {}
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// An answer with the headers of every page.
+pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
+    let mut response = HttpResponse::build(status);
+    response.insert_header((header::CONTENT_TYPE, HTML));
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        // Another would have browsers hide where forms come from.
+        ("referrer-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("x-frame-options", "DENY"),
+    ] {
+        response.insert_header((
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        ));
+    }
+    response
+}
+
+/// Sends a browser on, so that nothing is done again when it loads a page again.
+pub(crate) fn see_other(to: &str) -> HttpResponse {
+    let mut response = answer(StatusCode::SEE_OTHER).finish();
+    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(header::LOCATION, to);
+    response
+}

@@ -1,0 +1,155 @@
+//! The story of a job: what is known of it, what it says, and what happened to it.
+
+use crate::actors::queue::{JobView, Phase};
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::jobs;
+use crate::protocols::http::page::shown::{self, Here, Link, count};
+use crate::protocols::http::page::told;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::Route;
+use crate::spine::event::{Event, Field};
+use crate::text;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// What is shown of a body.
+const BODY_BYTES: usize = 16 * 1024;
+
+/// Events of a story.
+const TOLD: usize = 100;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        goes::view("/page/job", Scope::Read, one),
+        goes::form("/page/job/retry", Scope::Use, retry),
+        goes::form("/page/job/cancel", Scope::Use, cancel),
+        goes::form("/page/job/discard", Scope::Use, discard),
+    ]
+}
+
+#[derive(Deserialize)]
+struct Which {
+    id: u64,
+}
+
+async fn one(call: &Call) -> Result<Page, Problem> {
+    let Which { id } = call.asked()?;
+    let (job, body) = call.node.queues().job_with_body(id).await?;
+    let here = Here::of(&call.node);
+    let is_of_it = |event: &Event| event.what.fields.contains(&("job", Field::Number(id)));
+    let story = told::newest(call, TOLD, is_of_it).await?;
+    let bytes = body.as_bytes();
+    let begin = bytes.get(..BODY_BYTES).unwrap_or(bytes);
+    let main = html! {
+        section #job data-live {
+            p.subject { "Job " (id) " of " (shown::queue(&job.queue)) " " (jobs::phase(&job)) }
+            @if let Some(error) = &job.error { p.problem { (shown::words(error.as_str())) } }
+            (facts(&job, here))
+        }
+        (acts(&job))
+        h2 { "Body " span.faint { (text::bytes(job.bytes)) } }
+        (shown::lines(begin))
+        @if begin.len() < bytes.len() { p.faint { "The first " (text::bytes(BODY_BYTES as u64)) " of it." } }
+        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+    };
+    Ok(Page {
+        view: View::Queues,
+        title: "Job".to_owned(),
+        main,
+    })
+}
+
+fn facts(job: &JobView, here: Here) -> Markup {
+    let progress = job.progress.as_ref();
+    html! {
+        dl.facts {
+            div { dt { "Added" } dd { (here.date(job.created)) ", " (here.since(job.created)) " ago" } }
+            @if let Some(until) = job.until {
+                div { dt { (ends(job.phase)) } dd { @match here.until(until) { Some(span) => { "in " (span) }, None => "now" } } }
+            }
+            div { dt { "Priority" } dd { (job.priority) } }
+            div { dt { "Tries" } dd { (count(job.attempts)) } }
+            div { dt { "Claims" } dd { (count(job.reserves)) } }
+            div { dt { "Ran out" } dd { (count(job.timeouts)) } }
+            div { dt { "Given back" } dd { (count(job.releases)) } }
+            div { dt { "Buried" } dd { (count(job.buries)) } }
+            div { dt { "Kicked" } dd { (count(job.kicks)) } }
+            @if let Some(token) = job.token { div { dt { "Token" } dd { (token.0) } } }
+            @if let Some(bound) = job.bound { div { dt { "Claimed with process" } dd { (shown::process(bound.process)) } } }
+            @if job.passing { div { dt { "Kept" } dd { "in memory alone" } } }
+            @if let Some(progress) = progress {
+                @if let Some(percent) = progress.percent { div { dt { "Done" } dd { (percent) " %" } } }
+                @if let Some(text) = &progress.text { div { dt { "Says" } dd { (shown::words(text.as_str())) } } }
+            }
+        }
+    }
+}
+
+const fn ends(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Delayed | Phase::Retrying => "Ready",
+        Phase::Claimed => "Claim ends",
+        Phase::Ready | Phase::Buried | Phase::Abandoned => "Pruned",
+    }
+}
+
+/// What can be done with a job.
+fn acts(job: &JobView) -> Markup {
+    let id = html! { input type="hidden" name="id" value=(job.id); };
+    html! {
+        div.acts {
+            @match job.phase {
+                Phase::Claimed => form.act method="post" action="/page/job/cancel" { (id) button.danger { "Cancel" } },
+                Phase::Ready => (discards(&id)),
+                Phase::Delayed | Phase::Retrying | Phase::Buried | Phase::Abandoned => {
+                    form.act method="post" action="/page/job/retry" { (id) button { "Make ready again" } }
+                    (discards(&id))
+                }
+            }
+        }
+    }
+}
+
+fn discards(id: &Markup) -> Markup {
+    html! {
+        form.act method="post" action="/page/job/discard" {
+            (id)
+            label { input type="checkbox" name="sure" value="yes" required; "It is not wanted any more" }
+            button.danger { "Discard" }
+        }
+    }
+}
+
+async fn retry(call: &Call) -> Result<Link, Problem> {
+    let Which { id } = call.form()?;
+    call.queues().kick_job(id).await?;
+    Ok(Link::to("/page/job").with("id", id.to_string().as_bytes()))
+}
+
+async fn cancel(call: &Call) -> Result<Link, Problem> {
+    let Which { id } = call.form()?;
+    call.queues().cancel(id, None).await?;
+    Ok(Link::to("/page/job").with("id", id.to_string().as_bytes()))
+}
+
+#[derive(Deserialize)]
+struct Discarding {
+    id: u64,
+    sure: Option<String>,
+}
+
+async fn discard(call: &Call) -> Result<Link, Problem> {
+    let Discarding { id, sure } = call.form()?;
+    if sure.is_none() {
+        return Err(Problem::field(
+            "sure",
+            "is missing: a job is discarded for good",
+        ));
+    }
+    let queue = call.queues().job(id).await?.queue;
+    call.queues().delete(id).await?;
+    Ok(shown::queue_link(&queue))
+}

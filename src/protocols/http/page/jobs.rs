@@ -1,0 +1,257 @@
+//! Jobs: those that a filter lets through, with their errors; and what is done with all of them.
+
+use crate::actors::queue::{JobSelection, JobView, Phase, QueueName};
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{self, After};
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::shown::{self, Here, Link, count};
+use crate::protocols::http::page::walk::walk;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::queue_bulk::{What, Which, each};
+use crate::protocols::http::queue_look::PHASES;
+use crate::protocols::http::route::Route;
+use crate::text;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// The phases of jobs that wait for somebody: what is shown if nothing else is asked for.
+const FAILED: [Phase; 2] = [Phase::Buried, Phase::Abandoned];
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        goes::view("/page/jobs", Scope::Read, list),
+        goes::form("/page/jobs/retry", Scope::Use, retry),
+        goes::form("/page/jobs/discard", Scope::Use, discard),
+    ]
+}
+
+/// Which jobs.
+#[derive(Clone, Deserialize)]
+struct Filter {
+    queue: Option<QueueName>,
+    r#type: Option<String>,
+    phase: Option<Phase>,
+    error: Option<String>,
+    after: Option<After>,
+    /// That somebody is sure.
+    #[serde(default)]
+    sure: Option<String>,
+    /// What was done with so many of them.
+    #[serde(default)]
+    retried: Option<After>,
+    #[serde(default)]
+    discarded: Option<After>,
+}
+
+impl Filter {
+    fn link(&self) -> Link {
+        let queue = self.queue.as_ref().map(QueueName::as_bytes);
+        let link = Link::to("/page/jobs").with_some("queue", queue);
+        let link = link.with_some("type", self.r#type.as_deref().map(str::as_bytes));
+        let link = link.with_some("phase", self.phase.map(|it| word(it).as_bytes()));
+        link.with_some("error", self.error.as_deref().map(str::as_bytes))
+    }
+
+    fn which(&self) -> Which {
+        Which {
+            queue: self.queue.clone(),
+            r#type: self.r#type.clone(),
+            phase: self.phase,
+            error: self.error.clone(),
+            limit: crate::protocols::http::schema::Number::default(),
+            after: None,
+        }
+    }
+}
+
+fn word(phase: Phase) -> &'static str {
+    let mut phases = PHASES.iter().filter(|(_, it)| *it == phase);
+    phases.next().map_or("", |(word, _)| word)
+}
+
+/// A link to jobs of a queue in a phase.
+pub(crate) fn link(queue: Option<&QueueName>, phase: Option<Phase>) -> Link {
+    let link = Link::to("/page/jobs").with_some("queue", queue.map(QueueName::as_bytes));
+    link.with_some("phase", phase.map(|it| word(it).as_bytes()))
+}
+
+async fn list(call: &Call) -> Result<Page, Problem> {
+    let filter: Filter = call.asked()?;
+    let (mut found, next) = select(call, &filter).await?;
+    found.sort_by_key(|job| job.id);
+    let here = Here::of(&call.node);
+    let next = next.map(|next| filter.link().with("after", next.to_string().as_bytes()));
+    let main = html! {
+        @if let Some(done) = filter.retried { p.done role="status" { (text::count(done.0.into(), "job")) " made ready." } }
+        @if let Some(done) = filter.discarded { p.done role="status" { (text::count(done.0.into(), "job")) " discarded." } }
+        (asked(&filter))
+        section #jobs data-live {
+            (table(&found, here))
+            (shown::more(next))
+        }
+        @if !found.is_empty() { (bulk(&filter)) }
+    };
+    let title = if filter.phase.is_none() {
+        "Failed jobs"
+    } else {
+        "Jobs"
+    };
+    Ok(Page {
+        view: View::Queues,
+        title: title.to_owned(),
+        main,
+    })
+}
+
+async fn select(call: &Call, filter: &Filter) -> Result<(Vec<JobView>, Option<u32>), Problem> {
+    let queues = call.queues();
+    let share = async |from, most| {
+        let selection = JobSelection {
+            queue: filter.queue.clone(),
+            kind: filter.r#type.clone(),
+            phases: filter.phase.map_or(FAILED.to_vec(), |phase| vec![phase]),
+            error: filter.error.clone(),
+            process: None,
+            from,
+            most,
+        };
+        Ok(queues.select_jobs(selection).await?)
+    };
+    let (found, next) = walk(listing::slot(filter.after), share).await?;
+    Ok((found, next.map(|slot| slot.0)))
+}
+
+/// The jobs of a queue that failed, for its page.
+pub(crate) async fn of_queue(
+    call: &Call,
+    queue: &QueueName,
+    here: Here,
+) -> Result<Markup, Problem> {
+    let filter = Filter {
+        queue: Some(queue.clone()),
+        r#type: None,
+        phase: None,
+        error: None,
+        after: None,
+        sure: None,
+        retried: None,
+        discarded: None,
+    };
+    let (mut found, next) = select(call, &filter).await?;
+    found.sort_by_key(|job| job.id);
+    let next = next.map(|next| filter.link().with("after", next.to_string().as_bytes()));
+    Ok(html! {
+        section #jobs data-live {
+            h2 { "Failed jobs" }
+            (table(&found, here))
+            (shown::more(next))
+        }
+        @if !found.is_empty() { (bulk(&filter)) }
+    })
+}
+
+fn asked(filter: &Filter) -> Markup {
+    html! {
+        form.filter role="search" {
+            label { "Queue " input name="queue" value=(filter.queue.as_ref().map(QueueName::as_str).unwrap_or_default()) placeholder="any"; }
+            label { "Type " input name="type" value=(filter.r#type.as_deref().unwrap_or_default()) placeholder="any"; }
+            label { "Phase "
+                select name="phase" {
+                    option value="" { "buried or abandoned" }
+                    @for (word, phase) in PHASES { option value=(word) selected[filter.phase == Some(phase)] { (word) } }
+                }
+            }
+            label { "Error has " input name="error" value=(filter.error.as_deref().unwrap_or_default()) dir="auto"; }
+            button { "Show" }
+        }
+    }
+}
+
+/// A table of jobs.
+pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
+    if jobs.is_empty() {
+        return html! { p.faint { "There are no such jobs." } };
+    }
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th.n { "Job" } th { "Queue" } th { "Phase" } th.n { "Age" } th.n { "Tries" } th.n { "Ends in" } th { "Last error" } } }
+            tbody {
+                @for job in jobs {
+                    tr {
+                        td.n { (shown::job(job.id)) }
+                        td { (shown::queue(&job.queue)) }
+                        td { (phase(job)) }
+                        td.n { (here.since(job.created)) }
+                        td.n { (count(job.attempts)) }
+                        td.n { @if let Some(span) = job.until.and_then(|it| here.until(it)) { (span) } }
+                        td { @if let Some(error) = &job.error { (shown::words(error.as_str())) } }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// What is the matter with a job.
+pub(crate) fn phase(job: &JobView) -> Markup {
+    let level = match job.phase {
+        Phase::Buried | Phase::Abandoned => "bad",
+        Phase::Retrying => "warn",
+        Phase::Claimed => "good",
+        Phase::Ready | Phase::Delayed => "",
+    };
+    html! {
+        (shown::tag(word(job.phase), level))
+        @if job.fencing { " " (shown::tag("its process is being ended", "warn")) }
+        @if job.cancelled { " " (shown::tag("cancelled", "warn")) }
+    }
+}
+
+/// What can be done with all jobs that a filter lets through.
+fn bulk(filter: &Filter) -> Markup {
+    let fields = html! {
+        @if let Some(queue) = &filter.queue { input type="hidden" name="queue" value=(queue.as_str()); }
+        @if let Some(kind) = &filter.r#type { input type="hidden" name="type" value=(kind); }
+        @if let Some(phase) = filter.phase { input type="hidden" name="phase" value=(word(phase)); }
+        @if let Some(error) = &filter.error { input type="hidden" name="error" value=(error); }
+    };
+    let phase = filter.phase;
+    html! {
+        h2 { "All that are listed here, on this page and on the next" }
+        @if phase != Some(Phase::Ready) && phase != Some(Phase::Claimed) {
+            form.act method="post" action="/page/jobs/retry" {
+                (fields)
+                button { "Make ready again" }
+                span.faint { "as if they had never been tried, up to 1,000 at a time" }
+            }
+        }
+        @if phase != Some(Phase::Claimed) {
+            form.act method="post" action="/page/jobs/discard" {
+                (fields)
+                label { input type="checkbox" name="sure" value="yes" required; "They are not wanted any more" }
+                button.danger { "Discard" }
+                span.faint { "for good, up to 1,000 at a time" }
+            }
+        }
+    }
+}
+
+async fn retry(call: &Call) -> Result<Link, Problem> {
+    let filter: Filter = call.form()?;
+    let (done, _) = each(call, filter.which(), What::Retry).await?;
+    Ok(filter.link().with("retried", done.to_string().as_bytes()))
+}
+
+async fn discard(call: &Call) -> Result<Link, Problem> {
+    let filter: Filter = call.form()?;
+    if filter.sure.is_none() {
+        return Err(Problem::field(
+            "sure",
+            "is missing: jobs are discarded for good",
+        ));
+    }
+    let (done, _) = each(call, filter.which(), What::Discard).await?;
+    Ok(filter.link().with("discarded", done.to_string().as_bytes()))
+}

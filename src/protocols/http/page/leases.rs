@@ -1,0 +1,160 @@
+//! Leases: who runs the pass, who is next, when it asks by itself; and the story of one.
+
+use crate::actors::lease::{Current, Holder, LeaseView, Place};
+use crate::actors::lock::Name;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::shown::{self, Here, Link};
+use crate::protocols::http::page::told;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::Route;
+use crate::spine::event::Event;
+use crate::text;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// Leases of a page.
+const MOST: u32 = 50;
+
+/// Events of a story.
+const TOLD: usize = 100;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![goes::view("/page/lease", Scope::Read, one)]
+}
+
+/// Leases by name, some of them, after this one.
+pub(crate) async fn section(
+    call: &Call,
+    after: Option<&Name>,
+    here: Here,
+) -> Result<Markup, Problem> {
+    let leases = call.node.leases();
+    let found = leases.list(&Name::default(), after, MOST).await?;
+    let last = found.leases.last().filter(|_| found.more);
+    let next = last.map(|it| Link::to("/page/locks").with("lease", it.lease.name.as_bytes()));
+    Ok(html! {
+        section #leases data-live {
+            h2 { "Leases" }
+            @if found.leases.is_empty() { p.faint { "There are none." } } @else {
+                (table(&found.leases, here))
+                (shown::more(next))
+            }
+        }
+    })
+}
+
+/// A table of leases.
+pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th { "Lease" } th { "Pass" } th { "Who" } th.n { "For" } th { "Next" } th { "Due" } th.n { "Passes" } } }
+            tbody {
+                @for view in leases {
+                    @let lease = &view.lease;
+                    tr {
+                        td { (link(&lease.name)) @if lease.settings.disabled { " " (shown::tag("disabled", "warn")) } }
+                        (pass(lease.current.as_ref(), here))
+                        td { @if let Some(next) = &lease.next { (who_is_next(next)) } }
+                        td { @if let Some(due) = view.due { (here.shown(due)) } }
+                        td.n { (shown::count(lease.begun)) @if lease.broken > 0 { " " (shown::tag(&format!("{} broken", lease.broken), "bad")) } }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn link(of: &Name) -> Markup {
+    let link = Link::to("/page/lease").with("name", of.as_bytes());
+    html! { a href=(link) { (shown::name(of.as_bytes())) } }
+}
+
+fn pass(current: Option<&Current>, here: Here) -> Markup {
+    let Some(current) = current else {
+        return html! { td.faint { "none yet" } td {} td {} };
+    };
+    html! {
+        td {
+            @match current.end {
+                None if current.stopping => (shown::tag("stopping", "warn")),
+                None if current.warnings > 0 => (shown::tag("overruns", "warn")),
+                None => (shown::tag("running", "good")),
+                Some(end) if end.whole => { "done " (here.date(end.at)) },
+                Some(end) => { (shown::tag("broken", "bad")) " " (here.date(end.at)) },
+            }
+        }
+        td { (who(current)) }
+        td.n {
+            @match current.end {
+                None => (here.since(current.since)),
+                Some(end) => (text::span(end.at.0.saturating_sub(current.since.0))),
+            }
+        }
+    }
+}
+
+fn who(current: &Current) -> Markup {
+    html! {
+        @match &current.holder {
+            Holder::Launched { process, .. } => (shown::process(*process)),
+            Holder::Process(binding) => (shown::process(binding.process)),
+            Holder::Timed { .. } if current.pid > 0 => { "a client, PID " (current.pid) },
+            Holder::Timed { .. } => "a client",
+            Holder::Nobody => "nobody",
+        }
+    }
+}
+
+fn who_is_next(next: &Place) -> Markup {
+    html! {
+        @match next.process {
+            Some(binding) => (shown::process(binding.process)),
+            None if next.command.is_some() => "its command",
+            None if next.pid > 0 => { "PID " (next.pid) },
+            None => "a client",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Which {
+    name: Name,
+}
+
+async fn one(call: &Call) -> Result<Page, Problem> {
+    let Which { name } = call.asked()?;
+    let view = call.node.leases().get(&name).await?;
+    let here = Here::of(&call.node);
+    let is_of_it =
+        |event: &Event| event.actor == "lease" && event.what.subject() == Some(name.as_bytes());
+    let story = told::newest(call, TOLD, is_of_it).await?;
+    let lease = &view.lease;
+    let settings = &lease.settings;
+    let main = html! {
+        section #lease data-live {
+            p.subject { (shown::name(name.as_bytes())) }
+            (table(std::slice::from_ref(&view), here))
+            dl.facts {
+                div { dt { "Period" } dd { (text::span(settings.period_ms)) } }
+                div { dt { "Stopped after" } dd { @if settings.max_run_ms > 0 { (text::span(settings.max_run_ms)) } @else { "never" } } }
+                @if let Some(schedule) = &lease.schedule { div { dt { "Schedule" } dd { code { (schedule.expression()) } " " (schedule.zone()) } } }
+                @if let Some(current) = &lease.current {
+                    div { dt { "Token" } dd { (current.token.0) } }
+                    div { dt { "Since" } dd { (here.date(current.since)) } }
+                    div { dt { "No other before" } dd { (here.date(current.until)) } }
+                }
+                div { dt { "Whole passes" } dd { "up to number " (shown::count(lease.whole)) } }
+                div { dt { "Owed" } dd { @if view.wanted { "a whole pass" } @else { "nothing" } } }
+            }
+        }
+        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+    };
+    Ok(Page {
+        view: View::Locks,
+        title: "Lease".to_owned(),
+        main,
+    })
+}

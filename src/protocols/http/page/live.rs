@@ -1,0 +1,86 @@
+//! The stream that keeps a page live: it says that something happened, at most once a second, and the page is loaded again. What
+//! happened is not told: a busy node has more events than anybody could look at.
+
+use crate::handle::{Events, Handle};
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::operate::stopped;
+use crate::protocols::http::page::frame;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::Route;
+use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
+use crate::protocols::listener::Place;
+use actix_web::HttpResponse;
+use actix_web::body::BoxBody;
+use actix_web::http::{Method, StatusCode, header};
+use actix_web::web::Bytes;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How long a page is left alone after it was told.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is said.
+const CHANGED: &str = "event: changed\ndata: \n\n";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::page(
+        ("/page/changes", Method::GET),
+        Scope::Read,
+        changes,
+        frame::refused,
+    )]
+}
+
+async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
+    let mut response = frame::answer(StatusCode::OK);
+    response.insert_header((header::CONTENT_TYPE, "text/event-stream"));
+    if call.method() == Method::HEAD {
+        return Ok(response.body(BoxBody::new(Stream::<Changes>::empty())));
+    }
+    let place = call.place()?;
+    let events = call.node.events(None).await.map_err(stopped)?;
+    let changes = Changes {
+        node: call.node.as_ref().clone(),
+        events,
+        closing: call.closing(),
+        is_new: true,
+        place,
+    };
+    Ok(response.body(BoxBody::new(Stream::new(changes))))
+}
+
+/// A page that is kept live.
+struct Changes {
+    node: Handle,
+    events: Events,
+    closing: watch::Receiver<bool>,
+    is_new: bool,
+    #[expect(dead_code, reason = "held for as long as the stream is open")]
+    place: Place,
+}
+
+impl Parts for Changes {
+    async fn part(&mut self) -> Option<Bytes> {
+        if std::mem::take(&mut self.is_new) {
+            return Some(ALIVE.into());
+        }
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        beat.reset();
+        tokio::select! {
+            biased;
+            _ = self.closing.wait_for(|closing| *closing) => return None,
+            _ = beat.tick() => return Some(ALIVE.into()),
+            heard = self.events.next() => heard?,
+        };
+        let closed = timeout(PAUSE, self.closing.wait_for(|closing| *closing));
+        if closed.await.is_ok() {
+            return None;
+        }
+        // What happens from here on is told the next time; what happened before is seen this time.
+        self.events = self.node.events(None).await.ok()?;
+        Some(CHANGED.into())
+    }
+}

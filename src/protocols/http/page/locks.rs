@@ -1,0 +1,220 @@
+//! Locks: who holds which, who waits, and the story of one. Each list is of some entries, page by page.
+
+use crate::actors::lock::{Listed, Name, Selection};
+use crate::ids::{Seq, Slot};
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{self, After};
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::leases;
+use crate::protocols::http::page::now::ends;
+use crate::protocols::http::page::shown::{self, Here, Link};
+use crate::protocols::http::page::told;
+use crate::protocols::http::page::walk::{MOST, walk};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::Route;
+use crate::spine::event::{Event, Field};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// Events of a story.
+const TOLD: usize = 100;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        goes::view("/page/locks", Scope::Read, list),
+        goes::view("/page/lock", Scope::Read, one),
+        goes::form("/page/lock/force", Scope::Operate, force),
+    ]
+}
+
+/// Which entries are listed.
+#[derive(Deserialize)]
+struct Filter {
+    key: Option<Name>,
+    owner: Option<Name>,
+    after: Option<After>,
+    /// The lease after which leases are listed.
+    lease: Option<Name>,
+}
+
+async fn list(call: &Call) -> Result<Page, Problem> {
+    let filter: Filter = call.asked()?;
+    let locks = call.locks();
+    let share = async |from, entries_max| {
+        let selection = Selection {
+            key: filter.key.clone(),
+            index: None,
+            owner: filter.owner.clone(),
+            from,
+            entries_max,
+        };
+        Ok(locks.select(selection).await?)
+    };
+    let (entries, next) = walk(listing::slot(filter.after), share).await?;
+    let here = Here::of(&call.node);
+    let next = next.map(|next| goes_on(&filter, next));
+    let main = html! {
+        (leases::section(call, filter.lease.as_ref(), here).await?)
+        h2 { "Locks" }
+        (asked(&filter))
+        section #locks data-live {
+            (table(&entries, here))
+            (shown::more(next))
+        }
+    };
+    Ok(Page {
+        view: View::Locks,
+        title: String::new(),
+        main,
+    })
+}
+
+fn goes_on(filter: &Filter, next: Slot) -> Link {
+    let link = Link::to("/page/locks");
+    let link = link.with_some("key", filter.key.as_ref().map(Name::as_bytes));
+    let link = link.with_some("owner", filter.owner.as_ref().map(Name::as_bytes));
+    link.with("after", next.0.to_string().as_bytes())
+}
+
+fn asked(filter: &Filter) -> Markup {
+    let text = |name: &Option<Name>| {
+        name.as_ref().map_or_else(String::new, |it| {
+            String::from_utf8_lossy(it.as_bytes()).into_owned()
+        })
+    };
+    html! {
+        form.filter role="search" {
+            label { "Key " input name="key" value=(text(&filter.key)) dir="auto"; }
+            label { "Owner " input name="owner" value=(text(&filter.owner)) dir="auto"; }
+            button { "Show" }
+        }
+    }
+}
+
+fn table(entries: &[Listed], here: Here) -> Markup {
+    html! {
+        @if entries.is_empty() { p.faint { "No such lock is held." } } @else {
+            div.wide tabindex="0" { table {
+                thead { tr { th { "Lock" } th { "Who" } th { "Is" } th.n { "Ends in" } th { "With process" } th.n { "Token" } } }
+                tbody {
+                    @for entry in entries { tr {
+                        td { (shown::lock(&entry.key, &entry.index)) }
+                        (who(entry, here))
+                    } }
+                }
+            } }
+        }
+    }
+}
+
+/// The cells of an entry that are not its lock.
+fn who(entry: &Listed, here: Here) -> Markup {
+    html! {
+        td { (shown::name(entry.owner.as_bytes())) }
+        td {
+            @if entry.fencing { (shown::tag("being ended", "bad")) }
+            @else if entry.place == 1 { "holder" }
+            @else { (shown::tag(&format!("waits, {}", entry.place - 1), "warn")) }
+        }
+        td.n { (ends(entry.deadline.map(|it| here.until(it)))) }
+        td { @if let Some(bound) = entry.bound { (shown::process(bound.process)) } }
+        td.n { @if let Some(token) = entry.token { (token.0) } }
+    }
+}
+
+/// Which lock.
+#[derive(Deserialize)]
+struct Which {
+    key: Name,
+    #[serde(default)]
+    index: Name,
+}
+
+async fn one(call: &Call) -> Result<Page, Problem> {
+    let which: Which = call.asked()?;
+    let selection = Selection {
+        key: Some(which.key.clone()),
+        index: Some(which.index.clone()),
+        owner: None,
+        from: Slot(0),
+        entries_max: MOST,
+    };
+    let (mut entries, more) = call.locks().select(selection).await?;
+    entries.sort_by_key(|entry| entry.place);
+    let here = Here::of(&call.node);
+    let holder = entries.first().filter(|entry| entry.place == 1);
+    let events = told::events(call).await?;
+    let granted = holder.and_then(|it| events.of(Seq(it.token?.0)).first().map(|it| it.at));
+    let is_of_it = |event: &Event| {
+        let is = |field, bytes: &[u8]| {
+            event
+                .what
+                .fields
+                .contains(&(field, Field::Name(bytes.into())))
+        };
+        event.actor == "lock"
+            && is("key", which.key.as_bytes())
+            && is("index", which.index.as_bytes())
+    };
+    let story = told::newest(call, TOLD, is_of_it).await?;
+    let main = html! {
+        section #lock data-live {
+            p.subject { (shown::lock(&which.key, &which.index)) }
+            @match holder {
+                None => p { "Nobody holds it." },
+                Some(holder) => p {
+                    "Held by " (shown::name(holder.owner.as_bytes()))
+                    @match granted {
+                        Some(at) => { ", for " (here.since(at)) " (since " (here.date(at)) ")." },
+                        None => { ", by token " (holder.token.map_or(0, |it| it.0)) ". Since when is in the journal: events of that time are not kept." },
+                    }
+                },
+            }
+            @if entries.len() > 1 { (waiting(&entries, here)) }
+            @if more.is_some() { p.faint { "More wait than are shown." } }
+        }
+        @if holder.is_some() {
+            form.act method="post" action="/page/lock/force" {
+                (named("key", &which.key)) (named("index", &which.index))
+                button.danger { "Release it by force" }
+                span.faint { " The next in line has it then. The holder is told when it renews, and may go on until then." }
+            }
+        }
+        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+    };
+    Ok(Page {
+        view: View::Locks,
+        title: "Lock".to_owned(),
+        main,
+    })
+}
+
+fn waiting(entries: &[Listed], here: Here) -> Markup {
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th { "Who" } th { "Is" } th.n { "Ends in" } th { "With process" } th.n { "Token" } } }
+            tbody { @for entry in entries { tr { (who(entry, here)) } } }
+        } }
+    }
+}
+
+/// A name that a form sends along.
+pub(crate) fn named(field: &str, name: &Name) -> Markup {
+    use base64::Engine as _;
+    let bytes = name.as_bytes();
+    html! {
+        @match std::str::from_utf8(bytes) {
+            Ok(text) => input type="hidden" name=(field) value=(text);,
+            Err(_) => input type="hidden" name={ (field) "_b64" } value=(base64::engine::general_purpose::STANDARD.encode(bytes));,
+        }
+    }
+}
+
+async fn force(call: &Call) -> Result<Link, Problem> {
+    let which: Which = call.form()?;
+    call.locks().force(&which.key, &which.index).await?;
+    let link = Link::to("/page/lock").with("key", which.key.as_bytes());
+    Ok(link.with_some("index", Some(which.index.as_bytes())))
+}

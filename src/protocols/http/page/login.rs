@@ -1,0 +1,115 @@
+//! Logging in and out: a browser is given a token once, and keeps a login in a cookie that no script can read.
+
+use crate::protocols::http::access::{Peer, Scope, cookie_name};
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{self, see_other};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::route::Route;
+use crate::refusal::Reason;
+use actix_web::HttpResponse;
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::http::{Method, StatusCode};
+use maud::html;
+use serde::Deserialize;
+
+/// How long a login holds.
+const LASTS_S: u64 = 12 * 3600;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let refused = frame::refused;
+    vec![
+        Route::page(("/page/login", Method::GET), Scope::Read, ask, refused),
+        Route::page(("/page/enter", Method::POST), Scope::Read, enter, refused),
+        Route::page(("/page/leave", Method::POST), Scope::Read, leave, refused),
+    ]
+}
+
+/// Whether a caller has logged in, or could have: on TCP, where there are tokens.
+pub(crate) fn is_login(call: &Call) -> bool {
+    matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
+}
+
+async fn ask(call: &Call) -> Result<HttpResponse, Problem> {
+    if !is_login(call) {
+        return Ok(see_other("/"));
+    }
+    let main = html! { (frame::login("/")) };
+    Ok(frame::bare(StatusCode::OK, "Log in", &main))
+}
+
+#[derive(Deserialize)]
+struct Entering {
+    token: String,
+    /// Where to go on.
+    #[serde(default)]
+    to: String,
+}
+
+async fn enter(call: &Call) -> Result<HttpResponse, Problem> {
+    let Some(tokens) = call.shared.tokens().filter(|_| is_login(call)) else {
+        return Ok(see_other("/"));
+    };
+    let Entering { token, to } = call.form()?;
+    let until = call.shared.date().plus_ms(LASTS_S * 1000);
+    let login = tokens.login(token.as_bytes(), until);
+    let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, "this is not the token"))?;
+    let mut response = see_other(if is_ours(&to) { &to } else { "/" });
+    set_cookie(call, &mut response, (&login, LASTS_S));
+    Ok(response)
+}
+
+async fn leave(call: &Call) -> Result<HttpResponse, Problem> {
+    let mut response = see_other("/page/login");
+    set_cookie(call, &mut response, ("", 0));
+    Ok(response)
+}
+
+/// Whether somebody who logs in may be sent there: to a page of ours, and nowhere else.
+fn is_ours(to: &str) -> bool {
+    let is_page = to == "/" || to.starts_with("/?") || to.starts_with("/page/");
+    is_page
+        && to
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+fn set_cookie(call: &Call, response: &mut HttpResponse, (login, seconds): (&str, u64)) {
+    let host = call
+        .header("host")
+        .and_then(|host| std::str::from_utf8(host).ok());
+    let name = cookie_name(host.unwrap_or_default());
+    let secure = if call.shared.is_private() {
+        "; Secure"
+    } else {
+        ""
+    };
+    let cookie =
+        format!("{name}={login}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    // A port stands in the name, and was checked; a login is of digits and base64.
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ours;
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for ours in ["/", "/?x=1", "/page/lock?key=a%20b"] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for foreign in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example/",
+            "/page/\r\nSet-Cookie: a=b",
+            "/v1/status",
+            "page/locks",
+        ] {
+            assert!(!is_ours(foreign), "{foreign:?}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The first view: what is amiss, how much is done, what waits longest, and how much there is of each.
+
+use crate::actors::lease::LeaseView;
+use crate::actors::lock::Contended;
+use crate::actors::queue::BusyQueue;
+use crate::ids::Slot;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::operate;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::leases;
+use crate::protocols::http::page::plot::{self, plot};
+use crate::protocols::http::page::shown::{self, Here, count};
+use crate::protocols::http::page::trouble::{self, Trouble};
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::rates::{Counted, Rates};
+use crate::protocols::http::route::Route;
+use crate::status::NodeStatus;
+use crate::text;
+use maud::{Markup, html};
+
+/// The most of each kind that wait.
+const MOST: usize = 8;
+
+/// Queues among which those are looked for that wait longest.
+const LOOKED_AT: u32 = 100;
+
+/// Leases that are looked at.
+const LEASES: u32 = 50;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![goes::view("/", Scope::Read, now)]
+}
+
+async fn now(call: &Call) -> Result<Page, Problem> {
+    let status = operate::ask(&call.node).await?;
+    if let Some(words) = &status.halted {
+        return Err(Problem::new(crate::refusal::Reason::Halted, words.clone()));
+    }
+    let stirring = call.node.leases().stirring(LEASES).await?;
+    let troubles = trouble::all(call, &status, &stirring.leases).await?;
+    let (contended, contended_all) = call.locks().contended(MOST as u32).await?;
+    let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
+    queues.retain(|queue| queue.oldest.is_some());
+    queues.sort_by_key(|queue| queue.oldest);
+    queues.truncate(MOST);
+    let here = Here::of(&call.node);
+    let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST).collect();
+    let main = html! {
+        section #trouble data-live { (troubled(&troubles)) }
+        section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }
+        div.columns {
+            section #waited data-live {
+                h2 { "Locks waited for" }
+                (locks(&contended, contended_all, here))
+            }
+            section #oldest data-live { h2 { "Jobs that have waited longest" } (oldest(&queues, here)) }
+        }
+        @if !leases.is_empty() {
+            section #passes data-live { h2 { "Leases" } (leases::table(&leases, here)) }
+        }
+        section #counts data-live { h2 { "How much there is" } (counts(&status)) (tasks(call).await?) }
+        section #node data-live { h2 { "Coordinator" } (node(&status, here)) }
+    };
+    Ok(Page {
+        view: View::Now,
+        title: "Now".to_owned(),
+        main,
+    })
+}
+
+fn troubled(troubles: &[Trouble]) -> Markup {
+    html! {
+        h2 .visually-hidden { "What is amiss" }
+        @if troubles.is_empty() {
+            p.well { "Nothing is stuck, failing, restarting or filling up." }
+        } @else {
+            ul.troubles {
+                @for trouble in troubles {
+                    li class=(trouble.level.class()) { strong { (trouble.what) } " " span { (trouble.words) } }
+                }
+            }
+        }
+    }
+}
+
+fn rates(rates: &Rates) -> Markup {
+    let series = Counted::ALL
+        .into_iter()
+        .filter_map(|it| Some((it, rates.of(it)?)));
+    html! {
+        ul.rates {
+            @for (counted, rates) in series {
+                @let (title, unit) = words(counted);
+                @let last = rates.last().copied().unwrap_or_default();
+                @let most = rates.iter().copied().fold(0.0, f64::max);
+                @let spoken = format!("{title}: {} {unit} a second now, {} at most in the last ten minutes", plot::shown(last), plot::shown(most));
+                li {
+                    span.rate-title { (title) }
+                    span.rate-now { (plot::shown(last)) span.faint { " " (unit) "/s" } }
+                    (plot(&rates, &spoken))
+                    span.faint { "at most " (plot::shown(most)) }
+                }
+            }
+        }
+    }
+}
+
+const fn words(counted: Counted) -> (&'static str, &'static str) {
+    match counted {
+        Counted::Lockserver => ("LockServer", "commands"),
+        Counted::Beanstalk => ("beanstalkd", "commands"),
+        Counted::Http => ("HTTP", "requests"),
+        Counted::Entries => ("Journal", "entries"),
+        Counted::Syncs => ("Disk", "syncs"),
+    }
+}
+
+fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
+    html! {
+        @if contended.is_empty() { p.faint { "None." } } @else {
+            div.wide tabindex="0" { table {
+                thead { tr { th { "Lock" } th { "Held by" } th.n { "Waiting" } th.n { "Passes on in" } } }
+                tbody {
+                    @for lock in contended {
+                        tr {
+                            td { (shown::lock(&lock.key, &lock.index)) }
+                            td { (shown::name(lock.owner.as_bytes())) }
+                            (shown::number(lock.waiting))
+                            td.n { (ends(lock.deadline.map(|it| here.until(it)))) }
+                        }
+                    }
+                }
+            } }
+            @if all as usize > contended.len() { p { a href="/page/locks" { "All " (count(all)) } } }
+        }
+    }
+}
+
+/// How long something lasts that ends at a time, or with its process alone.
+pub(crate) fn ends(until: Option<Option<String>>) -> String {
+    match until {
+        None => "with its process".to_owned(),
+        Some(None) => "now".to_owned(),
+        Some(Some(span)) => span,
+    }
+}
+
+fn oldest(queues: &[BusyQueue], here: Here) -> Markup {
+    html! {
+        @if queues.is_empty() { p.faint { "None is ready." } } @else {
+            div.wide tabindex="0" { table {
+                thead { tr { th { "Queue" } th.n { "Oldest" } th.n { "Ready" } th.n { "Claimed" } th.n { "Workers waiting" } } }
+                tbody {
+                    @for queue in queues {
+                        @let jobs = &queue.view.jobs;
+                        tr {
+                            td { (shown::queue(&queue.view.name)) }
+                            td.n { @if let Some(oldest) = queue.oldest { (here.since(oldest)) } }
+                            (shown::number(jobs.ready))
+                            (shown::number(jobs.claimed))
+                            (shown::number(queue.view.waiting))
+                        }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+fn counts(status: &NodeStatus) -> Markup {
+    let jobs = &status.queues.jobs;
+    html! {
+        dl.counts {
+            div { dt { "Locks held" } dd { (count(status.lock_owners)) } }
+            div { dt { "waiting for locks" } dd { (count(status.lock_contenders)) } }
+            div { dt { "Passes running" } dd { (count(status.leases.running)) } }
+            div { dt { "Queues" } dd { (count(status.queues.queues)) } }
+            div { dt { "Jobs ready" } dd { (count(jobs.ready)) } }
+            div { dt { "delayed" } dd { (count(jobs.delayed)) } }
+            div { dt { "claimed" } dd { (count(jobs.claimed)) } }
+            div { dt { "retrying" } dd { (count(jobs.retrying)) } }
+            div { dt { "buried" } dd { (count(jobs.buried)) } }
+            div { dt { "abandoned" } dd { (count(jobs.abandoned)) } }
+            div { dt { "Workers waiting" } dd { (count(status.queues.waiting)) } }
+        }
+    }
+}
+
+async fn tasks(call: &Call) -> Result<Markup, Problem> {
+    let tasks = call.node.tasks().totals().await?;
+    let processes = if call.may_run() {
+        Some(call.node.processes().totals().await?)
+    } else {
+        None
+    };
+    Ok(html! {
+        dl.counts {
+            div { dt { "Tasks under way" } dd { (count(tasks.processing)) } }
+            div { dt { "waiting" } dd { (count(tasks.waiting)) } }
+            div { dt { "not started" } dd { (count(tasks.fresh)) } }
+            div { dt { "failed" } dd { (count(tasks.failed)) } }
+            @if let Some(processes) = processes {
+                div { dt { "Processes running" } dd { (count(processes.running)) } }
+                div { dt { "stopping" } dd { (count(processes.stopping)) } }
+                div { dt { "ended" } dd { (count(processes.exited)) } }
+            }
+        }
+    })
+}
+
+fn node(status: &NodeStatus, here: Here) -> Markup {
+    let snapshot = status.snapshots.as_ref().and_then(|it| it.last.as_ref());
+    html! {
+        dl.facts {
+            div { dt { "Version" } dd { (status.version) } }
+            div { dt { "PID" } dd { (status.pid) } }
+            div { dt { "Up for" } dd { (text::span(status.uptime_ms)) } }
+            div { dt { "Data" } dd { @match &status.data { Some(data) => (shown::words(&data.display().to_string())), None => "in memory alone" } } }
+            div { dt { "fsync" } dd { (status.fsync) } }
+            div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }
+            @if let Some(bytes) = status.process.memory_bytes { div { dt { "Memory" } dd { (text::bytes(bytes)) } } }
+            @if let Some(load) = status.host.load { div { dt { "Load" } dd { (format!("{:.2}", load[0])) } } }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+// Makes a page live: when something happened it is loaded again, and the parts that are marked so are put in place of the old ones.
+// A page is whole without this.
+(() => {
+  "use strict";
+  const note = document.getElementById("live");
+  if (!note) return;
+
+  const shown = note.cloneNode(true);
+  const pause = document.createElement("button");
+  pause.type = "button";
+  pause.id = "pause";
+  note.after(pause);
+
+  // The least between two loadings, how long until one without a reason, and until a new try.
+  const LEAST = 1000, IDLE = 10000, AGAIN = 3000;
+  let stream = null, timer = 0, loading = false, held = false, lost = false;
+
+  const say = (words) => {
+    note.setAttribute("role", "status");
+    note.textContent = words;
+  };
+
+  const wanted = () => !held && !document.hidden;
+
+  const later = (ms) => {
+    clearTimeout(timer);
+    timer = setTimeout(load, ms);
+  };
+
+  // Nobody loses what they have selected, or what they write.
+  const inUse = (part) => {
+    const selection = document.getSelection();
+    const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
+    const active = document.activeElement;
+    return selects || (part.contains(active) && active.matches("input, select, textarea"));
+  };
+
+  // How many a second more than the last time, where a number says that it grows.
+  const counts = (root) => {
+    const found = new Map();
+    for (const it of root.querySelectorAll("[data-grows]")) found.set(it.dataset.grows, Number(it.dataset.count));
+    return found;
+  };
+  let before = counts(document), at = performance.now();
+
+  const rates = (root) => {
+    const now = performance.now(), seconds = (now - at) / 1000;
+    for (const it of root.querySelectorAll("[data-grows]")) {
+      const rate = (Number(it.dataset.count) - before.get(it.dataset.grows)) / seconds;
+      if (!(rate > 0)) continue;
+      it.append(it.dataset.unit === "cpu" ? ` (${Math.round(rate / 10)} %)` : ` +${rate.toFixed(rate < 10 ? 1 : 0)}/s`);
+    }
+    before = counts(root);
+    at = now;
+  };
+
+  const put = (next) => {
+    rates(next);
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const other = next.getElementById(part.id);
+      if (!other || part.innerHTML === other.innerHTML || inUse(part)) continue;
+      const focused = part.contains(document.activeElement) ? document.activeElement : null;
+      const places = focused ? [...part.querySelectorAll("a, summary, [tabindex]")].indexOf(focused) : -1;
+      const scrolled = [...part.querySelectorAll(".wide, pre")].map((it) => [it.scrollLeft, it.scrollTop]);
+      const open = new Set([...part.querySelectorAll("details[open][id]")].map((it) => it.id));
+      part.replaceChildren(...other.childNodes);
+      for (const it of part.querySelectorAll("details[id]")) it.open = it.open || open.has(it.id);
+      [...part.querySelectorAll(".wide, pre")].forEach((it, place) => {
+        if (scrolled[place]) [it.scrollLeft, it.scrollTop] = scrolled[place];
+      });
+      if (places >= 0) part.querySelectorAll("a, summary, [tabindex]")[places]?.focus({ preventScroll: true });
+    }
+    const stamp = next.getElementById("live");
+    if (stamp) shown.replaceChildren(...stamp.childNodes);
+    localise(document);
+    lost = false;
+    note.replaceChildren(...shown.cloneNode(true).childNodes);
+  };
+
+  const load = async () => {
+    if (loading || !wanted()) return;
+    loading = true;
+    clearTimeout(timer);
+    try {
+      const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin", redirect: "manual" });
+      if (answer.status === 401) return location.reload();
+      if (!answer.ok) throw new Error(answer.status);
+      put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      if (!stream) listen();
+      later(IDLE);
+    } catch {
+      gone();
+    } finally {
+      loading = false;
+    }
+  };
+
+  const gone = () => {
+    if (!lost) say("Not connected: what is shown is old. Trying again.");
+    lost = true;
+    stream?.close();
+    stream = null;
+    if (wanted()) later(AGAIN);
+  };
+
+  const listen = () => {
+    stream?.close();
+    stream = new EventSource("/page/changes");
+    stream.addEventListener("changed", () => later(LEAST / 10));
+    stream.onerror = gone;
+  };
+
+  const begin = () => {
+    clearTimeout(timer);
+    stream?.close();
+    stream = null;
+    pause.textContent = held ? "Go on" : "Pause";
+    if (held) say("Paused");
+    if (wanted()) load();
+  };
+
+  // Times are of UTC; those of here stand in their titles.
+  const localise = (root) => {
+    for (const it of root.querySelectorAll("time[datetime]")) {
+      it.title = `${it.getAttribute("datetime")}\n${new Date(it.dateTime).toLocaleString()} here`;
+    }
+  };
+
+  pause.addEventListener("click", () => {
+    held = !held;
+    begin();
+  });
+  document.addEventListener("visibilitychange", begin);
+  localise(document);
+  pause.textContent = "Pause";
+  listen();
+  later(IDLE);
+})();

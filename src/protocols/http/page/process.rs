@@ -1,0 +1,234 @@
+//! The story of a process: its record, where it stands in its tree, the end of what it prints, and what happened to it.
+
+use crate::actors::process::{Output, Phase, RecordView, Selection};
+use crate::actors::queue::JobSelection;
+use crate::handle::{Stopping, failure_words};
+use crate::ids::{ProcessId, Slot};
+use crate::protocols::file;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::jobs;
+use crate::protocols::http::page::processes::{command, phase};
+use crate::protocols::http::page::shown::{self, Here, Link};
+use crate::protocols::http::page::told;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look;
+use crate::protocols::http::route::Route;
+use crate::spine::event::{Event, Field};
+use crate::text;
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::path::Path;
+use tokio::task::spawn_blocking;
+
+/// What is shown of the end of output.
+const TAIL_BYTES: u64 = 8 * 1024;
+
+/// Relatives, jobs, and events that are shown.
+const MOST: u32 = 20;
+const TOLD: usize = 100;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        goes::view("/page/process", Scope::Run, one),
+        goes::form("/page/process/stop", Scope::Run, stop),
+    ]
+}
+
+#[derive(Deserialize)]
+struct Which {
+    id: String,
+}
+
+async fn one(call: &Call) -> Result<Page, Problem> {
+    let Which { id } = call.asked()?;
+    let processes = call.node.processes();
+    let record = processes.get(process_look::which(call, &id).await?).await?;
+    let usage = processes
+        .usage(std::slice::from_ref(&record))
+        .await?
+        .pop()
+        .flatten();
+    let here = Here::of(&call.node);
+    let text = Field::Text(record.id.to_string());
+    let is_of_it = |event: &Event| event.what.fields.iter().any(|(_, field)| *field == text);
+    let story = told::newest(call, TOLD, is_of_it).await?;
+    let main = html! {
+        section #process data-live {
+            p.subject { (shown::process(record.id)) " " (shown::words(&record.kind)) " " (phase(&record)) }
+            p { (command(&record)) }
+            @if let Some(failure) = &record.failure { p.problem { "Not started: " (shown::words(&failure_words(failure))) } }
+            @if let Some(error) = &record.error { p.problem { (shown::words(error)) } }
+            (facts(&record, here))
+            @if let Some(usage) = usage {
+                dl.facts {
+                    div { dt { "CPU" } dd { (text::span(usage.cpu_ms)) } }
+                    div { dt { "Memory" } dd { (text::bytes(usage.memory_bytes)) @if usage.is_of_group { " with all that it started" } } }
+                }
+            }
+        }
+        @if matches!(record.phase, Phase::Queued | Phase::Running) { (stops(record.id)) }
+        section #output data-live { (outputs(call, &record).await) }
+        section #relatives data-live { (relatives(call, &record).await?) }
+        (claims(call, record.id, here).await?)
+        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+    };
+    Ok(Page {
+        view: View::Processes,
+        title: "Process".to_owned(),
+        main,
+    })
+}
+
+fn facts(record: &RecordView, here: Here) -> Markup {
+    html! {
+        dl.facts {
+            div { dt { "Id" } dd { (record.id.to_string()) } }
+            @if let Some(identity) = record.identity { div { dt { "PID" } dd { (identity.pid) } } }
+            div { dt { "In" } dd { (shown::name(record.dir.as_bytes())) } }
+            div { dt { "Asked for" } dd { (here.shown(record.queued)) } }
+            @if let Some(at) = record.started { div { dt { "Started" } dd { (here.shown(at)) } } }
+            @if let Some(at) = record.ended { div { dt { "Ended" } dd { (here.shown(at)) } } }
+            @if let Some(stop) = &record.stop { div { dt { "Stopped by" } dd { (stop.cause.name()) } } }
+            @if let Some(said) = &record.said { div { dt { "Says" } dd { (shown::words(said)) } } }
+            @if record.timeout_ms > 0 { div { dt { "May run for" } dd { (text::span(record.timeout_ms)) } } }
+            @if record.live_children > 0 { div { dt { "Children that live" } dd { (record.live_children) } } }
+            @if let Some(remains) = &record.remains {
+                div { dt { "CPU in all" } dd { (text::span(remains.cpu_ms)) } }
+                div { dt { "Memory at most" } dd { (text::bytes(remains.memory_max)) } }
+                @if remains.alive > 0 { div { dt { "Left alive" } dd.bad { (remains.alive) } } }
+            }
+            @for (name, value) in &record.labels { div { dt { (shown::words(name)) } dd { (shown::words(value)) } } }
+        }
+    }
+}
+
+fn stops(id: ProcessId) -> Markup {
+    html! {
+        form.act method="post" action="/page/process/stop" {
+            input type="hidden" name="id" value=(id.to_string());
+            label { input type="checkbox" name="tree" value="yes" checked; "and all that it started" }
+            button.danger { "Stop" }
+            span.faint { "a signal, its span of grace, then SIGKILL" }
+        }
+    }
+}
+
+/// The ends of what it printed, of its files, or else of its record.
+async fn outputs(call: &Call, record: &RecordView) -> Markup {
+    let dir = call.node.processes().run_dir(record);
+    let remains = record.remains.as_ref();
+    let streams = [
+        (
+            "Standard output",
+            "stdout.log",
+            remains.map(|it| &it.stdout),
+        ),
+        ("Standard error", "stderr.log", remains.map(|it| &it.stderr)),
+    ];
+    let mut shown = Vec::new();
+    for (title, file, kept) in streams {
+        let read = match &dir {
+            Some(dir) => tail(&dir.join(file)).await,
+            None => None,
+        };
+        let part = match (read, kept) {
+            (Some((bytes, all)), _) => Some((bytes, all)),
+            (None, Some(kept)) => Some((whole(kept), kept.bytes)),
+            (None, None) => None,
+        };
+        shown.extend(part.map(|part| (title, part)));
+    }
+    html! {
+        @for (title, (bytes, all)) in shown {
+            h2 { (title) " " span.faint { (text::bytes(all)) @if all > bytes.len() as u64 { ", the end of it" } } }
+            @if bytes.is_empty() { p.faint { "Nothing." } } @else { (shown::lines(&bytes)) }
+        }
+    }
+}
+
+/// What a record keeps of output.
+fn whole(output: &Output) -> Vec<u8> {
+    let (head, tail) = (output.head.as_bytes(), output.tail.as_bytes());
+    if tail.is_empty() {
+        return head.to_vec();
+    }
+    [head, b"\n\xe2\x80\xa6\n", tail].concat()
+}
+
+/// The end of a file, from its first whole line on. Read beside the thread that serves: a disk may be slow.
+async fn tail(path: &Path) -> Option<(Vec<u8>, u64)> {
+    let path = path.to_owned();
+    let read = spawn_blocking(move || file::tail(&path, TAIL_BYTES)).await;
+    let (mut bytes, all) = read.ok()?.ok()?;
+    if all > bytes.len() as u64
+        && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
+        && end + 1 < bytes.len()
+    {
+        bytes.drain(..=end);
+    }
+    Some((bytes, all))
+}
+
+async fn relatives(call: &Call, record: &RecordView) -> Result<Markup, Problem> {
+    let processes = call.node.processes();
+    let mut above = processes.ancestors(record.id).await?;
+    above.truncate(MOST as usize);
+    let selection = Selection {
+        parent: Some(record.id),
+        newest_first: true,
+        most: MOST,
+        ..Selection::default()
+    };
+    let (below, more) = processes.list(selection).await?;
+    Ok(html! {
+        @if !above.is_empty() {
+            h2 { "Started by" }
+            ol.line { @for it in &above { li { (shown::process(it.id)) " " (phase(it)) " " (command(it)) } } }
+        }
+        @if !below.is_empty() {
+            h2 { "Started by it" }
+            ul.line { @for it in &below { li { (shown::process(it.id)) " " (phase(it)) " " (command(it)) } } }
+            @if more.is_some() { p.faint { "The newest " (MOST) "." } }
+        }
+    })
+}
+
+/// Jobs whose claims end with it.
+async fn claims(call: &Call, id: ProcessId, here: Here) -> Result<Markup, Problem> {
+    let selection = JobSelection {
+        queue: None,
+        kind: None,
+        phases: Vec::new(),
+        error: None,
+        process: Some(id),
+        from: Slot(0),
+        most: MOST,
+    };
+    let (found, _) = call.node.queues().select_jobs(selection).await?;
+    Ok(html! {
+        @if !found.is_empty() {
+            section #claims data-live { h2 { "Jobs that it works on" } (jobs::table(&found, here)) }
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct Stop {
+    id: String,
+    tree: Option<String>,
+}
+
+async fn stop(call: &Call) -> Result<Link, Problem> {
+    let asked: Stop = call.form()?;
+    let id = process_look::which(call, &asked.id).await?;
+    let how = Stopping {
+        signal: None,
+        grace_ms: None,
+        tree: asked.tree.is_some(),
+    };
+    call.processes().stop(id, how).await?;
+    Ok(Link::to("/page/process").with("id", id.to_string().as_bytes()))
+}

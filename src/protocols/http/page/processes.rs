@@ -1,0 +1,272 @@
+//! Processes: services, and the tree of what runs and ran, with what it uses.
+
+use crate::actors::process::{InstanceView, Phase, RecordView, Selection, ServiceView, Status};
+use crate::handle::Usage;
+use crate::ids::ProcessId;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::shown::{self, Here, Link};
+use crate::protocols::http::page::walk::walk;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look;
+use crate::protocols::http::route::Route;
+use crate::text;
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Services, and instances of one, that are shown.
+const SERVICES: usize = 200;
+const INSTANCES: usize = 20;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![goes::view("/page/processes", Scope::Run, list)]
+}
+
+/// Which processes.
+#[derive(Deserialize)]
+struct Filter {
+    /// `live` if left out; a phase, or `all`.
+    status: Option<String>,
+    search: Option<String>,
+    after: Option<String>,
+}
+
+impl Filter {
+    fn selection(&self) -> Result<Selection, Problem> {
+        let phases = match self.status.as_deref() {
+            None => vec![Phase::Queued, Phase::Running, Phase::Stopping],
+            Some("all") => Vec::new(),
+            Some(word) => {
+                let phase = Phase::ALL.into_iter().find(|phase| phase.name() == word);
+                let words = "is none of queued, running, stopping, exited, all";
+                vec![phase.ok_or_else(|| Problem::field("status", words))?]
+            }
+        };
+        Ok(Selection {
+            phases,
+            text: self.search.clone(),
+            after: process_look::id(self.after.as_deref(), "after")?,
+            newest_first: self.status.as_deref() == Some(Phase::Exited.name()),
+            ..Selection::default()
+        })
+    }
+
+    fn link(&self) -> Link {
+        let link = Link::to("/page/processes");
+        let link = link.with_some("status", self.status.as_deref().map(str::as_bytes));
+        link.with_some("search", self.search.as_deref().map(str::as_bytes))
+    }
+}
+
+async fn list(call: &Call) -> Result<Page, Problem> {
+    let filter: Filter = call.asked()?;
+    let selection = filter.selection()?;
+    let processes = call.node.processes();
+    let share = async |after, most| {
+        let selection = Selection {
+            after,
+            most,
+            ..selection.clone()
+        };
+        let (records, next) = processes.list(selection).await?;
+        Ok((records, next.map(Some)))
+    };
+    let (records, next) = walk(selection.after, share).await?;
+    let usage = processes.usage(&records).await?;
+    let services = call.node.services().list(None).await?;
+    let here = Here::of(&call.node);
+    let next = next
+        .flatten()
+        .map(|id| filter.link().with("after", id.to_string().as_bytes()));
+    let main = html! {
+        @if !services.is_empty() {
+            section #services data-live { h2 { "Services" } (served(&services, here)) }
+        }
+        h2 { "Processes" }
+        (asked(&filter))
+        section #processes data-live {
+            (tree(&records, &usage, here))
+            (shown::more(next))
+        }
+    };
+    Ok(Page {
+        view: View::Processes,
+        title: String::new(),
+        main,
+    })
+}
+
+fn asked(filter: &Filter) -> Markup {
+    let is = |word: &str| filter.status.as_deref() == Some(word);
+    html! {
+        form.filter role="search" {
+            label { "Which "
+                select name="status" {
+                    option value="" { "live" }
+                    @for phase in Phase::ALL { option value=(phase.name()) selected[is(phase.name())] { (phase.name()) } }
+                    option value="all" selected[is("all")] { "all" }
+                }
+            }
+            label { "With " input name="search" value=(filter.search.as_deref().unwrap_or_default()) dir="auto" placeholder="in arguments, labels, type"; }
+            button { "Show" }
+        }
+    }
+}
+
+fn served(services: &[ServiceView], here: Here) -> Markup {
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th { "Service" } th { "Is" } th { "Process" } th.n { "For" } th.n { "Restarts" } th { "Says" } th { "Ended last" } } }
+            tbody {
+                @for service in services.iter().take(SERVICES) {
+                    @for instance in service.instances.iter().take(INSTANCES) {
+                        tr {
+                            td { (shown::name(service.name.as_bytes())) @if service.instances.len() > 1 { span.faint { " " (instance.number) } } }
+                            (instanced(service, instance, here))
+                        }
+                    }
+                }
+            }
+        } }
+        @if services.len() > SERVICES { p.faint { "The first " (SERVICES) " of " (services.len()) " services." } }
+    }
+}
+
+fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Markup {
+    let level = match instance.status {
+        Status::Failed | Status::Backoff => "bad",
+        Status::Waiting | Status::Starting | Status::Stopping => "warn",
+        Status::Running => "good",
+        Status::Stopped | Status::Finished => "",
+    };
+    html! {
+        td {
+            (shown::tag(instance.status.name(), level))
+            @if instance.status == Status::Waiting { span.faint { " for " (shown::words(&service.waits_for.join(", "))) } }
+        }
+        td { @if let Some(process) = instance.process { (shown::process(process)) } }
+        td.n { @if let Some(started) = instance.started { (here.since_date(started)) } }
+        td.n .bad[instance.restarts > 0] { (instance.restarts) }
+        td { @if let Some(said) = &instance.said { (shown::words(said)) } }
+        td {
+            @if let Some(last) = &instance.last {
+                (here.shown(last.at)) " "
+                @match (&last.failure, last.end) {
+                    (Some(failure), _) => { "not started: " (shown::words(&crate::handle::failure_words(failure))) },
+                    (None, Some(end)) => (shown::end(end)),
+                    (None, None) => "",
+                }
+            }
+        }
+    }
+}
+
+/// Records, each below its parent as far as that is among them.
+fn tree(records: &[RecordView], usage: &[Option<Usage>], here: Here) -> Markup {
+    if records.is_empty() {
+        return html! { p.faint { "There are no such processes." } };
+    }
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th { "Process" } th { "Is" } th { "Command" } th.n { "PID" } th.n { "For" } th.n { "CPU" } th.n { "Memory" } } }
+            tbody {
+                @for (deep, place) in in_order(records) {
+                    @if let Some(record) = records.get(place) {
+                        tr {
+                            td { span.deep aria-hidden="true" { (branch(deep)) } (shown::process(record.id)) " " span.faint { (shown::words(&record.kind)) } }
+                            td { (phase(record)) }
+                            td { (command(record)) }
+                            td.n { @if let Some(identity) = record.identity { (identity.pid) } }
+                            td.n { @if let Some(started) = record.started { (lasted(record, started, here)) } }
+                            (uses(record, usage.get(place).copied().flatten()))
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn branch(deep: usize) -> String {
+    // Deeper ones are as deep as can be seen.
+    match deep.min(12) {
+        0 => String::new(),
+        deep => format!("{}└ ", "  ".repeat(deep - 1)),
+    }
+}
+
+fn lasted(record: &RecordView, started: crate::clock::Date, here: Here) -> String {
+    match record.ended {
+        Some(ended) => text::span(ended.0.saturating_sub(started.0)),
+        None => here.since_date(started),
+    }
+}
+
+fn uses(record: &RecordView, usage: Option<Usage>) -> Markup {
+    let remains = record.remains.as_ref();
+    let cpu = usage.map(|it| it.cpu_ms).or(remains.map(|it| it.cpu_ms));
+    let memory = usage
+        .map(|it| it.memory_bytes)
+        .or(remains.map(|it| it.memory_max));
+    html! {
+        td.n { @if let Some(ms) = cpu {
+            span data-grows={ (record.id.to_string()) " cpu" } data-count=(ms) data-unit="cpu" { (ms / 1000) "." (ms % 1000 / 100) " s" }
+        } }
+        td.n { @if let Some(bytes) = memory { (text::bytes(bytes)) } }
+    }
+}
+
+/// The state of a record.
+pub(crate) fn phase(record: &RecordView) -> Markup {
+    let stuck = record.stuck.is_some_and(|it| it.unkillable > 0);
+    html! {
+        @match record.phase {
+            _ if stuck => (shown::tag("does not end", "bad")),
+            Phase::Queued => (shown::tag("queued", "warn")),
+            Phase::Running => (shown::tag("running", "good")),
+            Phase::Stopping => (shown::tag("stopping", "warn")),
+            Phase::Exited => @match (&record.failure, record.end) {
+                (Some(_), _) => (shown::tag("not started", "bad")),
+                (None, Some(end)) => (shown::end(end)),
+                (None, None) => "ended",
+            },
+        }
+    }
+}
+
+/// Program and arguments, as they are shown: with secrets masked.
+pub(crate) fn command(record: &RecordView) -> Markup {
+    html! {
+        code {
+            @for (place, argument) in record.argv.iter().enumerate() {
+                @if place > 0 { " " }
+                (shown::name(argument.as_bytes()))
+            }
+        }
+    }
+}
+
+/// The places of records, each after its parent, with how deep it stands. Without recursion: a tree may be a thousand deep.
+fn in_order(records: &[RecordView]) -> Vec<(usize, usize)> {
+    let there: BTreeSet<ProcessId> = records.iter().map(|it| it.id).collect();
+    let mut below: BTreeMap<Option<ProcessId>, Vec<usize>> = BTreeMap::new();
+    for (place, record) in records.iter().enumerate().rev() {
+        let parent = record
+            .parent
+            .filter(|it| there.contains(it) && *it != record.id);
+        below.entry(parent).or_default().push(place);
+    }
+    let roots = below.remove(&None).unwrap_or_default();
+    let mut open: Vec<(usize, usize)> = roots.into_iter().map(|place| (0, place)).collect();
+    let mut order = Vec::with_capacity(records.len());
+    while let Some((deep, place)) = open.pop() {
+        order.push((deep, place));
+        let id = records.get(place).map(|it| it.id);
+        let children = below.remove(&id).unwrap_or_default();
+        open.extend(children.into_iter().map(|place| (deep + 1, place)));
+    }
+    order
+}

@@ -1,0 +1,220 @@
+//! Queues: by tenant and type, with their jobs by phase, and those that have the most to do.
+
+use crate::actors::queue::{BusyQueue, Phase, QueueName, QueueSelection, QueueView};
+use crate::ids::Slot;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::listing::{self, After};
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::jobs;
+use crate::protocols::http::page::shown::{self, Here, Link, bad, number};
+use crate::protocols::http::page::walk::walk;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::queue_look::PHASES;
+use crate::protocols::http::route::Route;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// Queues with the most to do, whose oldest jobs are known.
+const BUSIEST: u32 = 100;
+
+/// How many of them are.
+const SHOWN: usize = 10;
+
+/// What stands for the default tenant where nothing stands for all.
+const DEFAULT: &str = "-";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        goes::view("/page/queues", Scope::Read, list),
+        goes::view("/page/queue", Scope::Read, one),
+        goes::form("/page/queue/pause", Scope::Use, pause),
+    ]
+}
+
+/// Which queues are listed.
+#[derive(Deserialize)]
+struct Filter {
+    tenant: Option<String>,
+    r#type: Option<String>,
+    after: Option<After>,
+}
+
+async fn list(call: &Call) -> Result<Page, Problem> {
+    let filter: Filter = call.asked()?;
+    let queues = call.queues();
+    let tenant = filter.tenant.as_deref();
+    let share = async |from, most| {
+        let selection = QueueSelection {
+            tenant: tenant.map(|it| if it == DEFAULT { "" } else { it }.to_owned()),
+            kind: filter.r#type.clone(),
+            from,
+            most,
+        };
+        Ok(queues.select_queues(selection).await?)
+    };
+    let (mut found, next) = walk(listing::slot(filter.after), share).await?;
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    let is_whole = next.is_none() && filter.after.is_none();
+    let (busiest, _) = queues.busiest(Slot(0), BUSIEST).await?;
+    let next = next.map(|next| {
+        let link = Link::to("/page/queues");
+        let link = link.with_some("tenant", tenant.map(str::as_bytes));
+        let link = link.with_some("type", filter.r#type.as_deref().map(str::as_bytes));
+        link.with("after", next.0.to_string().as_bytes())
+    });
+    let here = Here::of(&call.node);
+    let main = html! {
+        @if !is_whole && filter.after.is_none() {
+            section #busiest data-live { h2 { "With the most jobs" } (busy(&busiest, here)) }
+        }
+        (asked(&filter))
+        section #queues data-live {
+            (table(&found, &busiest, here))
+            (shown::more(next))
+        }
+    };
+    Ok(Page {
+        view: View::Queues,
+        title: String::new(),
+        main,
+    })
+}
+
+fn asked(filter: &Filter) -> Markup {
+    html! {
+        form.filter role="search" {
+            label { "Tenant " input name="tenant" value=(filter.tenant.as_deref().unwrap_or_default()) placeholder="any; - is the default"; }
+            label { "Type " input name="type" value=(filter.r#type.as_deref().unwrap_or_default()) placeholder="any"; }
+            button { "Show" }
+            a href="/page/jobs" { "Failed jobs" }
+        }
+    }
+}
+
+fn busy(queues: &[BusyQueue], here: Here) -> Markup {
+    let views = queues.iter().take(SHOWN).map(|it| it.view.clone());
+    let views: Vec<QueueView> = views.collect();
+    table(&views, queues, here)
+}
+
+/// A table of queues; the oldest job of those among the busiest.
+fn table(queues: &[QueueView], busiest: &[BusyQueue], here: Here) -> Markup {
+    if queues.is_empty() {
+        return html! { p.faint { "There is no such queue." } };
+    }
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr {
+                th { "Tenant" } th { "Type" } th.n { "Ready" } th.n { "Oldest" } th.n { "Claimed" } th.n { "Delayed" } th.n { "Retrying" }
+                th.n { "Buried" } th.n { "Abandoned" } th.n { "Workers" } th.n { "Added" } th.n { "Done" } th { "State" }
+            } }
+            tbody {
+                @for view in queues {
+                    @let oldest = busiest.iter().find(|it| it.view.name == view.name).and_then(|it| it.oldest);
+                    tr {
+                        td { (shown::name_or(view.name.tenant(), "default")) }
+                        td { a href=(shown::queue_link(&view.name)) { (shown::name(view.name.kind())) } }
+                        (number(view.jobs.ready))
+                        td.n { @if let Some(oldest) = oldest { (here.since(oldest)) } }
+                        (number(view.jobs.claimed))
+                        (number(view.jobs.delayed))
+                        (number(view.jobs.retrying))
+                        (bad(view.jobs.buried))
+                        (bad(view.jobs.abandoned))
+                        (number(view.waiting))
+                        (grows(&view.name, "added", view.total))
+                        (grows(&view.name, "done", view.deletes))
+                        td { (state(view, here)) }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// A cell whose number only grows: how fast, is seen when a page is live.
+fn grows(name: &QueueName, what: &str, count: u64) -> Markup {
+    html! {
+        td.n { span data-grows={ (name.as_str()) " " (what) } data-count=(count) { (shown::count(count)) } }
+    }
+}
+
+fn state(view: &QueueView, here: Here) -> Markup {
+    let paused = view.paused_until.and_then(|it| here.until(it));
+    let throttled = view.throttled_until.and_then(|it| here.until(it));
+    html! {
+        @if let Some(span) = paused { (shown::tag(&format!("paused, {span}"), "warn")) }
+        @if let Some(span) = throttled { " " (shown::tag(&format!("throttled, {span}"), "warn")) }
+    }
+}
+
+#[derive(Deserialize)]
+struct Which {
+    queue: QueueName,
+}
+
+async fn one(call: &Call) -> Result<Page, Problem> {
+    let Which { queue } = call.asked()?;
+    let view = call.node.queues().queue(&queue).await?;
+    let here = Here::of(&call.node);
+    let listed = jobs::of_queue(call, &queue, here).await?;
+    let counts = |phase| view.jobs.of(phase);
+    let main = html! {
+        section #queue data-live {
+            p.subject { (shown::name(queue.as_bytes())) " " (state(&view, here)) }
+            ul.phases {
+                @for (word, phase) in PHASES {
+                    li {
+                        a href=(jobs::link(Some(&queue), Some(phase))) { (word) } " "
+                        strong .bad[is_bad(phase) && counts(phase) > 0] { (shown::count(counts(phase))) }
+                    }
+                }
+            }
+            dl.facts {
+                div { dt { "Added" } dd { (shown::count(view.total)) } }
+                div { dt { "Done" } dd { (shown::count(view.deletes)) } }
+                div { dt { "Workers waiting" } dd { (shown::count(view.waiting)) } }
+                div { dt { "beanstalkd clients that add" } dd { (shown::count(view.using)) } }
+                div { dt { "that claim" } dd { (shown::count(view.watching)) } }
+            }
+        }
+        form.act method="post" action="/page/queue/pause" {
+            input type="hidden" name="queue" value=(queue.as_str());
+            @if view.paused_until.is_some() {
+                input type="hidden" name="minutes" value="0";
+                button { "End the pause" }
+            } @else {
+                label { "Let nothing be claimed for " input type="number" name="minutes" value="10" min="1" max="1440" required; " min" }
+                button { "Pause" }
+            }
+        }
+        (listed)
+    };
+    Ok(Page {
+        view: View::Queues,
+        title: "Queue".to_owned(),
+        main,
+    })
+}
+
+/// Whether jobs of a phase wait for somebody.
+pub(crate) const fn is_bad(phase: Phase) -> bool {
+    match phase {
+        Phase::Buried | Phase::Abandoned => true,
+        Phase::Ready | Phase::Delayed | Phase::Claimed | Phase::Retrying => false,
+    }
+}
+
+#[derive(Deserialize)]
+struct Pausing {
+    queue: QueueName,
+    minutes: crate::protocols::http::schema::Number<u64, 0, 1440>,
+}
+
+async fn pause(call: &Call) -> Result<Link, Problem> {
+    let Pausing { queue, minutes } = call.form()?;
+    call.queues().pause(&queue, minutes.0 * 60_000).await?;
+    Ok(shown::queue_link(&queue))
+}

@@ -1,0 +1,375 @@
+//! Tasks: why each is not running; servers and groups; and the story of one, attempt by attempt.
+
+use crate::actors::dispatch::{
+    Act, GroupView, Obstacle, RunStatus, ServerView, TaskFilter, TaskView,
+};
+use crate::actors::lock::Name;
+use crate::clock::Date;
+use crate::protocols::http::access::Scope;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::frame::{Page, View};
+use crate::protocols::http::page::goes;
+use crate::protocols::http::page::shown::{self, Here, Link};
+use crate::protocols::http::page::told;
+use crate::protocols::http::page::walk::walk;
+use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look::Stream;
+use crate::protocols::http::route::Route;
+use crate::protocols::http::task_transcript::{self, Story};
+use crate::spine::event::{Event, Field};
+use crate::text;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+/// Servers and groups that are shown.
+const MOST: usize = 100;
+
+/// Events of a story.
+const TOLD: usize = 100;
+
+const STATUSES: [RunStatus; 6] = [
+    RunStatus::NotReady,
+    RunStatus::NotStarted,
+    RunStatus::Waiting,
+    RunStatus::Processing,
+    RunStatus::Complete,
+    RunStatus::Restarted,
+];
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        goes::view("/page/tasks", Scope::Read, list),
+        goes::view("/page/task", Scope::Read, one),
+        goes::form("/page/task/act", Scope::Operate, act),
+    ]
+}
+
+/// Which tasks.
+#[derive(Deserialize)]
+struct Filter {
+    status: Option<String>,
+    group: Option<Name>,
+    work: Option<Name>,
+    after: Option<u64>,
+}
+
+impl Filter {
+    fn status(&self) -> Result<Option<RunStatus>, Problem> {
+        let Some(word) = self.status.as_deref() else {
+            return Ok(None);
+        };
+        let found = STATUSES.into_iter().find(|status| status.name() == word);
+        let words = "is none of not-ready, not-started, waiting, processing, complete, restarted";
+        found
+            .map(Some)
+            .ok_or_else(|| Problem::field("status", words))
+    }
+
+    fn link(&self) -> Link {
+        let link = Link::to("/page/tasks");
+        let link = link.with_some("status", self.status.as_deref().map(str::as_bytes));
+        let link = link.with_some("group", self.group.as_ref().map(Name::as_bytes));
+        link.with_some("work", self.work.as_ref().map(Name::as_bytes))
+    }
+}
+
+async fn list(call: &Call) -> Result<Page, Problem> {
+    let filter: Filter = call.asked()?;
+    let wanted = TaskFilter {
+        status: filter.status()?,
+        group: filter.group.clone(),
+        work: filter.work.clone(),
+    };
+    let tasks = call.node.tasks();
+    let share = async |after, most| {
+        let found = tasks.list(wanted.clone(), after, most).await?;
+        Ok((found.tasks, found.next.map(Some)))
+    };
+    let (found, next) = walk(filter.after, share).await?;
+    let (servers, groups) = (tasks.servers().await?, tasks.groups().await?);
+    let here = Here::of(&call.node);
+    let next = next
+        .flatten()
+        .map(|id| filter.link().with("after", id.to_string().as_bytes()));
+    let main = html! {
+        (asked(&filter))
+        section #tasks data-live {
+            (table(&found, here))
+            (shown::more(next))
+        }
+        div.columns {
+            section #servers data-live { h2 { "Servers" } (served(&servers)) }
+            section #groups data-live { h2 { "Groups" } (grouped(&groups)) }
+        }
+    };
+    Ok(Page {
+        view: View::Tasks,
+        title: String::new(),
+        main,
+    })
+}
+
+fn asked(filter: &Filter) -> Markup {
+    let text = |name: &Option<Name>| name.as_ref().map(Name::to_text).unwrap_or_default();
+    html! {
+        form.filter role="search" {
+            label { "Is "
+                select name="status" {
+                    option value="" { "any" }
+                    @for status in STATUSES { option value=(status.name()) selected[filter.status.as_deref() == Some(status.name())] { (status.name()) } }
+                }
+            }
+            label { "Group " input name="group" value=(text(&filter.group)) dir="auto"; }
+            label { "Work id " input name="work" value=(text(&filter.work)) dir="auto"; }
+            button { "Show" }
+        }
+    }
+}
+
+fn table(tasks: &[TaskView], here: Here) -> Markup {
+    if tasks.is_empty() {
+        return html! { p.faint { "There are no such tasks." } };
+    }
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th.n { "Task" } th { "Name" } th { "Group" } th { "Work id" } th { "Is" } th { "Why it does not run" } th { "Server" } th.n { "Attempts" } th.n { "Age" } } }
+            tbody {
+                @for view in tasks {
+                    @let task = &view.task;
+                    tr {
+                        td.n { (shown::task(task.id)) }
+                        td { (shown::name_or(task.name.as_bytes(), "")) }
+                        td { (shown::name(task.group.as_bytes())) }
+                        td { (shown::name_or(task.work.as_bytes(), "")) }
+                        td { (status(view)) }
+                        td { (why(view, here)) }
+                        td { @if let Some(server) = &view.server { (shown::name(server.as_bytes())) } }
+                        td.n { (shown::count(task.attempts)) @if task.setbacks > 0 { " " (shown::tag(&format!("{} in vain", task.setbacks), "warn")) } }
+                        td.n { (here.since(task.created)) }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// How a task stands: once it is over, how it ended.
+fn status(view: &TaskView) -> Markup {
+    let task = &view.task;
+    let level = match task.status {
+        RunStatus::Complete if task.exit.is_failure() => "bad",
+        RunStatus::Processing => "good",
+        RunStatus::NotReady
+        | RunStatus::NotStarted
+        | RunStatus::Waiting
+        | RunStatus::Complete
+        | RunStatus::Restarted => "",
+    };
+    let word = if task.status == RunStatus::Complete {
+        task.exit.name()
+    } else {
+        task.status.name()
+    };
+    html! {
+        (shown::tag(word, level))
+        @if task.paused { " " (shown::tag("paused", "warn")) }
+        @if task.terminating { " " (shown::tag("terminating", "warn")) }
+    }
+}
+
+fn why(view: &TaskView, here: Here) -> Markup {
+    html! {
+        @match &view.obstacle {
+            Some(Obstacle::Waits(date)) => { "waits until " (here.shown(*date)) },
+            Some(obstacle) => (shown::words(&obstacle.to_string())),
+            None if !view.task.words.is_empty() => (shown::words(&view.task.words)),
+            None => "",
+        }
+    }
+}
+
+fn served(servers: &[ServerView]) -> Markup {
+    if servers.is_empty() {
+        return html! { p.faint { "There are none: the first task makes one." } };
+    }
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th { "Server" } th.n { "Threads in use" } th.n { "of" } th { "Is" } th { "Reached" } } }
+            tbody {
+                @for server in servers.iter().take(MOST) {
+                    tr {
+                        td { (shown::name(server.name.as_bytes())) }
+                        (shown::number(server.used))
+                        (shown::number(server.threads))
+                        td {
+                            @if server.leaves { (shown::tag("leaves", "warn")) }
+                            @else if server.enabled { (shown::tag("enabled", "good")) }
+                            @else { (shown::tag("disabled", "warn")) }
+                        }
+                        td { @if server.remote.is_some() { "by ssh" } @else { "here" } }
+                    }
+                }
+            }
+        } }
+        @if servers.len() > MOST { p.faint { "The first " (MOST) " of " (servers.len()) "." } }
+    }
+}
+
+fn grouped(groups: &[GroupView]) -> Markup {
+    if groups.is_empty() {
+        return html! { p.faint { "None has tasks under way." } };
+    }
+    html! {
+        div.wide tabindex="0" { table {
+            thead { tr { th { "Group" } th.n { "Under way" } th.n { "of" } th.n { "Ready" } th { "Is" } } }
+            tbody {
+                @for group in groups.iter().take(MOST) {
+                    tr {
+                        td { a href=(Link::to("/page/tasks").with("group", group.name.as_bytes())) { (shown::name(group.name.as_bytes())) } }
+                        (shown::number(group.used))
+                        (shown::number(group.max))
+                        (shown::number(group.ready))
+                        td { @if group.pause.name() != "off" { (shown::tag(&format!("paused ({})", group.pause.name()), "warn")) } @else if group.max == 0 { (shown::tag("disabled", "warn")) } }
+                    }
+                }
+            }
+        } }
+        @if groups.len() > MOST { p.faint { "The first " (MOST) " of " (groups.len()) "." } }
+    }
+}
+
+#[derive(Deserialize)]
+struct Which {
+    id: u64,
+}
+
+async fn one(call: &Call) -> Result<Page, Problem> {
+    let Which { id } = call.asked()?;
+    let view = call.node.tasks().get(id).await?;
+    let transcript = task_transcript::of(call, &view).await?;
+    let here = Here::of(&call.node);
+    let is_of_it = |event: &Event| {
+        event.actor == "dispatch" && event.what.fields.contains(&("task", Field::Number(id)))
+    };
+    let story = told::newest(call, TOLD, is_of_it).await?;
+    let main = html! {
+        section #task data-live {
+            p.subject { "Task " (id) " " (shown::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
+            p { strong { "Why it does not run: " } @if view.obstacle.is_some() { (why(&view, here)) } @else { "nothing keeps it from that, or it is over." } }
+            @if !view.task.words.is_empty() { p { "It says: " (shown::words(&view.task.words)) } }
+            (facts(&view, here))
+        }
+        (acts(&view))
+        section #attempts data-live {
+            h2 { "Attempts" }
+            @if transcript.stories.is_empty() { p.faint { "There was none." } }
+            @if transcript.attempts > transcript.stories.len() as u64 {
+                p.faint { "The newest " (transcript.stories.len()) " of " (shown::count(transcript.attempts)) "." }
+            }
+            @for story in transcript.stories.iter().rev() { (attempt(call, story, here)) }
+        }
+        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+    };
+    Ok(Page {
+        view: View::Tasks,
+        title: "Task".to_owned(),
+        main,
+    })
+}
+
+fn facts(view: &TaskView, here: Here) -> Markup {
+    let task = &view.task;
+    html! {
+        dl.facts {
+            div { dt { "Group" } dd { (shown::name(task.group.as_bytes())) } }
+            @if !task.work.as_bytes().is_empty() { div { dt { "Work id" } dd { (shown::name(task.work.as_bytes())) } } }
+            div { dt { "Priority" } dd { (task.priority.name()) } }
+            div { dt { "Added" } dd { (here.date(task.created)) } }
+            @if let Some(at) = task.started { div { dt { "Started" } dd { (here.date(at)) } } }
+            @if let Some(at) = task.ended { div { dt { "Over" } dd { (here.date(at)) } } }
+            div { dt { "Saved" } dd { (text::count(task.revision, "time")) } }
+            div { dt { "Fails after" } dd { (text::span(task.terms.fail_after_ms)) } }
+        }
+    }
+}
+
+fn attempt(call: &Call, story: &Story, here: Here) -> Markup {
+    let outcome = story.outcome.unwrap_or("under way");
+    let level = match outcome {
+        "reset" | "failed" => "bad",
+        "under way" => "good",
+        _ => "",
+    };
+    html! {
+        article {
+            h3 {
+                "Token " (story.token.0) " on " (shown::words(&story.server)) " " (shown::tag(outcome, level))
+                @if let Some(cause) = story.cause { " " (cause) }
+                @if let Some(code) = story.code { ", exit " (code) }
+                @if let Some(signal) = story.signal { ", signal " (signal) }
+            }
+            @if let Some(failure) = &story.failure { p.problem { (shown::words(failure)) } }
+            p {
+                @for phase in &story.phases { span.field { span.faint { (phase.phase) " " } (here.shown(Date(phase.at.0))) } " " }
+                @if let Some(id) = story.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (shown::process(id)) } }
+            }
+            // Who may not start processes does not see what they print.
+            @if call.may_run() {
+                (output("Standard output", story.stdout.as_ref()))
+                (output("Standard error", story.stderr.as_ref()))
+            }
+        }
+    }
+}
+
+fn output(title: &str, stream: Option<&Stream>) -> Markup {
+    html! {
+        @if let Some(stream) = stream.filter(|it| it.bytes > 0) {
+            p.faint { (title) ", " (text::bytes(stream.bytes)) }
+            @let whole = if stream.tail.is_empty() { stream.head.clone() } else { format!("{}\n…\n{}", stream.head, stream.tail) };
+            (shown::lines(whole.as_bytes()))
+        }
+    }
+}
+
+/// What can be done with a task.
+fn acts(view: &TaskView) -> Markup {
+    let task = &view.task;
+    let act = |word: &str, title: &str| html! { button name="act" value=(word) { (title) } " " };
+    let is_over = task.status == RunStatus::Complete;
+    html! {
+        form.act method="post" action="/page/task/act" {
+            input type="hidden" name="id" value=(task.id);
+            @if is_over { (act("restart", "Run it again")) } @else {
+                @if task.status == RunStatus::NotReady { (act("ready", "It is ready")) }
+                @if task.paused { (act("resume", "Resume")) } @else { (act("pause", "Pause")) }
+                @if task.status == RunStatus::Waiting { (act("wake", "Wake")) }
+                button.danger name="act" value="terminate" { "Terminate" }
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Acting {
+    id: u64,
+    act: String,
+}
+
+async fn act(call: &Call) -> Result<Link, Problem> {
+    let Acting { id, act } = call.form()?;
+    let act = match act.as_str() {
+        "ready" => Act::Ready,
+        "pause" => Act::Pause,
+        "resume" => Act::Resume,
+        "wake" => Act::Wake,
+        "terminate" => Act::Terminate { now: false },
+        "restart" => Act::Restart,
+        _ => {
+            let words = "is none of ready, pause, resume, wake, terminate, restart";
+            return Err(Problem::field("act", words));
+        }
+    };
+    call.tasks().act(id, act).await?;
+    Ok(Link::to("/page/task").with("id", id.to_string().as_bytes()))
+}

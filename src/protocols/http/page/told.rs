@@ -1,0 +1,80 @@
+//! Events as rows: what was kept of what happened, the newest first.
+
+use crate::handle::Events;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::operate::stopped;
+use crate::protocols::http::page::shown::{Here, name, words};
+use crate::protocols::http::problem::Problem;
+use crate::spine::event::{Event, Field};
+use maud::{Markup, html};
+use std::sync::Arc;
+use tokio::task::yield_now;
+
+/// Events that are looked at in a turn.
+const LOOKED_AT: usize = 1024;
+
+/// Events, the newest first: of those that are kept, at most so many that are wanted.
+pub(crate) async fn newest(
+    call: &Call,
+    most: usize,
+    is_wanted: impl Fn(&Event) -> bool,
+) -> Result<Vec<Arc<Event>>, Problem> {
+    let events = call.node.events(None).await.map_err(stopped)?;
+    let (mut found, mut before) = (Vec::new(), None);
+    while found.len() < most {
+        let some = events.before(before, LOOKED_AT);
+        let Some(oldest) = some.last() else { break };
+        before = Some(oldest.position);
+        found.extend(some.into_iter().filter(|event| is_wanted(event)));
+        yield_now().await;
+    }
+    found.truncate(most);
+    Ok(found)
+}
+
+/// Those of an entry, as far as they are kept.
+pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
+    call.node.events(None).await.map_err(stopped)
+}
+
+/// A table of them.
+pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
+    html! {
+        @if events.is_empty() {
+            p.faint { "None is kept. Events are gathered while somebody looks at the page or listens, and for ten minutes after that." }
+        } @else {
+            div.wide tabindex="0" {
+                table.events {
+                    thead { tr { th { "At" } th { "Of" } th { "What" } th { "Which" } th.n { "Entry" } } }
+                    tbody {
+                        @for event in events {
+                            tr {
+                                td { (here.date(event.at)) }
+                                td { (event.actor) }
+                                td { (event.what.kind) }
+                                td { (fields(event)) }
+                                td.n.faint { (event.position.to_string()) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn fields(event: &Event) -> Markup {
+    html! {
+        @for (field, value) in &event.what.fields {
+            span.field {
+                span.faint { (field) " " }
+                @match value {
+                    Field::Name(bytes) => (name(bytes)),
+                    Field::Number(number) => (number),
+                    Field::Text(text) => (words(text)),
+                }
+            }
+            " "
+        }
+    }
+}

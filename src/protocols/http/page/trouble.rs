@@ -1,0 +1,329 @@
+//! What is amiss, in a list: each with what it is, and where to look or what to do. Each is of one question to an actor, whatever
+//! there is of its kind.
+
+use crate::actors::lease::LeaseView;
+use crate::actors::process::{ServiceView, Status};
+use crate::actors::queue::Rules;
+use crate::protocols::http::call::Call;
+use crate::protocols::http::page::shown::{Here, Link, count, name, words};
+use crate::protocols::http::problem::Problem;
+use crate::status::{ActorReport, NodeStatus};
+use crate::text;
+use maud::{Markup, html};
+
+/// From how much of a limit on it is said that something fills up, in percent.
+const FULL: u64 = 80;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Something does not work.
+    Bad,
+    /// Something will not, or did not.
+    Warn,
+}
+
+impl Level {
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Self::Bad => "bad",
+            Self::Warn => "warn",
+        }
+    }
+}
+
+/// Something that is amiss.
+pub(crate) struct Trouble {
+    pub(crate) level: Level,
+    /// In a word or two.
+    pub(crate) what: &'static str,
+    pub(crate) words: Markup,
+}
+
+impl Trouble {
+    const fn bad(what: &'static str, words: Markup) -> Self {
+        let level = Level::Bad;
+        Self { level, what, words }
+    }
+
+    const fn warn(what: &'static str, words: Markup) -> Self {
+        let level = Level::Warn;
+        Self { level, what, words }
+    }
+}
+
+/// All that is amiss, the worst first.
+pub(crate) async fn all(
+    call: &Call,
+    status: &NodeStatus,
+    leases: &[LeaseView],
+) -> Result<Vec<Trouble>, Problem> {
+    let here = Here::of(&call.node);
+    let mut all = of_node(status);
+    all.extend(status.actors.iter().flat_map(|it| of_actor(it, here)));
+    all.extend(of_disk(status, here));
+    all.extend(of_machine(status));
+    all.extend(of_queues(status, call.node.queue_rules()));
+    all.extend(leases.iter().filter_map(|it| of_lease(it, here)));
+    let tasks = call.node.tasks().totals().await?;
+    if tasks.failed > 0 {
+        all.push(Trouble::bad(
+            "Tasks failed",
+            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without having done their work." },
+        ));
+    }
+    if tasks.pause.name() != "off" {
+        let how = tasks.pause.name();
+        all.push(Trouble::warn(
+            "Tasks paused",
+            html! { "All tasks are held back (" (how) ")." },
+        ));
+    }
+    if call.may_run() {
+        let totals = call.node.processes().totals().await?;
+        if totals.stuck > 0 {
+            all.push(Trouble::bad(
+                "Processes stuck",
+                html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not end by SIGKILL." },
+            ));
+        }
+        let services = call.node.services().list(None).await?;
+        all.extend(services.iter().filter_map(of_service));
+    }
+    all.sort_by_key(|trouble| trouble.level);
+    Ok(all)
+}
+
+fn of_node(status: &NodeStatus) -> Vec<Trouble> {
+    let mut all = Vec::new();
+    if status.draining {
+        let what = status.draining_what.join(", ");
+        all.push(Trouble::warn(
+            "Draining",
+            html! { "No new " (what) " until the next start; the coordinator ends when nothing is held any more." },
+        ));
+    }
+    if let Some(ahead) = status.clock_ahead_ms {
+        all.push(Trouble::warn(
+            "Clock in doubt",
+            html! { "The wall clock is " (text::span(ahead)) " ahead of what was expected. Nothing is pruned until " code { "sexton clock confirm" } ", or an hour without a step." },
+        ));
+    }
+    let problems = status.reloaded.iter().flat_map(|it| &it.problems);
+    all.extend(problems.map(|problem| {
+        Trouble::warn(
+            "Configuration",
+            html! { "The newest reload left something as it was: " (words(problem)) },
+        )
+    }));
+    if let Some(cut) = &status.recovered.cut {
+        all.push(Trouble::warn(
+            "Log was cut",
+            html! { "The start found a torn end of the journal: " (words(cut)) },
+        ));
+    }
+    all.extend(
+        status
+            .recovered
+            .mended
+            .iter()
+            .map(|mended| Trouble::warn("Snapshot mended", html! { (words(mended)) })),
+    );
+    all
+}
+
+fn of_actor(actor: &ActorReport, here: Here) -> Vec<Trouble> {
+    let mut all = Vec::new();
+    let ActorReport { status, panics } = actor;
+    if !status.quarantined.is_empty() {
+        let items = text::count(status.quarantined.len() as u64, "item");
+        all.push(Trouble::bad(
+            "Quarantined",
+            html! { (items) " of the " (status.name) " actor panicked when their time came: time no longer acts on them." },
+        ));
+    }
+    let restarts = panics.restarts + panics.rebuilds;
+    if restarts > 0 {
+        all.push(Trouble::warn(
+            "Restarted",
+            html! {
+                "The " (status.name) " actor panicked, and was restarted " (text::count(restarts, "time"))
+                @if let Some(newest) = panics.causes.back() {
+                    "; last " (here.since(newest.at)) " ago, at entry " (newest.seq.0) ": " (words(&newest.cause))
+                }
+            },
+        ));
+    }
+    all
+}
+
+fn of_disk(status: &NodeStatus, here: Here) -> Vec<Trouble> {
+    let mut all = Vec::new();
+    let room = status.journal.map_or("ample", |it| it.room);
+    if room != "ample" {
+        all.push(Trouble::bad(
+            "Disk is filling up",
+            html! { "Room for the journal is " (room) ": what adds is refused until there is space." },
+        ));
+    }
+    let Some(snapshots) = &status.snapshots else {
+        return all;
+    };
+    if let Some(failure) = &snapshots.last_failure {
+        let last = snapshots.last.as_ref().map(|it| here.since(it.at));
+        all.push(Trouble::bad(
+            "No snapshots",
+            html! {
+                "The newest checkpoint failed: " (words(failure))
+                @if let Some(last) = last { "; the last good one was " (last) " ago" }
+                ". The journal grows until one succeeds."
+            },
+        ));
+    }
+    all
+}
+
+/// How much of a limit is used, in percent, if it is as much as is spoken of.
+fn filled(used: u64, most: u64) -> Option<u64> {
+    let percent = u128::from(used) * 100 / u128::from(most.max(1));
+    u64::try_from(percent)
+        .ok()
+        .filter(|percent| *percent >= FULL)
+}
+
+fn of_machine(status: &NodeStatus) -> Vec<Trouble> {
+    let (host, process) = (&status.host, &status.process);
+    let mut all = Vec::new();
+    if let (Some(all_of_it), Some(left)) = (host.memory_bytes, host.memory_available_bytes)
+        && let Some(percent) =
+            filled(all_of_it.saturating_sub(left), all_of_it).filter(|it| *it >= 90)
+    {
+        all.push(Trouble::warn(
+            "Memory",
+            html! { (percent) " % of the machine's memory is taken; " (text::bytes(left)) " are left." },
+        ));
+    }
+    if let (Some(open), Some(most)) = (process.descriptors, process.descriptors_max)
+        && let Some(percent) = filled(open, most)
+    {
+        all.push(Trouble::warn(
+            "Descriptors",
+            html! { (percent) " % of " (count(most)) " descriptors are open." },
+        ));
+    }
+    all
+}
+
+fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
+    let totals = &status.queues;
+    let mut all = Vec::new();
+    let jobs = |number: u32, phase: &str| {
+        let link = Link::to("/page/jobs").with("phase", phase.as_bytes());
+        html! { a href=(link) { (text::count(number.into(), "job")) } }
+    };
+    if totals.jobs.abandoned > 0 {
+        let jobs = jobs(totals.jobs.abandoned, "abandoned");
+        all.push(Trouble::bad("Jobs failed", html! { (jobs) " failed their last try, and wait for somebody to retry or discard them." }));
+    }
+    if totals.jobs.buried > 0 {
+        let jobs = jobs(totals.jobs.buried, "buried");
+        all.push(Trouble::warn(
+            "Jobs buried",
+            html! { (jobs) " were put aside by a client." },
+        ));
+    }
+    if totals.jobs.retrying > 0 {
+        let jobs = jobs(totals.jobs.retrying, "retrying");
+        all.push(Trouble::warn(
+            "Jobs failing",
+            html! { (jobs) " failed, and will be tried again." },
+        ));
+    }
+    let in_all: u64 = [
+        totals.jobs.ready,
+        totals.jobs.delayed,
+        totals.jobs.claimed,
+        totals.jobs.buried,
+        totals.jobs.abandoned,
+        totals.jobs.retrying,
+    ]
+    .into_iter()
+    .map(u64::from)
+    .sum();
+    for (what, used, most) in [
+        ("jobs", in_all, u64::from(rules.jobs_max)),
+        ("bytes of jobs", totals.bytes, rules.bytes_max),
+        ("queues", totals.queues.into(), rules.queues_max.into()),
+    ] {
+        if let Some(percent) = filled(used, most) {
+            all.push(Trouble::bad(
+                "Filling up",
+                html! { (count(used)) " " (what) ": " (percent) " % of what may be. Beyond that, new ones are refused." },
+            ));
+        }
+    }
+    all
+}
+
+fn of_lease(view: &LeaseView, here: Here) -> Option<Trouble> {
+    let lease = &view.lease;
+    let link = Link::to("/page/lease").with("name", lease.name.as_bytes());
+    let link = html! { a href=(link) { (name(lease.name.as_bytes())) } };
+    let current = lease.current.as_ref();
+    if let Some(current) = current.filter(|it| it.runs() && it.warnings > 0) {
+        let since = here.since(current.since);
+        return Some(Trouble::warn(
+            "Lease overruns",
+            html! { "The pass of " (link) " runs for " (since) ", longer than its period." },
+        ));
+    }
+    (lease.broken > 0).then(|| {
+        let passes = text::count(lease.broken.into(), "pass");
+        Trouble::bad(
+            "Lease fails",
+            html! { "The newest of " (link) ": " (passes) " in a row did not run to their end." },
+        )
+    })
+}
+
+fn of_service(service: &ServiceView) -> Option<Trouble> {
+    let restarts: usize = service.instances.iter().map(|it| it.restarts).sum();
+    let link = html! { a href="/page/processes" { (name(service.name.as_bytes())) } };
+    match service.status {
+        Status::Failed => Some(Trouble::bad(
+            "Service failed",
+            html! { (link) " ended badly, and is not started again by itself." },
+        )),
+        Status::Backoff => Some(Trouble::bad(
+            "Service restarts",
+            html! { (link) " ended, and is started again after a wait; " (restarts) " restarts of late." },
+        )),
+        Status::Waiting => Some(Trouble::warn(
+            "Service waits",
+            html! { (link) " waits until " (words(&service.waits_for.join(", "))) " run." },
+        )),
+        Status::Stopped
+        | Status::Finished
+        | Status::Running
+        | Status::Starting
+        | Status::Stopping => (restarts > 0).then(|| {
+            Trouble::warn(
+                "Service restarted",
+                html! { (link) " was restarted " (text::count(restarts as u64, "time")) " of late." },
+            )
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filled;
+
+    #[test]
+    fn what_fills_up_is_spoken_of_from_four_fifths_on() {
+        assert_eq!(filled(79, 100), None);
+        assert_eq!(filled(80, 100), Some(80));
+        assert_eq!(filled(u64::MAX, u64::MAX), Some(100));
+        assert_eq!(filled(0, 0), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! How much listeners and journal did of late: their counters, read every five seconds and kept for ten minutes, so that there is
+//! something to be seen when a page is opened. Counters alone are read: no actor is asked.
+
+use crate::clock::Timestamp;
+use crate::handle::Handle;
+use crate::status::LockserverStats;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often counters are read.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Readings that are kept: of ten minutes.
+pub(crate) const KEPT: usize = 121;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Commands of LockServer's protocol.
+    Lockserver,
+    /// Commands of beanstalkd's.
+    Beanstalk,
+    /// Requests over HTTP.
+    Http,
+    /// Entries of the journal.
+    Entries,
+    /// Its syncs.
+    Syncs,
+}
+
+impl Counted {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Lockserver,
+        Self::Beanstalk,
+        Self::Http,
+        Self::Entries,
+        Self::Syncs,
+    ];
+}
+
+/// Counters of one moment; none for what is not open.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    at: Timestamp,
+    counts: [Option<u64>; Counted::ALL.len()],
+}
+
+/// The newest readings.
+#[derive(Debug, Default)]
+pub(crate) struct Rates(Mutex<VecDeque<Reading>>);
+
+impl Rates {
+    /// Reads the counters until the listener closes.
+    pub(crate) async fn sample(&self, node: &Handle, mut closing: watch::Receiver<bool>) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = closing.wait_for(|closing| *closing) => return,
+                _ = ticks.tick() => self.keep(Reading::of(node)),
+            }
+        }
+    }
+
+    fn keep(&self, reading: Reading) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(reading);
+    }
+
+    /// How much there was a second between each two readings, the oldest first; none for what is not open.
+    pub(crate) fn of(&self, counted: Counted) -> Option<Vec<f64>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |reading: &Reading| reading.counts.get(counted as usize).copied().flatten();
+        let counts: Option<Vec<(Timestamp, u64)>> = kept
+            .iter()
+            .map(|reading| Some((reading.at, count(reading)?)))
+            .collect();
+        let counts = counts.filter(|counts| !counts.is_empty())?;
+        let pairs = counts.iter().zip(counts.iter().skip(1));
+        let rate = |(before, after): (&(Timestamp, u64), &(Timestamp, u64))| {
+            let seconds = after.0.since(before.0).as_secs_f64();
+            // Counters of LockServer's begin again at 2^32.
+            let more = u32::try_from(after.1.saturating_sub(before.1)).unwrap_or(u32::MAX);
+            if seconds > 0.0 {
+                f64::from(more) / seconds
+            } else {
+                0.0
+            }
+        };
+        Some(pairs.map(rate).collect())
+    }
+}
+
+impl Reading {
+    fn of(node: &Handle) -> Self {
+        let (listening, journal) = node.counted();
+        let beanstalk = listening.beanstalk.as_ref();
+        Self {
+            at: node.now(),
+            counts: [
+                listening.lockserver.as_ref().map(commands),
+                beanstalk.map(|it| it.commands.values().sum()),
+                listening
+                    .http
+                    .map(|it| it.answered + it.refused + it.failed),
+                journal.map(|it| it.released.0),
+                journal.map(|it| it.counts.syncs),
+            ],
+        }
+    }
+}
+
+fn commands(stats: &LockserverStats) -> u64 {
+    let counters = [
+        stats.requests,
+        stats.owner_lookups,
+        stats.contender_lookups,
+        stats.renewals,
+        stats.releases,
+        stats.release_alls,
+        stats.dumps,
+        stats.statistics,
+    ];
+    counters.into_iter().map(u64::from).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counted, KEPT, Rates, Reading};
+    use crate::clock::Timestamp;
+
+    #[test]
+    fn rates_are_what_was_added_between_readings() {
+        let rates = Rates::default();
+        assert_eq!(rates.of(Counted::Http), None, "nothing is known yet");
+        for (at, http) in [(1000, 10), (6000, 20), (11_000, 20), (11_000, 30)] {
+            let counts = [None, None, Some(http), None, None];
+            rates.keep(Reading {
+                at: Timestamp(at),
+                counts,
+            });
+        }
+        assert_eq!(rates.of(Counted::Http), Some(vec![2.0, 0.0, 0.0]));
+        assert_eq!(rates.of(Counted::Syncs), None, "there is no journal");
+        for _ in 0..2 * KEPT {
+            rates.keep(Reading::default());
+        }
+        assert_eq!(rates.of(Counted::Http), None);
+        assert_eq!(rates.0.lock().unwrap().len(), KEPT);
+    }
+}
