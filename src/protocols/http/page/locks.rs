@@ -52,7 +52,11 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         };
         Ok(locks.select(selection).await?)
     };
-    let (entries, next) = walk(listing::slot(filter.after), share).await?;
+    let (mut entries, next) = walk(listing::slot(filter.after), share).await?;
+    entries.sort_by(|one, other| {
+        let of = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
+        of(one).cmp(&of(other))
+    });
     let here = Here::of(&call.node);
     let next = next.map(|next| goes_on(&filter, next));
     let main = html! {

@@ -87,7 +87,7 @@ fn facts(record: &RecordView, here: Here) -> Markup {
         dl.facts {
             div { dt { "Id" } dd { (record.id.to_string()) } }
             @if let Some(identity) = record.identity { div { dt { "PID" } dd { (identity.pid) } } }
-            div { dt { "In" } dd { (shown::name(record.dir.as_bytes())) } }
+            @if !record.dir.as_bytes().is_empty() { div { dt { "In" } dd { (shown::name(record.dir.as_bytes())) } } }
             div { dt { "Asked for" } dd { (here.shown(record.queued)) } }
             @if let Some(at) = record.started { div { dt { "Started" } dd { (here.shown(at)) } } }
             @if let Some(at) = record.ended { div { dt { "Ended" } dd { (here.shown(at)) } } }

@@ -153,7 +153,7 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Mark
         td { @if let Some(said) = &instance.said { (shown::words(said)) } }
         td {
             @if let Some(last) = &instance.last {
-                (here.shown(last.at)) " "
+                (here.shown(last.at)) " " (shown::process(last.process)) " "
                 @match (&last.failure, last.end) {
                     (Some(failure), _) => { "not started: " (shown::words(&crate::handle::failure_words(failure))) },
                     (None, Some(end)) => (shown::end(end)),

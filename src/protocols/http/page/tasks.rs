@@ -255,8 +255,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let main = html! {
         section #task data-live {
             p.subject { "Task " (id) " " (shown::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
-            p { strong { "Why it does not run: " } @if view.obstacle.is_some() { (why(&view, here)) } @else { "nothing keeps it from that, or it is over." } }
-            @if !view.task.words.is_empty() { p { "It says: " (shown::words(&view.task.words)) } }
+            (stands(&view, here))
             (facts(&view, here))
         }
         (acts(&view))
@@ -275,6 +274,24 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         title: "Task".to_owned(),
         main,
     })
+}
+
+/// Why it does not run, or that it does; and what was said of it.
+fn stands(view: &TaskView, here: Here) -> Markup {
+    let task = &view.task;
+    html! {
+        p {
+            @match task.status {
+                RunStatus::Processing => { "It runs" @if let Some(server) = &view.server { " on " (shown::name(server.as_bytes())) } "." },
+                RunStatus::Complete => { "It is over: " (task.exit.name()) "." },
+                RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Waiting | RunStatus::Restarted => {
+                    strong { "Why it does not run: " }
+                    @if view.obstacle.is_some() { (why(view, here)) } @else { "it is about to" } "."
+                },
+            }
+        }
+        @if !task.words.is_empty() { p { (shown::words(&task.words)) } }
+    }
 }
 
 fn facts(view: &TaskView, here: Here) -> Markup {

@@ -3,7 +3,7 @@
 use crate::handle::Events;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
-use crate::protocols::http::page::shown::{Here, name, words};
+use crate::protocols::http::page::shown::{self, Here};
 use crate::protocols::http::problem::Problem;
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
@@ -68,10 +68,15 @@ fn fields(event: &Event) -> Markup {
         @for (field, value) in &event.what.fields {
             span.field {
                 span.faint { (field) " " }
-                @match value {
-                    Field::Name(bytes) => (name(bytes)),
-                    Field::Number(number) => (number),
-                    Field::Text(text) => (words(text)),
+                @match (*field, value) {
+                    ("job", Field::Number(number)) => (shown::job(*number)),
+                    ("task", Field::Number(number)) => (shown::task(*number)),
+                    (_, Field::Number(number)) => (number),
+                    (_, Field::Name(bytes)) => (shown::name(bytes)),
+                    (_, Field::Text(text)) => @match text.parse() {
+                        Ok(process) => (shown::process(process)),
+                        Err(_) => (shown::words(text)),
+                    },
                 }
             }
             " "

@@ -69,7 +69,7 @@ pub(crate) async fn all(
     if tasks.failed > 0 {
         all.push(Trouble::bad(
             "Tasks failed",
-            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without having done their work." },
+            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without doing the work." },
         ));
     }
     if tasks.pause.name() != "off" {
