@@ -41,7 +41,11 @@ mod lock_refused;
 mod once;
 mod opened;
 mod page;
+mod page_live;
 mod page_lock;
+#[cfg(feature = "cli")]
+mod page_process;
+mod page_queue;
 #[cfg(feature = "cli")]
 mod process_status;
 mod queue;

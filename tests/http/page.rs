@@ -252,12 +252,14 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     // Also where nothing else is asked for: a browser may be forwarded to the socket.
     let mut stream = UnixStream::connect(opened.socket()).expect("it listens");
     let kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5";
-    let head = "POST /page/lock/force HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    let head = "POST /page/lock/force HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let foreign = format!("{head}Origin: http://evil.example\r\n{kind}\r\n\r\nkey=a");
     stream.write_all(foreign.as_bytes()).expect("it is read");
     let answer = answers(&read_all(&mut stream)).pop().expect("it answers");
     is_page(&answer, 403);
     assert!(held());
+    // Nor is a page shown there under a name that somebody else lets point here.
+    is_page(&opened.get_over_socket("/"), 421);
     // A body that is no form is none.
     let json = "Origin: http://localhost\r\nContent-Type: application/json\r\nHost: localhost\r\n";
     let posted = opened.ask(

@@ -1,6 +1,6 @@
 //! HTTP over TLS: the same as without, with a certificate in front.
 
-use crate::opened::{Answer, Opened, answers, read_all, write_private};
+use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use sexton::config::{Config, HttpConfig};
 use sexton::node::{Node, NodeError};
 use std::io::{Read as _, Write as _};
@@ -36,10 +36,15 @@ impl Identity {
 }
 
 fn opened() -> (Opened, Identity) {
+    opened_with(|_, _| {})
+}
+
+fn opened_with(change: impl FnOnce(&mut HttpConfig, &Path)) -> (Opened, Identity) {
     let mut made = None;
     let opened = Opened::with(|http| {
-        let socket = http.socket.as_ref().expect("it has one");
+        let socket = http.socket.clone().expect("it has one");
         let directory = socket.parent().and_then(Path::parent).expect("inside");
+        change(http, directory);
         let identity = Identity::in_directory(directory, "own");
         http.tls_certificate = Some(identity.certificate.clone());
         http.tls_key = Some(identity.key.clone());
@@ -72,6 +77,26 @@ fn ask(mut stream: Tls, request: &str) -> Answer {
 }
 
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_login_over_tls_is_sent_back_over_tls_alone() {
+    let (opened, identity) = opened_with(|http, directory| {
+        let file = directory.join("token");
+        write_private(&file, TOKEN);
+        http.token_file = Some(file);
+    });
+    let body = format!("token={TOKEN}");
+    let length = body.len();
+    let head = "POST /page/enter HTTP/1.1\r\nHost: localhost:443\r\nConnection: close\r\nOrigin: https://localhost:443\r\n";
+    let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let request = format!("{head}{kind}Content-Length: {length}\r\n\r\n{body}");
+    let entered = ask(connect(&opened, &identity.der), &request);
+    assert_eq!(entered.status, 303, "{entered:?}");
+    let cookie = entered.header("set-cookie").expect("it sets one");
+    assert!(cookie.starts_with("sexton-443="), "{cookie}");
+    let attributes = "; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure";
+    assert!(cookie.ends_with(attributes), "{cookie}");
+}
 
 #[test]
 fn a_lock_is_taken_over_tls() {

@@ -11,7 +11,7 @@ use crate::refusal::Reason;
 use actix_http::RequestHead;
 use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What a caller must be allowed to do. Every token has every scope but the last, which is named beside it in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,10 @@ pub(crate) enum Running {
 
 /// Whether a request is heard, and then whether its caller may start processes.
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
+    if let (Peer::Socket { .. }, Gate::Page) = (peer, Gate::of(head.uri.path())) {
+        // A browser may be forwarded to the socket, and be led there under a name that is not ours.
+        check_host(head, Ipv4Addr::LOCALHOST.into(), rules.names)?;
+    }
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
             Ok(Running::Allowed)

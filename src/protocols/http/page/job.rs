@@ -151,5 +151,6 @@ async fn discard(call: &Call) -> Result<Link, Problem> {
     }
     let queue = call.queues().job(id).await?.queue;
     call.queues().delete(id).await?;
-    Ok(shown::queue_link(&queue))
+    // With its last job a queue may be gone.
+    Ok(jobs::link(Some(&queue), None).with("discarded", b"1"))
 }

@@ -21,7 +21,7 @@ use crate::text;
 use maud::{Markup, html};
 
 /// The most of each kind that wait.
-const MOST: usize = 8;
+const MOST: u32 = 8;
 
 /// Queues among which those are looked for that wait longest.
 const LOOKED_AT: u32 = 100;
@@ -40,13 +40,13 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     }
     let stirring = call.node.leases().stirring(LEASES).await?;
     let troubles = trouble::all(call, &status, &stirring.leases).await?;
-    let (contended, contended_all) = call.locks().contended(MOST as u32).await?;
+    let (contended, contended_all) = call.locks().contended(MOST).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
     queues.retain(|queue| queue.oldest.is_some());
     queues.sort_by_key(|queue| queue.oldest);
-    queues.truncate(MOST);
+    queues.truncate(MOST as usize);
     let here = Here::of(&call.node);
-    let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST).collect();
+    let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST as usize).collect();
     let main = html! {
         section #trouble data-live { (troubled(&troubles)) }
         section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }
@@ -221,7 +221,7 @@ fn node(status: &NodeStatus, here: Here) -> Markup {
             div { dt { "fsync" } dd { (status.fsync) } }
             div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }
             @if let Some(bytes) = status.process.memory_bytes { div { dt { "Memory" } dd { (text::bytes(bytes)) } } }
-            @if let Some(load) = status.host.load { div { dt { "Load" } dd { (format!("{:.2}", load[0])) } } }
+            @if let Some([load, ..]) = status.host.load { div { dt { "Load" } dd { (format!("{load:.2}")) } } }
         }
     }
 }
