@@ -97,7 +97,7 @@ fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
 }
 
 /// Waits until a tab shows something.
-fn shows(tab: &mut Tab, what: &str) {
+fn shows(tab: &mut Tab<'_>, what: &str) {
     let shown = format!(
         "document.body?.innerText.includes({})",
         serde_json::json!(what)

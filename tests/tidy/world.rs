@@ -51,7 +51,10 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     ("libc", &["src/kernel/"]),
     ("croner", &["src/schedule/"]),
-    ("jiff", &["src/protocols/http/page/shown.rs", "src/schedule/"]),
+    (
+        "jiff",
+        &["src/protocols/http/page/shown.rs", "src/schedule/"],
+    ),
     ("psutil", &["src/handle/system.rs"]),
     (
         "std::fs",
