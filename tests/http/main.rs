@@ -43,6 +43,7 @@ mod opened;
 mod page;
 mod page_live;
 mod page_lock;
+mod page_now;
 #[cfg(feature = "cli")]
 mod page_process;
 mod page_queue;

@@ -4,6 +4,7 @@
 #![cfg(feature = "http")]
 
 mod chromium;
+mod contrast;
 #[path = "../support/left_out.rs"]
 mod left_out;
 #[path = "../support/patience.rs"]

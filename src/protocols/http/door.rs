@@ -43,6 +43,16 @@ const SEND_BYTES: usize = 128 * 1024;
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The paths that take jobs and commands.
+const LONG: [&str; 6] = [
+    job::PUSH,
+    job::PUSH_ALL,
+    process::LAUNCH,
+    lease::RUN,
+    lease_set::SET,
+    task::ADD,
+];
+
 /// The HTTP door. Cloning gives another handle.
 #[derive(Clone)]
 pub struct Door {
@@ -113,14 +123,7 @@ impl Door {
                 request_bytes_max,
                 tcp: Room::new(config, node.facts.admission.unfinished()),
                 unix: Room::new(config, node.facts.admission.unfinished()),
-                long: [
-                    job::PUSH,
-                    job::PUSH_ALL,
-                    process::LAUNCH,
-                    lease::RUN,
-                    lease_set::SET,
-                    task::ADD,
-                ],
+                long: LONG,
                 description: routes::description(),
                 clock: Arc::clone(&node.facts.clock),
                 rates: Rates::default(),

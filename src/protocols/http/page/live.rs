@@ -10,6 +10,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
 use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use crate::protocols::listener::Place;
+use crate::refusal::Reason;
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::{Method, StatusCode, header};
@@ -41,6 +42,9 @@ async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
     }
     let place = call.place()?;
     let events = call.node.events(None).await.map_err(stopped)?;
+    if let Some(words) = call.node.halt_words() {
+        return Err(Problem::new(Reason::Halted, words));
+    }
     let changes = Changes {
         node: call.node.as_ref().clone(),
         events,

@@ -122,7 +122,7 @@ fn who(entry: &Listed, here: Here) -> Markup {
             @else if entry.place == 1 { "holder" }
             @else { (shown::tag(&format!("waits, {}", entry.place - 1), "warn")) }
         }
-        td.n { (ends(entry.deadline.map(|it| here.until(it)))) }
+        td.n { (ends(entry.deadline, here)) }
         td { @if let Some(bound) = entry.bound { (shown::process(bound.process)) } }
         td.n { @if let Some(token) = entry.token { (token.0) } }
     }

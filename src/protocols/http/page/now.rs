@@ -3,6 +3,7 @@
 use crate::actors::lease::LeaseView;
 use crate::actors::lock::Contended;
 use crate::actors::queue::BusyQueue;
+use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -128,7 +129,7 @@ fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
                             td { (shown::lock(&lock.key, &lock.index)) }
                             td { (shown::name(lock.owner.as_bytes())) }
                             (shown::number(lock.waiting))
-                            td.n { (ends(lock.deadline.map(|it| here.until(it)))) }
+                            td.n { (ends(lock.deadline, here)) }
                         }
                     }
                 }
@@ -139,12 +140,9 @@ fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
 }
 
 /// How long something lasts that ends at a time, or with its process alone.
-pub(crate) fn ends(until: Option<Option<String>>) -> String {
-    match until {
-        None => "with its process".to_owned(),
-        Some(None) => "now".to_owned(),
-        Some(Some(span)) => span,
-    }
+pub(crate) fn ends(deadline: Option<Timestamp>, here: Here) -> String {
+    let span = |at| here.until(at).unwrap_or_else(|| "now".to_owned());
+    deadline.map_or_else(|| "with its process".to_owned(), span)
 }
 
 fn oldest(queues: &[BusyQueue], here: Here) -> Markup {

@@ -1,0 +1,77 @@
+//! The first view: what is amiss, and rates.
+
+use crate::browser::{Browser, shows, text};
+use crate::opened::{Opened, request, run};
+use sexton::handle::Drain;
+use sexton::spine::delivery::Stage;
+
+#[test]
+fn nothing_is_amiss_on_a_node_that_is_well() {
+    let opened = Opened::new();
+    let page = Browser::new(&opened).page("/");
+    shows(
+        &page,
+        &[
+            "Nothing is stuck, failing, restarting or filling up.",
+            "Rates LockServer 0 commands /s",
+            "HTTP",
+            "Journal",
+            "Coordinator Version 0.1.0",
+        ],
+    );
+    // Each plot says in words what it shows.
+    assert_eq!(
+        page.matches("<svg").count(),
+        page.matches("role=\"img\" aria-label=\"").count()
+    );
+    assert!(!text(&page).contains("beanstalkd"), "it is not open");
+}
+
+#[test]
+fn what_is_amiss_stands_first() {
+    let opened = Opened::new();
+    let (handle, browser) = (opened.handle(), Browser::new(&opened));
+    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    handle.actors().queue.sabotage(Box::new(|stage, _| {
+        assert_ne!(stage, Stage::Decide, "planted <b>");
+    }));
+    run(handle.queues().kick_job(1)).expect_err("it panics");
+    let page = browser.page("/");
+    shows(
+        &page,
+        &[
+            "Restarted",
+            "The queue actor panicked, and was restarted 1 time",
+            "planted <b>",
+        ],
+    );
+    assert!(
+        !page.contains("<b>") && !text(&page).contains("Nothing is stuck"),
+        "{page}"
+    );
+    run(handle.begin_drain(Drain::Locks)).expect("it runs");
+    shows(
+        &browser.page("/"),
+        &["Draining No new locks until the next start"],
+    );
+}
+
+#[test]
+fn a_halted_node_says_so_to_people() {
+    let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
+    let handle = opened.handle();
+    handle.actors().lock.sabotage(Box::new(|stage, _| {
+        assert_ne!(stage, Stage::Decide, "planted");
+    }));
+    assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());
+    let halt = run(handle.halted()).to_string();
+    for path in ["/", "/page/locks", "/page/queues", "/page/changes"] {
+        let answer = opened.get(path, "");
+        assert_eq!(answer.status, 503, "{path}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        shows(&answer.body, &[&halt]);
+    }
+}
