@@ -1,8 +1,8 @@
-//! sexton keeps an application's background work in order: locks and job queues today; leases, processes and task
-//! dispatch to come. It runs inside a Rust program, as here, or as a daemon beside one (`sexton serve`).
+//! Locks, job queues, processes and services, leases, and tasks for the programs of one Linux machine, kept through any
+//! crash. sexton runs inside a Rust program, as here, or as a server beside one (`sexton serve`).
 //!
-//! A [`Node`] is a coordinator on threads of its own. What it acknowledges is on disk before the answer leaves, and
-//! every change stands in a journal that [`replay`] can read.
+//! A [`Node`] is a whole coordinator on its own threads. What it acknowledges is on disk before the answer leaves, and
+//! every change is recorded in a journal that [`replay`] can read.
 //!
 //! # In ten lines
 //!
@@ -26,8 +26,8 @@
 //! # From plain threads, and from async code
 //!
 //! A [`Handle`](node::Handle) and its [`Locks`](node::Locks) are cloned freely and used from any thread. Every call is a
-//! future that runs in any async runtime and needs none: on a plain thread, [`block_on`] waits for it. Whoever has many
-//! things to ask at once asks with [`Locks::batch`](node::Locks::batch), which costs one wake-up and one sync for all.
+//! future that runs in any async runtime and needs none: on a plain thread, [`block_on`] waits for it. For many
+//! operations at once, [`Locks::batch`](node::Locks::batch) costs one wake-up and one sync for all of them.
 //!
 //! # Waiting
 //!
@@ -61,21 +61,21 @@
 //!
 //! A lock lasts for its `ttl`, and as long as it is [renewed](node::Locks::renew) within that. Then it passes on, although
 //! its last holder may still be at work. [`lost`](node::Locks::lost) resolves when that happens; and what the lock guards is
-//! safe if it is shown the [`Token`](ids::Token), which only ever grows: whoever comes with an older one than was seen before
-//! has lost the lock since. `examples/service.rs` does both.
+//! safe if it checks the [`Token`](ids::Token), which only ever grows: a client with an older token than one that was
+//! seen before has lost the lock since. `examples/service.rs` does both.
 //!
 //! # What survives
 //!
-//! With [`Config::at`], everything that was acknowledged: through a panic, a kill and a power cut, as long as
+//! With [`Config::at`], everything that was acknowledged survives a panic, a kill and a power cut, as long as
 //! [`Config::fsync`] is left at `Always`. A start begins every span again in full. With [`Config::in_memory`], nothing does.
-//! A node that can no longer keep its word halts: each call ends with [`Stopped`](spine::runtime::Stopped), and
+//! A node that can no longer keep its promises halts: each call ends with [`Stopped`](spine::runtime::Stopped), and
 //! [`Node::halted`] says why. The program around it goes on: a node installs no signal handlers, prints nothing, and never
-//! ends the process. What it has to say goes to [`tracing`](https://docs.rs/tracing).
+//! ends the process. It logs to [`tracing`](https://docs.rs/tracing).
 //!
 //! # Testing
 //!
 //! [`Config::manual`] makes a node in memory whose time moves only with a [`ManualClock`](clock::ManualClock): what is due is
-//! done at once, whoever waits is told, and a test need not sleep.
+//! done at once, waiters are notified, and a test need not sleep.
 //!
 //! ```
 //! use sexton::clock::ManualClock;
@@ -97,8 +97,8 @@
 //! # }
 //! ```
 //!
-//! What once went wrong can be a test too: `sexton replay --export` writes a log that [`replay`] (feature `replay`) carries
-//! out again, see `examples/recorded_log.rs`.
+//! A log of an incident can become a test: `sexton replay --export` writes one that [`replay`] (feature `replay`) runs
+//! again, see `examples/recorded_log.rs`.
 //!
 //! # Features
 //!
@@ -109,23 +109,23 @@
 //! | `jobs` (default) | jobs as types of Rust, and workers of the program's own process |
 //! | `replay` | logs as JSON lines, and their replay |
 //!
-//! So a program says `default-features = false`, and adds `http` if it opens that door.
+//! A program that embeds the library sets `default-features = false`, and adds `http` if it serves HTTP.
 //!
 //! # Where things are
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`node`] | opening and stopping |
-//! | [`handle`] | asking, as `node` gives it again |
+//! | [`handle`] | everything that can be asked of a running node; `node` re-exports it |
 //! | [`config`] | every setting |
-//! | [`actors`] | pure machines in one shell; [`actors::lock`] has the messages of locks |
+//! | [`actors`] | the state machines: lock, queue, process, lease, dispatch, supervisor |
 //! | [`keeper`] | the process that holds the children of a node |
 //! | `kernel` (Linux) | processes by descriptor, control groups |
 //! | [`persist`] | the journal |
-//! | [`protocols`] | the doors |
+//! | [`protocols`] | the listeners: LockServer, beanstalkd, HTTP |
 //! | [`replay`] | logs as JSON lines |
 //! | [`schedule`] | cron expressions in time zones |
-//! | [`status`] | what a node says of itself |
+//! | [`status`] | the status of a node, as data |
 
 // What the simulation shares with tests of the library names it from outside.
 #[cfg(test)]

@@ -1,105 +1,32 @@
 //! What the guide shows is run as it stands there, and prints what it shows.
 
-use crate::daemon::PROGRAM;
 use crate::left_out::left_out;
+use crate::shown::{Ran, Reader, Step, as_a_reader, blocks, fenced, is_as_shown, parts, script};
 use crate::tree::Tree;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const GUIDE: &str = include_str!("../../docs/coming-from-flock-cron-and-pid-files.md");
 
 /// What its examples run: their name, and what they do.
 const PROGRAMS: [(&str, &str); 2] = [("backup", "echo backed up"), ("web", "exec sleep 1000")];
 
-/// Stands between what commands print.
-const BETWEEN: &str = "--- next ---";
-
-/// A command, and the lines that it prints: `...` in one stands for anything.
-#[derive(Debug)]
-struct Step {
-    command: String,
-    printed: Vec<String>,
-}
-
-/// The blocks of the guide.
-fn blocks() -> Vec<Vec<Step>> {
-    let mut blocks = Vec::new();
-    let mut within = false;
-    for line in GUIDE.lines() {
-        match (within, line) {
-            (false, "```console") => {
-                within = true;
-                blocks.push(Vec::new());
-            }
-            (true, "```") => within = false,
-            (true, _) => note(blocks.last_mut().expect("a block was begun"), line),
-            (false, _) => {}
-        }
-    }
-    blocks
-}
-
-fn note(block: &mut Vec<Step>, line: &str) {
-    match (line.strip_prefix("$ "), block.last_mut()) {
-        (Some(command), _) => block.push(Step {
-            command: command.to_owned(),
-            printed: Vec::new(),
-        }),
-        (None, Some(step)) => step.printed.push(line.to_owned()),
-        (None, None) => panic!("nothing prints {line:?}"),
-    }
-}
-
-/// Runs a block in one shell; what each command printed.
-fn run(block: &[Step], tree: &Tree, place: &Path) -> Vec<String> {
-    let mut script = String::from("exec 2>&1\n");
-    for step in block {
-        for line in [&step.command, "\necho '", BETWEEN, "'\n"] {
-            script.push_str(line);
-        }
-    }
-    let programs = Path::new(PROGRAM).parent().expect("it is in a directory");
-    let path = std::env::var_os("PATH").expect("there are programs");
+/// Runs a block in one shell; what each command printed, also on standard error.
+fn run(block: &[Step], tree: &Tree, place: &Path) -> Vec<Ran> {
+    let script = script(block.iter().map(|step| step.command.clone()));
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script]);
-    let paths = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
-    shell.env(
-        "PATH",
-        std::env::join_paths(paths).expect("none has a colon"),
-    );
-    // What tells these tests where clients are is no setting, which commands would say.
-    shell.env_remove("SEXTON_JACKD").env_remove("SEXTON_PYTHON");
+    as_a_reader(&mut shell);
+    shell.args(["-c", &format!("exec 2>&1\n{script}")]);
     shell.env("SEXTON_DATA", &tree.data).current_dir(place);
-    let output = shell.stdin(Stdio::null()).output().expect("it runs");
-    let printed = String::from_utf8(output.stdout).expect("it is text");
-    let between = format!("{BETWEEN}\n");
-    let mut parts: Vec<String> = printed.split(&between).map(str::to_owned).collect();
-    // After the last there is nothing.
-    assert_eq!(parts.pop().as_deref(), Some(""), "{printed}");
-    parts
-}
-
-/// Whether a line is as the guide has it.
-fn is_like(line: &str, shown: &str) -> bool {
-    let mut parts = shown.split("...");
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = line.strip_prefix(first) else {
-        return false;
-    };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    rest.is_empty() || shown.ends_with("...")
+    let output = shell.output().expect("it runs");
+    parts(&String::from_utf8(output.stdout).expect("it is text"))
 }
 
 #[test]
 fn what_the_guide_shows_is_what_happens() {
     let has_flock = Command::new("flock").arg("--version").output().is_ok();
-    let blocks = blocks();
+    let blocks = blocks(GUIDE);
     assert!(blocks.len() >= 4, "{blocks:?}");
     for block in blocks {
         if !has_flock && block.iter().any(|step| step.command.starts_with("flock")) {
@@ -114,30 +41,52 @@ fn what_the_guide_shows_is_what_happens() {
             let mode = std::fs::Permissions::from_mode(0o755);
             std::fs::set_permissions(&file, mode).expect("it is ours");
         }
-        let printed = run(&block, &tree, files.path());
-        assert_eq!(printed.len(), block.len(), "{printed:?}");
-        for (step, printed) in block.iter().zip(&printed) {
-            let lines: Vec<&str> = printed.lines().collect();
-            let is_so = lines.len() == step.printed.len()
-                && lines
-                    .iter()
-                    .zip(&step.printed)
-                    .all(|(line, shown)| is_like(line, shown));
-            assert!(is_so, "{step:?} printed {printed:?}");
+        let ran = run(&block, &tree, files.path());
+        assert_eq!(ran.len(), block.len(), "{ran:?}");
+        for (step, ran) in block.iter().zip(&ran) {
+            assert!(
+                is_as_shown(&ran.printed, &step.printed),
+                "{step:?} printed {ran:?}"
+            );
         }
     }
 }
 
-#[test]
-fn dots_stand_for_anything() {
-    for (line, shown, is_so) in [
-        ("a held b", "a ... b", true),
-        ("a held b", "a ...", true),
-        ("a held b", "a held b", true),
-        ("a held b", "a held", false),
-        ("a held b", "... c", false),
-        ("a held b", "b ...", false),
-    ] {
-        assert_eq!(is_like(line, shown), is_so, "{line} {shown}");
+/// A page whose blocks are one session, from its first line to its last.
+fn is_so(page: &str, served: bool) {
+    let reader = Reader::new();
+    for (name, does) in PAGES_PROGRAMS {
+        reader.file(name, &format!("#!/bin/sh\n{does}\n"));
     }
+    if let Some(tables) = fenced(page, "toml").first() {
+        reader.file("app.toml", &tables.join("\n"));
+    }
+    if !served {
+        reader.run(["sexton serve &".to_owned()]);
+    }
+    let steps: Vec<Step> = blocks(page).into_iter().flatten().collect();
+    assert!(steps.len() >= 8, "{steps:?}");
+    reader.follow(&steps);
+}
+
+/// What the programs of these pages do.
+const PAGES_PROGRAMS: [(&str, &str); 4] = [
+    ("backup", "sleep 1; echo backed up"),
+    ("send", "echo \"sent: $(cat)\""),
+    ("web", "echo listening; exec sleep 1000"),
+    ("report", "echo report written"),
+];
+
+#[test]
+fn the_first_hour_is_as_it_says() {
+    is_so(include_str!("../../docs/first-hour.md"), true);
+}
+
+#[test]
+fn what_the_page_of_redis_locks_shows_is_what_happens() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        left_out("what docs/coming-from-redis-locks.md shows: curl is not installed");
+        return;
+    }
+    is_so(include_str!("../../docs/coming-from-redis-locks.md"), false);
 }

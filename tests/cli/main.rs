@@ -36,6 +36,7 @@ mod queue;
 mod queue_bound;
 mod queue_failed;
 mod queue_push;
+mod readme;
 mod ready;
 mod recover;
 mod remote;
@@ -45,6 +46,7 @@ mod serve;
 mod servers;
 mod service;
 mod services;
+mod shown;
 mod signals;
 mod status;
 mod story;
@@ -69,6 +71,9 @@ mod zoo;
 #[path = "../support/beanstalk.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod beanstalk;
+#[path = "../support/client_programs.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod client_programs;
 #[path = "../support/coordinator.rs"]
 mod coordinator;
 #[path = "../support/daemon.rs"]

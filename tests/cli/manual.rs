@@ -43,7 +43,11 @@ fn completions_name_every_command_and_flag() {
     }
     // Where bash is, it reads its own.
     let script = said(sexton().args(["completions", "bash"]));
-    match Command::new("bash").args(["-n", "-c", &script]).output() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let file = files.path().join("sexton");
+    // It is longer than an argument may be.
+    std::fs::write(&file, script).expect("a file is written");
+    match Command::new("bash").arg("-n").arg(&file).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         Err(error) => println!("left out: bash reading its completions, {error}"),
     }

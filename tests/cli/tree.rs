@@ -79,6 +79,18 @@ impl Tree {
         }
     }
 
+    /// One whose coordinator somebody else starts, on its directory; and the folder that this is in.
+    pub(crate) fn to_come() -> (Self, PathBuf) {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let folder = files.path().to_owned();
+        let tree = Self {
+            daemon: None,
+            data: folder.join("sexton"),
+            _files: files,
+        };
+        (tree, folder)
+    }
+
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = sexton();
         command.env("SEXTON_DATA", &self.data);
@@ -152,8 +164,9 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
-    fn drop(&mut self) {
+impl Tree {
+    /// Kills what its coordinator has launched and knows to live.
+    pub(crate) fn end_processes(&self) {
         let listed = self.command(&["ps", "--json"]).output();
         let said = listed
             .ok()
@@ -166,6 +179,12 @@ impl Drop for Tree {
                     .output(),
             );
         }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.end_processes();
         if let Some(keeper) = self.keeper() {
             // It may have ended by itself.
             let _ = kill_process(keeper, Signal::KILL);

@@ -3,6 +3,7 @@
 //! Each rule has an example that breaks it and one that does not, so that none passes because it looks at nothing.
 
 mod circles;
+mod pages;
 mod paths;
 mod rules;
 mod source;

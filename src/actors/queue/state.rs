@@ -1,8 +1,9 @@
 //! Jobs and queues, and the indexes over them; moving a job from phase to phase.
 //!
 //! Invariants: a job is in the index of its phase and in no other; a queue has a number while it has jobs or is paused,
-//! and is there while it has a number, anybody has to do with it, or it is closed; counts are what a walk would count.
-//! Never here: what should become of a job. That is decided in `machine.rs` and only carried out here.
+//! and exists while it has a number, is watched, used or waited for, or is closed by a throttle; counts equal what a walk
+//! would count. Never here: what should become of a job. `decide.rs` and `adding.rs` decide that, and `commit.rs` applies
+//! it through this file.
 
 #![expect(
     clippy::indexing_slicing,

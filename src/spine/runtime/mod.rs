@@ -1,10 +1,12 @@
-//! Hosts as actix actors: mailboxes, restarts, timers. The only folder that names actix.
+//! Runs hosts as actix actors: mailboxes, restarts, timers. The only folder that uses actix's actors; HTTP uses only
+//! actix-web's router and codec.
 //!
-//! A panic is caught in the host, before actix would see it; the actor's mailbox then waits for the Supervisor's verdict.
+//! A panic is caught in the host, before actix would see it. The actor's mailbox then waits until the Supervisor has
+//! decided whether the actor is restarted or the node halts.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mailbox.rs` `heard.rs` | how an actor is reached, and its answers |
+//! | `mailbox.rs` `heard.rs` | sending to an actor, and receiving its answers |
 //! | `shell.rs` | a host inside actix |
 //! | `peer.rs` `paging.rs` | how other actors, and checkpoints, reach it |
 //! | `rebuild.rs` | a spent machine from the journal |
