@@ -24,7 +24,7 @@ const UNSEEN: u8 = 2;
 /// Compare what a coordinator holds: tasks, processes, locks, servers and claims with each other, and with the machine.
 ///
 /// Everything is put right by events as they come, so all should agree at any time, and nothing found is the usual case. What
-/// does not agree at a first look is looked at again for up to four seconds, and told if it is so each time.
+/// does not agree at a first look is looked at again for up to four seconds, and reported if it differs each time.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 
 Exit status: 0 all agrees, or does after --fix; 1 something does not; 2 it could not be looked, or wrong flags.")]
 pub(crate) struct Audit {
-    /// Tell an actor an end again, give a lock back, stop a process that nobody knows of: what stands with each line
+    /// Report an end to an actor again, release a lock, stop a process that no record names: what stands with each line
     #[arg(long)]
     fix: bool,
 

@@ -25,8 +25,8 @@ const ATTEMPTS_MAX: u32 = 10;
 
 /// Copy a running coordinator's directory, consistently, while it goes on.
 ///
-/// It has the coordinator take a snapshot, copies that and the journal behind it, looks at the copy as `sexton inspect`
-/// does, and only then gives it its name: what is interrupted leaves no DIR. Everything that was acknowledged before the
+/// Has the coordinator take a snapshot, copies that and the journal after it, checks the copy as `sexton inspect`
+/// does, and only then renames it to DIR: an interrupted backup leaves no DIR. Everything that was acknowledged before the
 /// backup began is in it. To restore, start `sexton serve --data` on a copy of the copy.
 #[derive(Args)]
 #[command(after_help = "Examples:

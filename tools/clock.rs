@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Have a running coordinator believe a wall clock that is far ahead.
+/// Tell a running coordinator that a wall clock which is far ahead is right.
 ///
 /// A wall clock that is more than a day ahead of what was expected, after a long pause or because it was set wrong, is in
 /// doubt: abandoned jobs and root jobs stay until it has not stepped for an hour, or this confirms it. `sexton status` shows it.

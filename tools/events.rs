@@ -14,15 +14,15 @@ use sexton::spine::event::Position;
 /// Show what happens on a running coordinator, as it happens.
 ///
 /// Who is granted a lock, who waits, who gives one back or runs out of time; restarts of actors, checkpoints, the
-/// beginning of a drain, the end. Begins with what happens next, or behind --after. Ends when the coordinator does.
+/// beginning of a drain, the end. Begins with the next event, or after --after. Ends when the coordinator does.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton events                                everything, until Ctrl-C
-  sexton events --kind expired,restarted       what somebody should know about
+  sexton events --kind expired,restarted       what an operator should know about
   sexton events --key 'account*' --json | jq -r .owner
   sexton events --job 17                       what becomes of a job
-  sexton events --after 812                    what came behind this position, if it is still kept
+  sexton events --after 812                    what came after this position, if it is still kept
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {
@@ -50,7 +50,7 @@ pub(crate) struct Events {
     #[arg(long, value_name = "KEY", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "job"])]
     key: Option<Name>,
 
-    /// Begin behind this position: what stands first in each line
+    /// Begin after this position, which is the first column of each line
     #[arg(long, value_name = "POSITION", value_parser = position)]
     after: Option<Position>,
 

@@ -36,7 +36,7 @@ pub(crate) struct Job {
 
 #[derive(Subcommand)]
 enum What {
-    /// Say how far it is
+    /// Report how far it is
     Progress {
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
@@ -44,7 +44,7 @@ enum What {
         /// What is being done; its first 1,000 bytes are kept
         text: Option<String>,
     },
-    /// Say that it is worked on still
+    /// Report that it is still being worked on
     Touch,
     /// Have it fail when the command has ended
     Fail {

@@ -49,8 +49,7 @@ use crate::lazily::Lazily;
 use crate::report::Failure;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// Keeps an application's background work in order: locks, job queues and processes that survive any crash, in
-/// one small process.
+/// Locks, job queues, services and scheduled work for one machine, kept through any crash.
 #[derive(Parser)]
 #[command(name = "sexton", version, max_term_width = 100)]
 struct Arguments {

@@ -22,7 +22,7 @@ pub(crate) fn name_of(service: &str) -> Option<&str> {
     service.strip_prefix(PREFIX)
 }
 
-/// Show the standing workers, and let them rest for a while.
+/// Show, pause and resume the workers of the configuration.
 ///
 /// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on them. It is a
 /// service called worker.NAME, whose command is `sexton work`: `sexton service logs worker.NAME` shows what it writes.
@@ -31,11 +31,11 @@ pub(crate) fn name_of(service: &str) -> Option<&str> {
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton worker list                 how all of them stand, and what they did
+  sexton worker list                 the status of all of them, and what they did
   sexton worker pause mails          it begins no further job, and those that run come to their end
   sexton worker resume mails
 
-Exit status: 0 well; 1 there is no such worker, or it does not stand as asked when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 well; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
 coordinator runs there."
 )]
 pub(crate) struct Worker {

@@ -67,7 +67,7 @@ fn help_teaches() {
     let (status, help, _) = run(sexton().arg("--help"));
     assert_eq!(status, Some(0));
     for line in [
-        "Keeps an application's background work in order",
+        "Locks, job queues, services and scheduled work",
         "Usage: sexton <COMMAND>",
         "serve",
     ] {

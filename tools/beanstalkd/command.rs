@@ -33,7 +33,7 @@ const TERMINATED: u8 = 143;
 /// Descriptors that are not connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Take beanstalkd's place: with its command line, and its door alone.
+/// Run as a drop-in replacement for beanstalkd: its command line, and its protocol alone.
 ///
 /// A link to this program that is named `beanstalkd` does the same, for programs that start it under that name. SIGTERM
 /// and SIGINT end it in good order; SIGUSR1 has it refuse new jobs. Without -b jobs are kept in memory only.

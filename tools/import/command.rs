@@ -11,7 +11,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Turn the configuration of another supervisor into services
+/// Convert the configuration of another supervisor
 #[derive(Args)]
 pub(crate) struct Import {
     #[command(subcommand)]
@@ -30,10 +30,10 @@ impl Import {
     }
 }
 
-/// Turn a configuration of supervisord into [services.NAME] tables
+/// Convert a configuration of supervisord into [services.NAME] tables
 ///
 /// Each [program:x] becomes a service. What has no counterpart is named on standard error, a line for each key, with the
-/// reason; docs/services.md, "Coming from supervisord", has a table of all keys. Files that an include section names are
+/// reason; docs/coming-from-supervisord.md has a table of all keys. Files that an include section names are
 /// read, too. Nothing is started, and supervisord is left alone.
 ///
 /// Variables are filled in from the environment of this command: run it with that of supervisord. Secrets are never
@@ -48,8 +48,8 @@ Examples:
   sexton config --config app.toml                                         is it right? nothing is started
   systemctl stop supervisor && sexton serve --config app.toml --data data
 
-Exit status: 0 it is written, whatever was not carried over; 1 there is no program in it; 2 it is no configuration that supervisord would
-take, and everything wrong is told; 3 a file cannot be read or written.")]
+Exit status: 0 it is written, whatever was not carried over; 1 there is no program in it; 2 supervisord would not accept the
+configuration, and every problem is listed; 3 a file cannot be read or written.")]
 struct Supervisord {
     /// Its main file, such as /etc/supervisor/supervisord.conf
     file: PathBuf,

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(200);
   sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
   sexton inspect DATA --actor lock           how many locks there are
   sexton inspect DATA --key acct             who owns what under a key, who waits, and what happened there
-  sexton inspect DATA --job 17               how it stands with a job, and what happened to it
+  sexton inspect DATA --job 17               the state of a job, and what happened to it
 
 Exit status: 0 whole; 1 damage that costs nothing: a start would do without what is damaged; 2 wrong flags; \
 3 a start would be refused, or there is nothing that can be read.")]

@@ -21,8 +21,8 @@ const PAGE: u64 = 1000;
 ///
 /// A lease is a named right to run one pass. Ask for a pass wherever work may have come up: after a web hit, from a cron
 /// line, from a hook. It runs at once if the lease is free; if not, the first who asks is next and waits for its turn, and
-/// everybody else is turned away, since the pass of that one will do for them. The coordinator launches the commands, so
-/// nothing is lost when whoever asked is killed.
+/// everybody else is turned away, since the pass of that one will do for them. The coordinator launches the commands, so nothing is lost
+/// when the caller is killed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -76,7 +76,7 @@ Examples:
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Ask whether a request for a pass is of any use: nobody is next, and the lease is enabled
+    /// Check whether a request for a pass would change anything: nothing is queued yet, and the lease is enabled
     ///
     /// Changes nothing, and takes the same time however many leases there are. Fossil asks this before it starts a process.
     #[command(after_help = "\

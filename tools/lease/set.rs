@@ -10,10 +10,10 @@ use crate::span::milliseconds;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 
-/// Set something of a lease, from now on
+/// Change a setting of a lease
 ///
-/// Those who ask for passes need not know: what is set holds for all of them, and a flag of theirs beats it. A lease that
-/// is not there is made.
+/// It holds for everyone who asks for passes, and a flag of their command overrides it. A lease that
+/// does not exist is created.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +58,7 @@ enum What {
     Period,
     /// Whether requests never wait
     NoDelay,
-    /// How long a pass may run before it is stopped; 0 for as long as it likes
+    /// How long a pass may run before it is stopped; 0 for no limit
     MaxRun,
     /// Whether requests are refused
     Disabled,

@@ -21,7 +21,7 @@ pub(super) const TTL_MAX: u64 = u16::MAX as u64;
 /// Entries that are asked for at a time.
 const PAGE: u64 = 1000;
 
-/// Take, keep and give back locks of a running coordinator, and see who has them.
+/// Take, renew and release locks, and see who has them.
 ///
 /// Asks over `DATA/sexton.sock`, or where --url says. Each `acquire` is an owner
 /// of its own, unless --owner or `SEXTON_OWNER` names one; anyone who has the token can renew and release.
@@ -64,21 +64,21 @@ Examples:
     Acquire {
         #[command(flatten)]
         which: Which,
-        /// Who wants the lock [default: USER@HOST:PID of the shell, and 16 digits of chance]
+        /// Name of the owner [default: USER@HOST:PID of the shell, and 16 digits of chance]
         #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
         owner: Option<Name>,
         /// How long until the lock passes on, unless it is renewed: whole seconds, or such as 90s, 5m, 2h; 18h at most
         #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
         ttl: u64,
-        /// How long to wait for it, in whole seconds; an hour at most
+        /// How long to wait for it, in whole seconds, at most an hour
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
-        /// Standing among those who wait; the larger goes first
+        /// Priority among waiters; higher goes first
         #[arg(long, default_value_t = 0)]
         priority: u8,
     },
     Run(run::Run),
-    /// Begin the time of a lock again, or of waiting for it
+    /// Renew a lock, or the wait for it: its time begins again
     #[command(after_help = "Example: sexton lock renew backup --token 17")]
     Renew {
         #[command(flatten)]
@@ -86,7 +86,7 @@ Examples:
         #[command(flatten)]
         of: Shown,
     },
-    /// Give a lock back, or its place in line
+    /// Release a lock, or leave the line for it
     ///
     /// With --force, regardless of who holds it: for a lock whose holder is gone for good, or whose process cannot be killed. What
     /// `sexton lock run` runs under it is stopped.
@@ -103,7 +103,7 @@ Examples:
         #[arg(long, conflicts_with_all = ["token"])]
         force: bool,
     },
-    /// Give back every lock of an owner, and every place in line
+    /// Release every lock of an owner, and leave every line
     #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
     ReleaseAll {
         #[command(flatten)]
@@ -115,7 +115,7 @@ Examples:
         #[command(flatten)]
         which: Which,
     },
-    /// Print where an owner stands in line: 1 holds the lock
+    /// Print the position of an owner in line: 1 holds the lock
     #[command(after_help = "Example: sexton lock place backup --owner worker-7")]
     Place {
         #[command(flatten)]
@@ -139,14 +139,14 @@ Examples:
         /// Only this owner
         #[arg(long, value_name = "NAME", value_parser = name)]
         owner: Option<Name>,
-        /// The most entries to show
+        /// The most rows to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
     /// Show what happens to locks as it happens; with a token, wait until that lock is lost
     ///
     /// Without --token: who is granted a lock, who waits, who gives one back or runs out of time, until the
-    /// coordinator ends. With it: until the lock is released by whoever, or out of time.
+    /// coordinator ends. With it: until the lock is released by anyone, or its time runs out.
     #[command(after_help = "\
 Examples:
   sexton lock watch                            all locks, until Ctrl-C

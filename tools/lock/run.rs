@@ -34,7 +34,7 @@ const SHORT: Duration = Duration::from_millis(100);
 pub(super) enum OnLost {
     /// TERM, ten seconds of grace, KILL
     Stop,
-    /// A word on standard error; it goes on
+    /// Print a warning to standard error; it goes on
     Warn,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Run {
     #[command(flatten)]
     which: Which,
 
-    /// Who wants the lock [default: USER@HOST:PID of the shell, and 16 digits of chance]
+    /// Name of the owner [default: USER@HOST:PID of the shell, and 16 digits of chance]
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
@@ -70,15 +70,15 @@ pub(super) struct Run {
     #[arg(long, value_name = SPAN, value_parser = seconds(0, u64::MAX), conflicts_with = "no_wait")]
     wait: Option<u64>,
 
-    /// Do not wait: it is free, or this ends
+    /// Do not wait: end at once if it is not free
     #[arg(long)]
     no_wait: bool,
 
-    /// Standing among those who wait; the larger goes first
+    /// Priority among waiters; higher goes first
     #[arg(long, default_value_t = 0)]
     priority: u8,
 
-    /// Kill the command when this one has not renewed the lock for so long [default: only over TCP, 60 s]
+    /// Kill the command when this process has not renewed the lock for this long [default: only over TCP, 60 s]
     #[arg(long, value_name = SPAN, value_parser = seconds(1, TTL_MAX))]
     ttl: Option<u64>,
 
@@ -94,7 +94,7 @@ pub(super) struct Run {
     #[arg(long, value_enum, default_value = "stop")]
     on_lost: OnLost,
 
-    /// Whose child it is, by id
+    /// The id of its parent
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 

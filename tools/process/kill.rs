@@ -144,7 +144,7 @@ impl Kill {
     }
 }
 
-/// Wait until a process has ended, and end as it did.
+/// Wait until a process has ended, and exit with its status.
 ///
 /// The wait rides over restarts of the coordinator.
 #[derive(Args)]

@@ -50,7 +50,7 @@ pub(super) struct How {
     #[arg(long, short)]
     follow: bool,
 
-    /// Begin with the last so many lines
+    /// Begin with the last LINES lines
     #[arg(long, value_name = "LINES")]
     tail: Option<usize>,
 }

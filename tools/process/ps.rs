@@ -16,19 +16,19 @@ use std::path::PathBuf;
 /// The most records that are asked for at once.
 const PAGE: u64 = 1000;
 
-/// Show processes: those that live, or all that there are records of.
+/// Show processes: those that are running, or all that have a record.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton ps                         what lives
+  sexton ps                         what is running
   sexton ps --all --search import   also what has ended, with this text in its command
   sexton ps --tree                  every one under its parent
   sexton ps 0192f5e0                all that is known of one, by the beginning of its id
   sexton ps --status exited --count how many
   sexton ps prune --older-than 7d   forget what ended more than a week ago
-  sexton ps reconcile               look again for all that is said to live
+  sexton ps reconcile               check all that are on record as running
   sexton ps --pid-files snapshots   what the PID files below a directory say, and whether it is so
 
 Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
@@ -46,7 +46,7 @@ pub(crate) struct Ps {
     #[arg(long, short)]
     all: bool,
 
-    /// Each under its parent; with an ID, what stands below that one
+    /// Each under its parent; with an ID, only those below that one
     #[arg(long)]
     tree: bool,
 
@@ -99,14 +99,14 @@ enum Action {
     /// Forget processes that have ended
     #[command(after_help = "Example: sexton ps prune --older-than 30d --keep 1000")]
     Prune {
-        /// Only those that ended so long ago
+        /// Only those that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "0")]
         older_than: u64,
         /// The newest that stay, however old
         #[arg(long, value_name = "N", default_value_t = 0)]
         keep: u32,
     },
-    /// Look again for every process that is said to live, and say how many records changed
+    /// Check again for every process on record as running, and print how many records changed
     ///
     /// The coordinator sees an end by itself, at once. This is for who does not trust that.
     #[command(after_help = "Example: sexton ps reconcile --json")]

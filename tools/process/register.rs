@@ -7,7 +7,7 @@ use crate::report::Failure;
 use crate::text::words;
 use clap::Args;
 
-/// Give the calling process a record, or say how it ended.
+/// Make a record for the calling process, or report how it ended.
 ///
 /// The caller of this command, such as the shell of a script, gets a record: made once, found again, and linked to its
 /// parent's. Its end is seen; how it ended is known only if it says so.
@@ -37,7 +37,7 @@ pub(crate) struct Register {
     #[arg(long)]
     about: Option<String>,
 
-    /// Whose child it is, by id, unless the kernel says otherwise
+    /// The id of its parent, unless the kernel says otherwise
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 

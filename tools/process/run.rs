@@ -24,7 +24,7 @@ const NOT_EXECUTABLE: u8 = 126;
 /// What a command has that launches others, and fails itself.
 const NOT_LAUNCHED: u8 = 125;
 
-/// Run a command, with a record that outlives it.
+/// Run a command and keep a record of it and of its exit status.
 ///
 /// In the foreground it has this terminal's streams, environment, directory, umask and limits, gets its signals, and its exit status is
 /// this command's. It is a child of the coordinator's keeper, so it goes on when this command or the coordinator is
@@ -45,7 +45,7 @@ pub(crate) struct Run {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Stop it and all that it started after so long
+    /// Stop it, and everything that it started, after this long
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
@@ -65,7 +65,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
-    /// Make that directory if it is missing
+    /// Create that directory if it is missing
     #[arg(long)]
     mkdir: bool,
 
@@ -93,7 +93,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value = "5", requires = "output_max")]
     output_keep: u8,
 
-    /// Whose child it is, by id
+    /// The id of its parent
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 

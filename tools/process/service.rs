@@ -16,20 +16,20 @@ use std::time::Duration;
 
 /// Show services, and start, stop and restart them.
 ///
-/// A service is what is to run as long as the configuration has it: a table [services.NAME] in the file of `sexton serve
+/// A service is a program that runs as long as the configuration has it: a table [services.NAME] in the file of `sexton serve
 /// --config`. It is launched again when it ends.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton service                     how all of them stand
+  sexton service                     the status of all of them
   sexton service restart web         replace its process by a new one, and wait until that runs
   sexton service stop worker         until it is started: also over restarts of the coordinator
   sexton service logs web --follow   what it writes
   sexton service reload              read the configuration again: only what changed is touched
 
-Exit status: 0 well; 1 there is no such service, or it does not stand as asked when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 well; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
 coordinator runs there."
 )]
 pub(crate) struct Service {
@@ -46,14 +46,14 @@ pub(crate) struct Service {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Show how services stand
+    /// Show the status of services
     Status {
         /// Only this one
         name: Option<String>,
     },
-    /// Bring services up, also those that were given up
+    /// Start services, also those that were given up
     Start(Acting),
-    /// Bring services down until they are started, each after those that come after it
+    /// Stop services until they are started again, each before those that it needs
     Stop(Acting),
     /// Replace the processes of services by new ones
     Restart(Acting),

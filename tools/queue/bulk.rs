@@ -13,7 +13,7 @@ use sexton::actors::queue::QueueName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Make jobs ready that were tried too often, or that were put aside
+/// Make jobs ready that were tried too often, or that were buried
 ///
 /// As if they had never been tried. With --status those that are so instead.
 #[derive(Args)]
@@ -28,7 +28,7 @@ pub(super) struct Retry {
     which: Which,
 }
 
-/// End jobs that were tried too often, or that were put aside
+/// End jobs that were tried too often, or that were buried
 ///
 /// With --status those that are so instead. None that somebody works on.
 #[derive(Args)]

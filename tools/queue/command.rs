@@ -14,7 +14,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
-/// Add jobs to queues of a running coordinator, work on them, and see how they stand.
+/// Add jobs to queues, work on them, and see their state.
 ///
 /// A queue is named TYPE, or TENANT:TYPE; a tube of a beanstalkd client is the queue of its name. Asks over
 /// `DATA/sexton.sock`, or where --url says.
@@ -24,7 +24,7 @@ Examples:
   sexton queue push mails 'to: ann'              add a job
   sexton queue pop mails --wait 60               claim one, and wait for it if need be
   sexton queue ack 17 4711                       it is done: its id, and the token of the claim
-  sexton queue stats                             every queue, and how its jobs stand
+  sexton queue stats                             every queue, and the states of its jobs
   sexton queue next && ...                       is anything ready anywhere?
   sexton queue config                            what holds for which type of jobs
 
@@ -49,7 +49,7 @@ enum Action {
     /// End a claimed job: it is done
     #[command(after_help = "Example: sexton queue ack 17 4711")]
     Ack(Done),
-    /// Say that a claimed job failed: it is tried again, or abandoned after its last try
+    /// Report that a claimed job failed: it is tried again, or abandoned after its last try
     #[command(after_help = "\
 Examples:
   sexton queue fail 17 4711                      as its type says, or when its claim would have ended
@@ -67,7 +67,7 @@ Examples:
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
-    /// Say that a claimed job cannot be tried now: it is tried later, and this counts as no try
+    /// Report that a claimed job cannot be tried now: it is tried later, and no try is counted
     ///
     /// Without a time it waits the longer, the oftener it was given back. A job that is a day old has failed instead.
     #[command(after_help = "\
@@ -95,7 +95,7 @@ Examples:
         /// What is being done; its first 1,000 bytes are kept
         text: Option<String>,
     },
-    /// Begin the time of a claim again, or bind it to a process
+    /// Renew a claim, or bind it to a process
     #[command(after_help = "\
 Examples:
   sexton queue touch 17 4711
@@ -107,7 +107,7 @@ Examples:
         bound: BoundTo,
     },
     Release(Given),
-    /// Put a claimed job aside until it is kicked
+    /// Bury a claimed job until it is kicked
     #[command(after_help = "Example: sexton queue bury 17 4711")]
     Bury {
         #[command(flatten)]
@@ -142,7 +142,7 @@ Examples:
         #[arg(long)]
         id: Option<u64>,
     },
-    /// Put a whole queue in order: end its jobs, or try again those that were tried too often
+    /// Manage a whole queue: end its jobs, or retry those that were tried too often
     #[command(after_help = "\
 Examples:
   sexton queue manage mails delete               every job of it, claimed ones too
@@ -170,7 +170,7 @@ Examples:
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         reason: Option<String>,
     },
-    /// Let nothing be claimed from a queue that is there for a while; 0 ends a pause
+    /// Pause a queue: nothing is claimed from it for a while; 0 ends the pause
     #[command(after_help = "\
 Examples:
   sexton queue pause mails 600
@@ -189,7 +189,7 @@ Examples:
         #[arg(value_parser = name)]
         queue: QueueName,
     },
-    /// Show a job and what it says
+    /// Show a job and its body
     #[command(after_help = "Example: sexton queue peek 17")]
     Peek {
         /// Its number

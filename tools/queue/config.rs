@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use sexton::actors::queue::QueueName;
 
-/// Show what is in force for types of jobs: class, order, tries, and the rest
+/// Show the configuration of job types: class, order, tries, and the rest
 ///
 /// Asks the coordinator that runs, which has read its configuration file when it started; `sexton config` shows what the
 /// file says now. FROM is the table of the file that holds: the type's own, or `default`.

@@ -66,10 +66,10 @@ Examples:
   sexton queue push purges page --root page-7@20261122 --is-root
                                                  purges of page-7 that came before are superfluous")]
 pub(super) struct Pushed {
-    /// Where; of a batch those that name no queue themselves
+    /// The queue; in a batch, for those jobs that name none themselves
     #[arg(value_parser = name)]
     queue: Option<QueueName>,
-    /// What it says; `-` for what stands on standard input
+    /// The body; `-` reads it from standard input
     #[arg(default_value = "-", allow_hyphen_values = true)]
     body: String,
     /// Add the jobs of this file as one; `-` for standard input. A line for each, in JSON, with the fields of
@@ -82,10 +82,10 @@ pub(super) struct Pushed {
     /// Seconds until it is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
-    /// Seconds that whoever claims it has [default: as the queue has it]
+    /// Seconds that the worker has that claims it [default: as the queue has it]
     #[arg(long, value_name = SPAN)]
     ttr: Option<Span>,
-    /// By which it is one with another: nothing is added while an unclaimed job of the queue has the same, whose number
+    /// Deduplication key: nothing is added while an unclaimed job of the queue has the same, whose number
     /// is printed
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
@@ -98,7 +98,7 @@ pub(super) struct Pushed {
     /// The root job it comes from: what its jobs have in common, and its time as a number, of which the larger is newer
     #[arg(long, value_name = "SIGNATURE@TIME", value_parser = root)]
     root: Option<(String, u64)>,
-    /// How many items of work it is: a throttle closes its queue for the time of so many
+    /// How many items of work it counts as for a throttle
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "batch")]
     items: u32,
     /// It is that root job itself: jobs of older ones are superfluous from now on
@@ -180,8 +180,8 @@ impl Pushed {
 
 /// Claim the most urgent job of some queues
 ///
-/// Prints its number and the token of the claim, which `ack` and the others take, and below them what it says. The claim
-/// is nobody's but whoever shows the token; it ends by itself, and the job is ready again, if nothing is done in time.
+/// Prints its number and the token of the claim, which `ack` and the others take, and below them what it says. The claim belongs to the client
+/// that has the token; it ends by itself, and the job is ready again, if nothing is done in time.
 /// Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer; when the coordinator is started anew
 /// meanwhile, it waits on.
 #[derive(Args)]
@@ -196,7 +196,7 @@ Examples:
   sexton queue pop mails --process 0199a1b2      it is given back when that process, and all it started, has ended
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
-    /// From which queues; with a weight behind `=` for any of them, chance draws one of those that have a job
+    /// From which queues; with a weight after `=` for any of them, one is drawn at random of those that have a job
     #[arg(num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
     /// From any queue that has a job, tenant by tenant, each as often as its weight says; but of types that are set to be asked for
@@ -226,7 +226,7 @@ pub(super) struct Popped {
     claim: Option<Span>,
     #[command(flatten)]
     bound: BoundTo,
-    /// Jobs at most; whoever waits is given one
+    /// Jobs at most; a client that waits gets one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
 }

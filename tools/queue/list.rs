@@ -90,7 +90,7 @@ impl Status {
     }
 }
 
-/// Show every queue, and how its jobs stand
+/// Show every queue, and the states of its jobs
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -111,7 +111,7 @@ pub(super) struct Listed {
     limit: u64,
 }
 
-/// Name a queue from which something can be claimed, by chance
+/// Name a queue, at random, from which a job can be claimed
 ///
 /// Prints its name, as other commands take it; or nothing, with exit status 1. Paused and read-only queues are not ready.
 #[derive(Args)]

@@ -12,7 +12,7 @@ use sexton::persist::disk::RealDisk;
 use sexton::spine::recovery::{RecoveryError, Scope, recover};
 use std::path::{Path, PathBuf};
 
-/// Make a damaged data directory one that starts, without what is lost.
+/// Repair a damaged data directory, dropping what cannot be read.
 ///
 /// It says what would be lost, by number, time and content as far as that can be known, and keeps everything before it: the
 /// snapshot that reads, and what the journal has after it up to the damage. Whatever it replaces stays in DATA/damaged-TIME.

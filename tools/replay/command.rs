@@ -22,7 +22,7 @@ use time::format_description::well_known::Rfc3339;
 const LOGS: &str =
     "give a data directory, or a log of JSON lines as `sexton replay DATA --export` writes it";
 
-/// Show what happened, entry by entry: from a data directory, or from a log of JSON lines.
+/// Show the history, record by record, from a data directory or from a log of JSON lines.
 ///
 /// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
 /// exit status is 3. Of a journal whose beginning is gone all that is there is shown; a state of it, and a verification,
@@ -30,8 +30,8 @@ const LOGS: &str =
 /// decided now, and what falls due before it happens first.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
-  sexton replay ~/.local/state/sexton               every entry
-  sexton replay DATA --actor lock --until 812       the way to entry 812
+  sexton replay ~/.local/state/sexton               every record
+  sexton replay DATA --actor lock --until 812       the records up to 812
   sexton replay DATA --job 17                       everything that happened to a job
   sexton replay DATA --key acct --from 2026-11-21T08:00:00Z
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
@@ -56,11 +56,11 @@ pub(crate) struct Replaying {
     #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place, conflicts_with_all = ["state", "verify"])]
     from: Option<Place>,
 
-    /// Stop behind this sequence number, or at this time (RFC 3339)
+    /// Stop after this sequence number, or at this time (RFC 3339)
     #[arg(long, value_name = "SEQ|TIME", value_parser = parse_place)]
     until: Option<Place>,
 
-    /// Show the state at the end instead of the entries
+    /// Show the state at the end instead of the records
     #[arg(long, conflicts_with = "item")]
     state: bool,
 

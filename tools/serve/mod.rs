@@ -32,7 +32,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
 ///
-/// When every door is open it prints one line that begins with `ready`, with the addresses of the doors. Everything
+/// When every listener is open it prints one line that begins with `ready`, with the addresses of the listeners. Everything
 /// it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
 ///
 /// Services of the configuration run as long as it has them, and are launched again when they end. A stop in good order
@@ -48,7 +48,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 /// flag goes before the environment, and that before the file. `sexton config` shows what is in force.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton serve                               doors on loopback, data in ~/.local/state/sexton
+  sexton serve                               listens on loopback, data in ~/.local/state/sexton
   sexton serve --data /var/lib/sexton --hosts /etc/sexton/hosts --lockserver 0.0.0.0:11340
   sexton serve --memory --http off           no files at all: everything is gone with the process
 

@@ -19,9 +19,9 @@ use std::io::Write as _;
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton config                              what a bare `sexton serve` would do here
-  sexton config --config /etc/sexton.toml    whether a file is right, before a restart
+  sexton config --config /etc/sexton.toml    check a file before a restart
 
-Exit status: 0 the settings are right; 2 they are not, and everything wrong is told; 3 the file cannot be read.")]
+Exit status: 0 the settings are right; 2 they are not, and every problem is listed; 3 the file cannot be read.")]
 pub(crate) struct ShowConfig {
     #[command(flatten)]
     given: Given,

@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     )]
     data: Option<PathBuf>,
 
-    /// Keep no files: everything is gone with the process
+    /// Keep no files: everything is lost when the process ends
     #[arg(long, conflicts_with = "data")]
     memory: bool,
 
@@ -40,15 +40,15 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "WHEN", default_value = "always", value_parser = parse_fsync, conflicts_with = "memory")]
     fsync: Fsync,
 
-    /// Address of the LockServer door, or off; port 0 picks one
+    /// Address of the LockServer listener, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_address(LOCKSERVER_PORT))]
     lockserver: Door,
 
-    /// Address of the beanstalkd door, unix:PATH for a Unix socket, or off; port 0 picks one
+    /// Address of the beanstalkd listener, unix:PATH for a Unix socket, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_beanstalk())]
     beanstalk: JobDoor,
 
-    /// Network that the beanstalkd door lets in beside loopback, such as 10.0.0.0/8; repeatable
+    /// Network whose hosts may use the beanstalkd listener besides loopback, such as 10.0.0.0/8; repeatable
     #[arg(long = "beanstalk-hosts", value_name = "NETWORK")]
     beanstalk_hosts: Vec<Network>,
 
@@ -64,11 +64,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     jobs: u32,
 
-    /// Address of the HTTP door, or off; port 0 picks one
+    /// Address of the HTTP listener, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
     http: Door,
 
-    /// Mode of the Unix socket, as in 0660: who may connect is heard [default: 0600, or 0660 with --socket-group]
+    /// Mode of the Unix socket, as in 0660: everyone who may connect is served [default: 0600, or 0660 with --socket-group]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     socket_mode: Option<Mode>,
 
@@ -80,7 +80,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Chain of certificates in PEM, our own first: HTTP over TCP speaks TLS; needs --tls-key
+    /// Certificate chain in PEM, the server's own first: HTTP over TCP uses TLS; needs --tls-key
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
@@ -88,11 +88,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// Name by which HTTP requests over TCP may call this machine, beside its addresses and localhost; repeatable
+    /// Host name that HTTP requests over TCP may use for this machine, besides its addresses and localhost; repeatable
     #[arg(long = "http-host", value_name = "NAME")]
     http_hosts: Vec<String>,
 
-    /// Hosts that LockServer lets in: one address or prefix a line, # for comments [default: loopback]
+    /// File of hosts that may use LockServer: one address or prefix per line, # for comments [default: loopback]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
 
@@ -100,7 +100,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(crate) lockserver_connections: u32,
 
-    /// Close LockServer connections that are silent for so long, or off
+    /// Close LockServer connections that have been idle for this long, or off
     #[arg(long, value_name = "SPAN", default_value = "off", value_parser = parse_idle)]
     lockserver_idle: Idle,
 
@@ -112,16 +112,16 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "BYTES", default_value = "4", value_parser = ["4", "8"])]
     lockserver_long: String,
 
-    /// The most lock entries, owners and contenders together; more requests are refused
+    /// The most lock owners and waiters together; further requests are refused
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     lock_entries: u32,
 
-    /// Take a snapshot after so many changes: a start repeats what came behind the newest [default: after 200000 or
+    /// Take a snapshot after this many changes: a start replays what came after the newest one [default: after 200000 or
     /// 64 MiB of them, but not before they are as large as the newest]
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
 
-    /// What becomes of services when the coordinator stops in good order: stop ends them, leave lets them run on
+    /// What happens to services at a clean stop of the coordinator: stop ends them, leave lets them run on
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnStop::Stop)]
     pub(crate) on_stop: OnStop,
 

@@ -65,11 +65,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     procs: u16,
 
-    /// End after so many jobs
+    /// End after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_jobs: Option<u64>,
 
-    /// Begin no further job after so long; one is run in any case
+    /// Begin no further job after this long; one is run in any case
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     max_time: Option<u64>,
 
@@ -77,7 +77,7 @@ pub(crate) struct Work {
     #[arg(long)]
     wait: bool,
 
-    /// Begin no further job when this process uses 95 % of so much memory; one is run in any case
+    /// Begin no further job when this process uses 95 % of this much memory; one is run in any case
     #[arg(long, value_name = SIZE, value_parser = bytes, default_value = "150M")]
     memory_limit: u64,
 
@@ -109,7 +109,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     output_max: Option<u64>,
 
-    /// Keep how each job ended for so long, at most 30 days: `sexton queue result` shows its exit status and the end of its standard
+    /// Keep how each job ended for this long, at most 30 days: `sexton queue result` shows its exit status and the end of its standard
     /// output, 16 KiB of it
     #[arg(long, value_name = SPAN, value_parser = keep_ms)]
     keep_result: Option<u64>,
@@ -122,7 +122,7 @@ pub(crate) struct Work {
     #[arg(long, value_enum, value_name = "FORM")]
     result: Option<Form>,
 
-    /// Whose child it is, by id
+    /// The id of its parent
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
