@@ -29,6 +29,7 @@ mod lock_run;
 mod log;
 mod manual;
 mod output;
+mod packages;
 mod pid_files;
 mod pipes;
 mod processes;

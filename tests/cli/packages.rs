@@ -1,0 +1,307 @@
+//! What `packaging/` makes: a Debian package that is installed, run, upgraded and removed in a root of its own, a tarball, and
+//! the description of a container image.
+
+use crate::daemon::{Daemon, PROGRAM, ended, forget_environment, text};
+use crate::left_out::left_out;
+use crate::patience::until;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// How many bytes the program of a release should have at most.
+const PROGRAM_BYTES_GOAL: u64 = 20_000_000;
+
+fn packaging(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join("packaging").join(name)
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// What a command prints, which must end well.
+fn well(command: &mut Command) -> String {
+    forget_environment(command);
+    let [out, _] = ended(command.output().expect("it runs"), 0);
+    out
+}
+
+/// The package of the program that the tests have; `None` where it cannot be made.
+fn package(files: &TempDir) -> Option<PathBuf> {
+    for program in ["dpkg-deb", "dpkg", "strip"] {
+        if !has(program) {
+            left_out(format!("the Debian package: there is no {program}"));
+            return None;
+        }
+    }
+    let mut deb = Command::new(packaging("deb"));
+    deb.args(["--compress", "none", PROGRAM]).arg(files.path());
+    let printed = well(&mut deb);
+    Some(PathBuf::from(printed.trim_end()))
+}
+
+fn version() -> String {
+    let printed = well(Command::new(PROGRAM).arg("--version"));
+    let version = printed.split_whitespace().nth(1);
+    version.expect("it prints its version").to_owned()
+}
+
+#[test]
+fn the_package_has_what_a_debian_machine_needs() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let Some(package) = package(&files) else {
+        return;
+    };
+    let fields = well(Command::new("dpkg-deb").arg("--field").arg(&package));
+    for field in [
+        "Package: sexton",
+        &format!("Version: {}", version()),
+        "Depends: libc6 (>= 2.",
+    ] {
+        assert!(fields.contains(field), "{field} in {fields}");
+    }
+    let root = files.path().join("unpacked");
+    well(Command::new("dpkg-deb").arg("-x").args([&package, &root]));
+    for file in [
+        "usr/bin/sexton",
+        "usr/lib/systemd/system/sexton.service",
+        "usr/lib/systemd/system/sexton-http.socket",
+        "usr/share/man/man1/sexton.1.gz",
+        "usr/share/man/man1/sexton-lock.1.gz",
+        "usr/share/bash-completion/completions/sexton",
+        "usr/share/zsh/vendor-completions/_sexton",
+        "usr/share/fish/vendor_completions.d/sexton.fish",
+        "usr/share/doc/sexton/copyright",
+        "etc/sexton/sexton.toml",
+    ] {
+        assert!(root.join(file).is_file(), "{file} is not in the package");
+    }
+    let unit = root.join("usr/lib/systemd/system/sexton.service");
+    let unit = std::fs::read_to_string(unit).expect("it is text");
+    for line in [
+        "ExecStart=/usr/bin/sexton serve",
+        "KillMode=process",
+        "Environment=SEXTON_CONFIG=/etc/sexton/sexton.toml",
+    ] {
+        assert!(unit.lines().any(|it| it == line), "{line} in {unit}");
+    }
+    // The settings that come with it are right, and it starts with them.
+    let settings = root.join("etc/sexton/sexton.toml");
+    let program = root.join("usr/bin/sexton");
+    well(
+        Command::new(&program)
+            .args(["config", "--config"])
+            .arg(settings),
+    );
+}
+
+/// How large a program is that is built for a release, where cargo has put one: it is printed, beside the goal.
+#[test]
+fn the_size_of_a_release_is_printed() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let builds = ["dist", "release"].map(|profile| target.join(profile).join("sexton"));
+    let builds = builds.into_iter().filter(|build| build.is_file());
+    for build in builds.chain(std::iter::once(PathBuf::from(PROGRAM))) {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let size = |strip: &str| {
+            let root = files.path().join(strip);
+            let mut contents = Command::new(packaging("contents"));
+            well(
+                contents
+                    .arg(&build)
+                    .args([text(&root), "/usr"])
+                    .env("STRIP", strip),
+            );
+            let program = root.join("bin/sexton");
+            well(Command::new(&program).arg("--version"));
+            std::fs::metadata(program).expect("it is there").len()
+        };
+        if !has("strip") {
+            return left_out("the size of a stripped program: there is no strip");
+        }
+        let [none, debug, all] = ["none", "debug", "all"].map(size);
+        let build = build.display();
+        println!(
+            "{build}: {none} bytes, {debug} with STRIP=debug, {all} with STRIP=all; the goal is {PROGRAM_BYTES_GOAL}"
+        );
+        assert!(
+            all < debug && debug <= none,
+            "{build}: {none} {debug} {all}"
+        );
+    }
+}
+
+/// A root in which nothing is installed, and what `dpkg` is told to use it.
+struct EmptyRoot(TempDir);
+
+impl EmptyRoot {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        for folder in ["updates", "info", "triggers"] {
+            let folder = root.path().join("var/lib/dpkg").join(folder);
+            std::fs::create_dir_all(folder).expect("it can be made");
+        }
+        for file in ["status", "available"] {
+            let file = root.path().join("var/lib/dpkg").join(file);
+            std::fs::write(file, "").expect("it can be written");
+        }
+        Self(root)
+    }
+
+    /// Runs dpkg in this root. Its scripts are run without a change of root, and are told by `DPKG_ROOT`.
+    fn dpkg(&self, words: &[&str]) -> String {
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", text(self.0.path())));
+        // What the package depends on is not in an empty root, but on the machine.
+        dpkg.args([
+            "--force-depends",
+            "--force-script-chrootless",
+            "--force-bad-path",
+        ]);
+        well(dpkg.args(words))
+    }
+
+    fn program(&self) -> PathBuf {
+        self.0.path().join("usr/bin/sexton")
+    }
+
+    fn status(&self) -> String {
+        let file = self.0.path().join("var/lib/dpkg/status");
+        std::fs::read_to_string(file).expect("it is text")
+    }
+}
+
+fn is_there(process: Pid) -> bool {
+    test_kill_process(process).is_ok()
+}
+
+#[test]
+fn the_package_is_installed_upgraded_and_removed() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let Some(package) = package(&files) else {
+        return;
+    };
+    if !rustix::process::geteuid().is_root() {
+        left_out(
+            "the installation of the Debian package: only root installs; it is unpacked and run",
+        );
+        let root = files.path().join("unpacked");
+        well(Command::new("dpkg-deb").arg("-x").args([&package, &root]));
+        well(Command::new(root.join("usr/bin/sexton")).arg("--version"));
+        return;
+    }
+    let root = EmptyRoot::new();
+    root.dpkg(&["--install", text(&package)]);
+    assert!(root.status().contains("Status: install ok installed"));
+    let program = root.program();
+    let data = files.path().join("data");
+    let serve = || {
+        let mut command = Command::new(&program);
+        forget_environment(&mut command);
+        command.args([
+            "serve",
+            "--lockserver",
+            "off",
+            "--beanstalk",
+            "off",
+            "--http",
+            "off",
+        ]);
+        command.arg("--data").arg(&data);
+        Daemon::start(command)
+    };
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        well(command.args(words).env("SEXTON_DATA", &data))
+    };
+    let daemon = serve();
+    let id = ask(&["run", "--detach", "--", "sleep", "1000"]);
+    let id = id.trim_end();
+    let pid = || {
+        let record = ask(&["ps", id, "--json"]);
+        let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
+        let pid = record.pointer("/pid").or(record.pointer("/identity/pid"))?;
+        Pid::from_raw(i32::try_from(pid.as_i64()?).ok()?)
+    };
+    let child = until("the child runs", pid);
+
+    // An upgrade stops neither the coordinator nor what it launched; one that is started again finds that.
+    root.dpkg(&["--install", text(&package)]);
+    assert!(is_there(child), "an upgrade leaves what was launched alone");
+    assert_eq!(ask(&["ps", "--count"]).trim_end(), "1");
+    daemon.kill();
+    let daemon = serve();
+    assert_eq!(pid(), Some(child), "it is found again");
+    ask(&["kill", "--now", "--wait", id]);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.end().0.success());
+
+    root.dpkg(&["--remove", "sexton"]);
+    assert!(!program.exists(), "it is removed");
+    let settings = root.0.path().join("etc/sexton/sexton.toml");
+    assert!(settings.exists(), "a removal leaves settings");
+    root.dpkg(&["--purge", "sexton"]);
+    assert!(!settings.exists(), "a purge does not");
+    assert!(data.join("journal").is_dir(), "and neither touches data");
+    // Its keeper has nothing left to keep.
+    if let Ok(keeper) = std::fs::read_to_string(data.join("keeper.lock"))
+        && let Some(keeper) = keeper.trim().parse().ok().and_then(Pid::from_raw)
+    {
+        let _ = kill_process(keeper, Signal::KILL);
+    }
+}
+
+#[test]
+fn the_tarball_runs_where_it_is_unpacked() {
+    if !has("tar") || !has("strip") {
+        left_out("the tarball: there is no tar or no strip");
+        return;
+    }
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let mut tarball = Command::new(packaging("tarball"));
+    let printed = well(tarball.arg(PROGRAM).arg(files.path()).env("STRIP", "all"));
+    let (archive, linked) = printed.split_once('\n').expect("two lines");
+    assert!(linked.starts_with("linked with "), "{printed}");
+    println!("{linked}");
+    let mut unpack = Command::new("tar");
+    well(unpack.args(["-xzf", archive, "-C"]).arg(files.path()));
+    let name = Path::new(archive).file_name().expect("it has a name");
+    let name = text(Path::new(name)).trim_end_matches(".tar.gz").to_owned();
+    let root = files.path().join(name);
+    let printed = well(Command::new(root.join("bin/sexton")).arg("--version"));
+    assert_eq!(printed.trim_end(), format!("sexton {}", version()));
+    let unit = root.join("lib/systemd/system/sexton.service");
+    let unit = std::fs::read_to_string(unit).expect("it is text");
+    assert!(
+        unit.contains("ExecStart=/usr/local/bin/sexton serve"),
+        "{unit}"
+    );
+}
+
+/// The image itself is built by hand: that takes a registry of images.
+#[test]
+fn the_image_is_of_one_user_with_a_volume_and_no_port() {
+    let description = std::fs::read_to_string(packaging("Containerfile")).expect("it is text");
+    let lines: Vec<&str> = description.lines().collect();
+    let value = |word: &str| {
+        let mut found = lines.iter().filter_map(|line| line.strip_prefix(word));
+        found.next_back().map(str::trim)
+    };
+    assert_eq!(value("USER "), Some("sexton"));
+    assert_eq!(value("VOLUME "), Some("/data"));
+    assert_eq!(value("ENV "), Some("SEXTON_DATA=/data"));
+    assert_eq!(
+        value("ENTRYPOINT "),
+        Some("[\"sexton\"]"),
+        "it is process 1, without a shell"
+    );
+    assert_eq!(
+        value("CMD "),
+        Some("[\"serve\"]"),
+        "nothing opens it beyond loopback"
+    );
+    assert_eq!(value("EXPOSE "), None);
+    assert_eq!(value("HEALTHCHECK CMD "), Some("[\"sexton\", \"status\"]"));
+}
