@@ -31,6 +31,14 @@ campaign:
     SEXTON_SIM_SEEDS=100000 cargo test --release --test sim -- --nocapture
     SEXTON_CRASH_KILLS=500 cargo test --release --test crash -- --nocapture
 
+# the documentation as a site, in target/book
+book:
+    mdbook build
+
+# a Debian package, in target/packages
+deb:
+    packaging/deb
+
 # run the coordinator
 serve *FLAGS:
     cargo run --release -- serve {{FLAGS}}
