@@ -24,8 +24,9 @@ pub(crate) fn name_of(service: &str) -> Option<&str> {
 
 /// Show, pause and resume the workers of the configuration.
 ///
-/// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on them. It is a
-/// service called worker.NAME, whose command is `sexton work`: `sexton service logs worker.NAME` shows what it writes.
+/// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on
+/// them. It is a service called worker.NAME, whose command is `sexton work`: `sexton service logs worker.NAME` shows what
+/// it writes.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -52,14 +53,14 @@ pub(crate) struct Worker {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Show how workers stand
+    /// Show the status of workers
     List,
-    /// Let workers begin no further job, until they are resumed: also over restarts of the coordinator
+    /// Pause workers: they begin no further job until they are resumed, also over restarts of the coordinator
     ///
-    /// Jobs that run come to their end, within the worker's grace (60 s, if its table has none); what is left then is killed, and
-    /// its job given out again.
+    /// Jobs that run come to their end, within the worker's grace (60 s, if its table has none); what is left then is
+    /// killed, and its job given out again.
     Pause(Chosen),
-    /// Let workers go on
+    /// Resume workers
     Resume(Chosen),
 }
 
@@ -69,7 +70,7 @@ struct Chosen {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// How long to wait until they rest, or work; 0 for not at all
+    /// How long to wait until they are paused, or run; 0 for not at all
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }

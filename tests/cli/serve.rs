@@ -78,7 +78,7 @@ fn help_teaches() {
     let lines = [
         "Run the coordinator until a signal stops it",
         "one line that begins with `ready`",
-        "Signals: INT, TERM and TSTP stop in good order",
+        "Signals: INT, TERM and TSTP stop it cleanly",
         "--data <DIR>",
         "env: SEXTON_DATA",
         "--memory",

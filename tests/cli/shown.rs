@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Stands between what commands print, with the exit status of the one before.
 const BETWEEN: &str = "--- next ---";
@@ -260,11 +261,19 @@ fn without_remark(command: &str) -> &str {
     command.trim_end()
 }
 
-/// Ports that nobody has, below those that the system gives out by itself.
+/// The next ports of this process that no reader has been given.
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+
+/// Ports that nobody has, below those that the system gives out by itself. Each reader gets others, also while no coordinator
+/// of an earlier one listens yet.
 fn free_ports() -> [u16; 3] {
-    let begin = 20_000 + u16::try_from(std::process::id() % 2_000).expect("it is small") * 5;
-    let mut free = (begin..32_000).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    std::array::from_fn(|_| free.next().expect("some are free"))
+    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("it is small") * 30;
+    std::array::from_fn(|_| {
+        let mut ports =
+            std::iter::repeat_with(|| begin + NEXT_PORT.fetch_add(1, Ordering::Relaxed));
+        let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        free.expect("it looks until there is one")
+    })
 }
 
 impl Drop for Reader {
@@ -276,6 +285,14 @@ impl Drop for Reader {
             let _ = kill_process(server, Signal::KILL);
         }
     }
+}
+
+#[test]
+fn no_two_readers_have_the_same_ports() {
+    let mut ports = [free_ports(), free_ports(), free_ports()].concat();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 9);
 }
 
 #[test]

@@ -20,9 +20,9 @@ const PAGE: u64 = 1000;
 /// Run background work one pass at a time, no more often than once a period, and never lose a request for it.
 ///
 /// A lease is a named right to run one pass. Ask for a pass wherever work may have come up: after a web hit, from a cron
-/// line, from a hook. It runs at once if the lease is free; if not, the first who asks is next and waits for its turn, and
-/// everybody else is turned away, since the pass of that one will do for them. The coordinator launches the commands, so nothing is lost
-/// when the caller is killed.
+/// line, from a hook. It runs at once if the lease is free; if not, the first caller is next and waits for its turn, and
+/// all later ones are turned away, since its pass begins after their requests. The coordinator launches the commands, so
+/// nothing is lost when the caller is killed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
   sexton lease run sync --detach -- ./sync            the same, without waiting: for a request handler
   sexton lease run mails --period 5m -- ./send-mails  no two passes begin within five minutes
   sexton lease check sync && sexton lease run sync --detach -- ./sync
-  sexton lease show sync                              who runs, who is next, until when
+  sexton lease show sync                              what runs, what is next, until when
 
 Exit status: 0 well; 1 the answer is no: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. Of `run`
 that of the command.")]
@@ -49,11 +49,11 @@ pub(crate) struct Lease {
 #[derive(Subcommand)]
 enum Action {
     Run(Box<Run>),
-    /// Show how a lease stands
+    /// Show the state of a lease
     ///
     /// The first six lines are those that `fossil test-backoffice-lease` prints: who has the pass and until when no other
-    /// begins, who is next and until when, as PIDs and seconds since 1970. A next that is a command without a process yet has the
-    /// coordinator's PID.
+    /// begins, who is next and until when, as PIDs and seconds since 1970. A next that is a command without a process yet
+    /// has the coordinator's PID.
     #[command(after_help = "\
 Examples:
   sexton lease show sync
@@ -62,14 +62,14 @@ Examples:
         #[command(flatten)]
         which: Which,
     },
-    /// Show which leases there are
+    /// List leases
     #[command(after_help = "\
 Examples:
   sexton lease list                      all of them
-  sexton lease list shop/                those whose names begin so
+  sexton lease list shop/                those whose names begin with it
   sexton lease list --json | jq -r '.leases[].name'")]
     List {
-        /// Only those whose names begin so
+        /// Only those whose names begin with this
         #[arg(value_parser = name)]
         prefix: Option<Name>,
         /// The most leases to show
@@ -78,7 +78,8 @@ Examples:
     },
     /// Check whether a request for a pass would change anything: nothing is queued yet, and the lease is enabled
     ///
-    /// Changes nothing, and takes the same time however many leases there are. Fossil asks this before it starts a process.
+    /// Changes nothing, and takes the same time however many leases there are. Fossil asks this before it starts a
+    /// process.
     #[command(after_help = "\
 Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
 
@@ -88,13 +89,13 @@ Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
         which: Which,
     },
     Set(Box<Set>),
-    /// Let a lease run again
+    /// Enable a lease again
     #[command(after_help = "Example: sexton lease enable sync")]
     Enable {
         #[command(flatten)]
         which: Which,
     },
-    /// Refuse requests from now on: who is next is dropped, the pass that runs goes on
+    /// Refuse requests from now on: the next pass is dropped, a running one goes on
     #[command(after_help = "\
 Example: sexton lease disable sync
 
@@ -103,7 +104,7 @@ Example: sexton lease disable sync
         #[command(flatten)]
         which: Which,
     },
-    /// Make a lease what Fossil has it
+    /// Take over the state of a lease from Fossil
     ///
     /// The text is that of Fossil's setting `backoffice`: who has the pass and until when, who is next and until when.
     /// Processes of these PIDs that live are watched from now on; those that do not are over.
@@ -115,7 +116,7 @@ Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM co
         /// Four numbers with blanks between them; what is no number ends the text, and the rest is 0
         text: String,
     },
-    /// Forget a lease, and what is set
+    /// Delete a lease and its settings
     ///
     /// Refused while a pass runs. With --force that is stopped first: the lease is free when nothing of it lives.
     #[command(after_help = "\

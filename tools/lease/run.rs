@@ -24,14 +24,14 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// Ask for a pass: run a command, now or when its turn comes
 ///
-/// If no pass runs and the period of the last one is over, it runs at once. Else it is next and waits for its turn; if somebody
-/// is next already, this ends with 0 at once, since the pass of that one begins after now and will do. So it may be called as
-/// often as work may have come up.
+/// If no pass runs and the period of the last one is over, it runs at once. Else it is next and waits for its turn; if
+/// another request is next already, this ends with 0 at once, since the pass of that one begins later than now. So it may
+/// be called whenever there may be work.
 ///
-/// In the foreground the command has this terminal's streams and signals, and its exit status is this command's. Ctrl-C while it
-/// waits gives its place back, unless others were turned away since its pass would do for them. It is launched by
-/// the coordinator: when this command is killed by SIGKILL, a pass that runs goes on, and one that is next runs in the background when
-/// its turn comes. A pass that is killed itself is made up for when its period is over, unless --no-delay asked for it.
+/// In the foreground the command has this terminal's streams and signals, and its exit status is this command's. Ctrl-C
+/// while it waits cancels the request, unless others were turned away because of it. It is launched by the coordinator:
+/// when this command is killed by SIGKILL, a pass that runs goes on, and one that is next runs in the background when its
+/// turn comes. A pass that is killed is run again when its period is over, unless it was requested with --no-delay.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -61,7 +61,7 @@ pub(super) struct Run {
     #[arg(long)]
     detach: bool,
 
-    /// Never be next: run now, or end with 0
+    /// Never wait: run now, or end with 0
     #[arg(long)]
     no_delay: bool,
 
@@ -89,7 +89,7 @@ pub(super) struct Run {
     #[arg(long)]
     allow_secrets: bool,
 
-    /// With --no-lease, whose child it is, by id
+    /// With --no-lease, the id of its parent
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 

@@ -51,13 +51,13 @@ pub(crate) struct Lock {
 enum Action {
     /// Take a lock
     ///
-    /// Each command is an owner of its own, so of two only one gets the lock. What a --owner has already is renewed, and has
-    /// the new --ttl from then on. Prints the token, which only ever grows: show it to whatever the lock guards, so that it can refuse a holder
-    /// of the past. Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer; when the coordinator is started
-    /// anew meanwhile, it waits on.
+    /// Each command is a separate owner, so only one of two gets the lock. A lock that --owner already holds is renewed,
+    /// with the new --ttl. Prints the token, which only ever grows: pass it to the resource that the lock guards, so that
+    /// it can refuse an earlier holder. If this command ends while it waits, by Ctrl-C or otherwise, it leaves the line;
+    /// if the coordinator is restarted meanwhile, it goes on waiting.
     #[command(after_help = "\
 Examples:
-  sexton lock acquire backup                   exit status 1 if somebody else holds it
+  sexton lock acquire backup                   exit status 1 if another owner holds it
   sexton lock acquire backup --wait 10m        wait in line for up to ten minutes
   token=$(sexton lock acquire backup --json | jq -e .token) && ./backup
   sexton lock release backup --token \"$token\"")]

@@ -30,7 +30,7 @@ pub(super) struct Whose {
 /// Whose entry, by name or by token.
 #[derive(Args)]
 pub(super) struct Shown {
-    /// Only if the lock is held with this token, which says enough
+    /// Only if the lock is held with this token; no owner is needed then
     #[arg(long)]
     pub(super) token: Option<u64>,
 

@@ -40,19 +40,19 @@ pub(super) enum OnLost {
 
 /// Run a command while it holds a lock
 ///
-/// Waits in line, runs the command, and gives the lock back when the command and all that it started have ended. The
+/// Waits in line, runs the command, and releases the lock when the command and everything that it started have ended. The
 /// command has this terminal's streams and signals and its exit status is this command's; the token of the lock is in
 /// its environment, as `SEXTON_FENCE`.
 ///
 /// The lock is bound to the processes themselves: if this command, the command that it runs, or the coordinator is
 /// killed, the lock passes on when nothing of the command lives, and not before. It needs no TTL. Over TCP (--url) the
 /// coordinator cannot see the processes: there a TTL is renewed while the command runs, which is weaker, since a machine
-/// that stops for longer than that loses the lock unawares.
+/// that is suspended for longer than that loses the lock without noticing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton lock run nightly -- ./backup               waits for as long as it takes
-  sexton lock run --no-wait nightly -- ./backup     exit status 1 if somebody else holds it
+  sexton lock run --no-wait nightly -- ./backup     exit status 1 if another owner holds it
   sexton lock run account 42 --wait 30 -- ./settle
   sexton lock run deploy -- sh -c './deploy --fence \"$SEXTON_FENCE\"'
 
@@ -66,7 +66,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// How long to wait for it at most [default: without end]
+    /// How long to wait for it at most [default: no limit]
     #[arg(long, value_name = SPAN, value_parser = seconds(0, u64::MAX), conflicts_with = "no_wait")]
     wait: Option<u64>,
 

@@ -69,8 +69,8 @@ pub(crate) struct Kill {
     #[arg(value_name = "ID", required_unless_present = "pid_file")]
     ids: Vec<String>,
 
-    /// The process of a PID file that another program wrote: signalled only if it began when the file was written, and runs what `cmd.sh`
-    /// beside the file says. No coordinator is asked
+    /// The process of a PID file that another program wrote: signalled only if it began when the file was written, and
+    /// runs what `cmd.sh` beside the file says. No coordinator is asked
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "tree", "group"])]
     pid_file: Option<PathBuf>,
 
@@ -146,7 +146,7 @@ impl Kill {
 
 /// Wait until a process has ended, and exit with its status.
 ///
-/// The wait rides over restarts of the coordinator.
+/// The wait continues over restarts of the coordinator.
 #[derive(Args)]
 #[command(
     name = "wait",

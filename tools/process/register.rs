@@ -10,7 +10,7 @@ use clap::Args;
 /// Make a record for the calling process, or report how it ended.
 ///
 /// The caller of this command, such as the shell of a script, gets a record: made once, found again, and linked to its
-/// parent's. Its end is seen; how it ended is known only if it says so.
+/// parent's. Its end is observed; its exit status is known only if it reports it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Make jobs ready that were tried too often, or that were buried
 ///
-/// As if they had never been tried. With --status those that are so instead.
+/// As if they had never been tried. With --status, those in that state instead.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue retry mails                       all that are abandoned or buried
-  sexton queue retry mails --error 'timed out'   those of them that failed so
+  sexton queue retry mails --error 'timed out'   those that failed with this error
   sexton queue retry --type mails --status retrying
                                                  of every tenant, without waiting for their time")]
 pub(super) struct Retry {
@@ -28,15 +28,15 @@ pub(super) struct Retry {
     which: Which,
 }
 
-/// End jobs that were tried too often, or that were buried
+/// Delete jobs that were tried too often, or that were buried
 ///
-/// With --status those that are so instead. None that somebody works on.
+/// With --status, those in that state instead. Claimed jobs are left alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue discard mails                     all that are abandoned or buried
   sexton queue discard mails --error 'no such user'
-  sexton queue discard mails --status ready      all that nobody has begun")]
+  sexton queue discard mails --status ready      all that no worker has begun")]
 pub(super) struct Discard {
     #[command(flatten)]
     which: Which,
@@ -54,10 +54,10 @@ struct Which {
     /// Jobs of every queue
     #[arg(long)]
     all: bool,
-    /// Only jobs that are so [default: those that are abandoned or buried]
+    /// Only jobs in this state [default: abandoned or buried]
     #[arg(long)]
     status: Option<Status>,
-    /// Only jobs whose newest error has this in it
+    /// Only jobs whose newest error contains this
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     error: Option<String>,
     /// Jobs at most

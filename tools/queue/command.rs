@@ -69,7 +69,7 @@ Examples:
     },
     /// Report that a claimed job cannot be tried now: it is tried later, and no try is counted
     ///
-    /// Without a time it waits the longer, the oftener it was given back. A job that is a day old has failed instead.
+    /// Without a time, it waits longer each time it is deferred. A job that is a day old fails instead.
     #[command(after_help = "\
 Examples:
   sexton queue defer 17 4711 --error 'the server is down'
@@ -77,7 +77,7 @@ Examples:
     Defer {
         #[command(flatten)]
         done: Done,
-        /// Seconds until it is tried [default: the longer, the oftener it was given back]
+        /// Seconds until it is tried [default: longer each time it is deferred]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
         /// Why, to be shown with the job; its first 1,000 bytes are kept
@@ -116,7 +116,7 @@ Examples:
         #[arg(long)]
         priority: Option<u32>,
     },
-    /// End a job that nobody has claimed
+    /// Delete a job that is not claimed
     #[command(after_help = "Example: sexton queue delete 17")]
     Delete {
         /// Its number
@@ -182,7 +182,7 @@ Examples:
         /// For how long
         seconds: Span,
     },
-    /// End every job of a queue, claimed ones too
+    /// Delete every job of a queue, claimed ones too
     #[command(after_help = "Example: sexton queue flush mails")]
     Flush {
         /// Which queue

@@ -21,10 +21,10 @@ use sexton::actors::queue::QueueName;
 #[command(after_help = "\
 Examples:
   sexton queue config                            every type that has a table of its own, and `default`
-  sexton queue config mails                      what holds for mails
+  sexton queue config mails                      the configuration of mails
   sexton queue config --json | jq '.types[] | select(.class == \"memory\").type'")]
 pub(super) struct Configured {
-    /// Only what holds for this type
+    /// Only the configuration of this type
     #[arg(value_parser = name)]
     r#type: Option<QueueName>,
 }

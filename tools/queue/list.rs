@@ -28,7 +28,7 @@ Examples:
   sexton queue show                              how many jobs are ready
   sexton queue show --group                      mails: 3 queued; 2 claimed; 0 delayed; 1 abandoned
   sexton queue show --list --status abandoned
-  sexton queue show --list --error 'timed out'   those that failed so
+  sexton queue show --list --error 'timed out'   those that failed with this error
   sexton queue show --list --type mails --limit 20")]
 pub(super) struct Shown {
     /// Only these queues
@@ -43,10 +43,10 @@ pub(super) struct Shown {
     /// Only jobs of this type, in every tenant
     #[arg(long)]
     r#type: Option<String>,
-    /// Only jobs that are so
+    /// Only jobs in this state
     #[arg(long, requires = "list")]
     status: Option<Status>,
-    /// Only jobs whose newest error has this in it
+    /// Only jobs whose newest error contains this
     #[arg(
         long,
         requires = "list",
@@ -67,11 +67,11 @@ pub(super) enum Status {
     Ready,
     /// It will be ready
     Delayed,
-    /// Somebody works on it
+    /// A worker has it
     Claimed,
     /// It failed, and will be tried again
     Retrying,
-    /// A client has put it aside
+    /// A client has buried it
     Buried,
     /// It was tried too often
     Abandoned,

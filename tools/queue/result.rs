@@ -20,8 +20,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Show how a job ended, and what it printed
 ///
-/// Of jobs of `sexton work --keep-result`, and of others whose workers noted a result, for as long as they said. What the command
-/// wrote to its standard output, of which the last 16 KiB are kept, is printed as it is; how it ended stands on standard error.
+/// For jobs of `sexton work --keep-result`, and others whose workers stored a result, for as long as it is kept. What the
+/// command wrote to its standard output, of which the last 16 KiB are kept, is printed as it is; how it ended is printed
+/// to standard error.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -14,17 +14,18 @@ use std::path::{Path, PathBuf};
 
 /// Repair a damaged data directory, dropping what cannot be read.
 ///
-/// It says what would be lost, by number, time and content as far as that can be known, and keeps everything before it: the
-/// snapshot that reads, and what the journal has after it up to the damage. Whatever it replaces stays in DATA/damaged-TIME.
-/// Numbers go on above all that may have been given, so that no token is given twice. A directory that starts is left alone.
+/// Reports what is lost, by number, time and content as far as that can be known, and keeps everything before it: the
+/// snapshot that reads, and what the journal has after it up to the damage. Whatever it replaces stays in
+/// DATA/damaged-TIME. Numbering continues above every number that may have been used, so that no token is given twice. A
+/// directory that starts is left alone.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton recover DATA --dry-run              what would be lost; nothing is changed
-  sexton recover DATA                        keep what stands before the damage
-  sexton recover DATA --skip 812             lose what stands at 812 alone, and keep what follows
+  sexton recover DATA                        keep what is before the damage
+  sexton recover DATA --skip 812             drop record 812 alone, and keep what follows
 
-Entries rest on those before them: after a skip, jobs and locks may stand otherwise than they did. If one that follows
-cannot be carried out, recovery stops there again and says so.
+Records depend on those before them: after a skip, jobs and locks may be in another state than they were. If a later one cannot be applied,
+recovery stops there again and reports it.
 
 Exit status: 0 recovered, or nothing to do; 1 --dry-run found that something would be lost; 2 wrong flags; \
 3 it cannot be read, or a coordinator runs on it.")]

@@ -26,8 +26,8 @@ const LOGS: &str =
 ///
 /// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
 /// exit status is 3. Of a journal whose beginning is gone all that is there is shown; a state of it, and a verification,
-/// begin with a snapshot. In a hand-written log, a line needs no more than an actor and a message: what it leads to is
-/// decided now, and what falls due before it happens first.
+/// begin with a snapshot. In a hand-written log, a line needs only an actor and a
+/// message: its outcome is decided now, after whatever is due before it.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every record
@@ -64,7 +64,7 @@ pub(crate) struct Replaying {
     #[arg(long, conflicts_with = "item")]
     state: bool,
 
-    /// Decide about every entry again, compare states with what checkpoints noted of them, and show what differs
+    /// Decide every record again, compare states with the digests of checkpoints, and show what differs
     #[arg(long, conflicts_with = "item")]
     verify: bool,
 

@@ -32,20 +32,22 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
 ///
-/// When every listener is open it prints one line that begins with `ready`, with the addresses of the listeners. Everything
-/// it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
+/// When every listener is open it prints one line that begins with `ready`, with the addresses of the listeners.
+/// Everything it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
 ///
-/// Services of the configuration run as long as it has them, and are launched again when they end. A stop in good order
-/// ends them first, unless --on-stop leave lets them run on until the next start; processes of `sexton run` always run on.
+/// Services of the configuration run as long as it has them, and are launched again when they end. A clean stop ends them
+/// first, unless --on-stop leave lets them run on until the next start; processes of `sexton run` always run on.
 ///
-/// As PID 1 of a container it reaps what it inherits, and a stop ends the processes of `sexton run`, too: they could not outlast it.
+/// As PID 1 of a container it reaps what it inherits, and a stop ends the processes of `sexton run`, too: they could not
+/// outlast it.
 ///
-/// Signals: INT, TERM and TSTP stop in good order; a second one waits for no service. HUP reads the configuration, the hosts list, the token file and the
-/// certificate again, and says what took effect and what needs a restart. USR1 takes a checkpoint, and writes
-/// DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no lock, claim and pass is left.
+/// Signals: INT, TERM and TSTP stop it cleanly; a second one waits for no service. HUP reads the configuration, the hosts
+/// list, the token file and the certificate again, and logs what took effect and what needs a restart. USR1 takes a
+/// checkpoint, and writes DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no
+/// lock, claim and pass is left.
 ///
 /// Every flag may also stand in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config; a
-/// flag goes before the environment, and that before the file. `sexton config` shows what is in force.
+/// flag overrides the environment, and that overrides the file. `sexton config` shows what is in force.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton serve                               listens on loopback, data in ~/.local/state/sexton

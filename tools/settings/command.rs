@@ -14,8 +14,9 @@ use std::io::Write as _;
 
 /// Show the settings that `sexton serve` would have, and where each comes from.
 ///
-/// A flag goes before the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment before the file, the file
-/// before the default. Everything is checked as `serve` would check it; no file but the configuration is opened.
+/// A flag overrides the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment overrides the file, and
+/// the file overrides the default. Everything is checked as `serve` would check it; no file but the configuration is
+/// opened.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton config                              what a bare `sexton serve` would do here

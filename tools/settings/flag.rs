@@ -68,7 +68,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
     http: Door,
 
-    /// Mode of the Unix socket, as in 0660: everyone who may connect is served [default: 0600, or 0660 with --socket-group]
+    /// Mode of the Unix socket, as in 0660: everyone who may connect is served [default: 0600, or 0660 with
+    /// --socket-group]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     socket_mode: Option<Mode>,
 

@@ -24,12 +24,14 @@ use std::time::Duration;
 
 /// Run a command for each job of some queues
 ///
-/// Claims a job, runs the command with the job's body on its standard input, and says what came of it: exit status 0 ends the job,
-/// once all that the command started has ended, too; 75 (`EX_TEMPFAIL`) gives it back, to be tried later, and counts as no try; any
-/// other fails it, with the end of the command's standard error as its error. Ends when no job is ready, unless --wait says to go on.
+/// Claims a job, runs the command with the job's body on its standard input, and says what came of it: exit status 0 ends
+/// the job, once all that the command started has ended, too; 75 (`EX_TEMPFAIL`) gives it back, to be tried later, and
+/// counts as no try; any other fails it, with the end of the command's standard error as its error. Ends when no job is
+/// ready, unless --wait says to go on.
 ///
-/// A command may be run twice for one job: if this one is killed, its commands go on, and when they have ended the jobs are
-/// given out again. They are never run beside each other. TERM and INT begin no further job and end when the commands have.
+/// A command may be run twice for one job: if this one is killed, its commands go on, and when they have ended the jobs
+/// are given out again. They are never run beside each other. TERM and INT begin no further job and end when the commands
+/// have.
 ///
 /// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
 /// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. With `sexton job` it reports progress, and has the job fail
@@ -57,7 +59,8 @@ pub(crate) struct Work {
     #[arg(long)]
     tenant: Option<String>,
 
-    /// Jobs of these types of every tenant, each in its turn: as often as its weight says (`[tenants.NAME]`), however many jobs it has
+    /// Jobs of these types of every tenant, each in its turn: as often as its weight says (`[tenants.NAME]`), however
+    /// many jobs it has
     #[arg(long, conflicts_with_all = ["tenant", "wait"])]
     any_ready: bool,
 
@@ -86,8 +89,8 @@ pub(crate) struct Work {
     #[arg(long)]
     lines: bool,
 
-    /// How long a command may work on a job: then it is stopped, with all that it started, and the job has failed. `sexton job
-    /// touch` and `progress` begin that time again
+    /// How long a command may work on a job: then it is stopped, with all that it started, and the job has failed.
+    /// `sexton job touch` and `progress` begin that time again
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
@@ -109,8 +112,8 @@ pub(crate) struct Work {
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     output_max: Option<u64>,
 
-    /// Keep how each job ended for this long, at most 30 days: `sexton queue result` shows its exit status and the end of its standard
-    /// output, 16 KiB of it
+    /// Keep how each job ended for this long, at most 30 days: `sexton queue result` shows its exit status and the end of
+    /// its standard output, 16 KiB of it
     #[arg(long, value_name = SPAN, value_parser = keep_ms)]
     keep_result: Option<u64>,
 
