@@ -149,9 +149,11 @@ impl Shop {
         let mut command = serve(&["--data", text(&data), "--config", text(&config)]);
         let program = Path::new(env!("CARGO_BIN_EXE_sexton"));
         let folder = program.parent().expect("it is in a folder");
-        let path = std::env::var("PATH").unwrap_or_default();
+        let mut path = std::ffi::OsString::from(folder);
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
         command
-            .env("PATH", format!("{}:{path}", text(folder)))
+            .env("PATH", path)
             .env("SHOP_PORT", self.port.to_string());
         self.daemon = Some(Daemon::start(command));
     }
