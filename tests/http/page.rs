@@ -98,7 +98,7 @@ fn what_a_page_loads_is_served_with_its_type() {
 }
 
 #[test]
-fn whoever_has_no_login_is_asked_for_a_token() {
+fn a_browser_without_a_login_is_asked_for_a_token() {
     let opened = Opened::with_token();
     let browser = Browser::new(&opened);
     for path in ["/", "/page/locks?key=a&after=1"] {

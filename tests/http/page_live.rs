@@ -36,7 +36,7 @@ fn heard(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[test]
-fn whoever_looks_is_told_that_something_happened_and_not_what() {
+fn a_stream_reports_that_something_happened_and_not_what() {
     let mut opened = Opened::new();
     let mut streams = [listen(&opened), listen(&opened)];
     for round in 0..2 {

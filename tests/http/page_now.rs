@@ -13,7 +13,7 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
         &page,
         &[
             "Nothing is stuck, failing, restarting or filling up.",
-            "Rates LockServer 0 commands /s",
+            "Rates LockServer 0 commands/s",
             "HTTP",
             "Journal",
             "Coordinator Version 0.1.0",
@@ -65,6 +65,9 @@ fn a_halted_node_says_so_to_people() {
     }));
     assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());
     let halt = run(handle.halted()).to_string();
+    // A page has its words in lines of its own.
+    let halt: Vec<&str> = halt.split_whitespace().collect();
+    let halt = halt.join(" ");
     for path in ["/", "/page/locks", "/page/queues", "/page/changes"] {
         let answer = opened.get(path, "");
         assert_eq!(answer.status, 503, "{path}");
