@@ -71,7 +71,8 @@ impl Receiver {
         message.msg_control = control.as_mut_ptr().cast();
         // SAFETY: a length in, a length out.
         let space = unsafe { libc::CMSG_SPACE(SENDER_BYTES) };
-        message.msg_controllen = space as usize;
+        // Which type of number it is differs from one C library to the next.
+        message.msg_controllen = space as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         // SAFETY: buffers that are there, with their lengths; the one for control is aligned as its messages are.
         let count = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, flags) };
@@ -107,7 +108,7 @@ fn sender(message: &libc::msghdr) -> Option<Sender> {
     let whole = unsafe { libc::CMSG_LEN(SENDER_BYTES) };
     let is_about_sender =
         header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_CREDENTIALS;
-    if !is_about_sender || header.cmsg_len < whole as usize {
+    if !is_about_sender || (header.cmsg_len as u64) < u64::from(whole) {
         return None;
     }
     // SAFETY: the header says that so many bytes follow it.

@@ -193,9 +193,10 @@ impl Reader {
         let mut text = text
             .replace(&demo, &self.tree.data.to_string_lossy())
             .replace(&backup, &self.files.join("backup").to_string_lossy())
-            // By name, it would reach the coordinators of other tests.
-            .replace("pkill -9 -f 'sexton serve'", "kill -9 \"$(cat server)\"")
-            .replace("pkill -f 'sexton serve'", "kill \"$(cat server)\"");
+            // By name, it would reach the coordinators of other tests. And one that is being killed has its ports for a moment
+            // yet, which is over before a person has typed the next command.
+            .replace("pkill -9 -f 'sexton serve'", &ended_by("-9"))
+            .replace("pkill -f 'sexton serve'", &ended_by("-TERM"));
         for ((port, _), ours) in PORTS.iter().zip(self.ports) {
             text = text.replace(port, &ours.to_string());
         }
@@ -255,6 +256,11 @@ until [ \"$(grep -c '^ready ' out)\" -ge \"$(wc -l < starts)\" ]; do
     tries=$((tries + 1)); [ $tries -lt 1200 ] || exit 9; sleep 0.05
 done
 true";
+
+/// Sends the coordinator this signal, and waits for its end.
+fn ended_by(signal: &str) -> String {
+    format!("{{ kill {signal} \"$(cat server)\"; wait \"$(cat server)\" || true; }}")
+}
 
 fn without_remark(command: &str) -> &str {
     let command = command.split_once(" #").map_or(command, |(it, _)| it);
