@@ -518,8 +518,13 @@ mod tests {
                 is_private: true,
                 now: Date(0),
             };
-            let heard = check(&head(&[]), stranger, &rules).ok();
+            let mut asked = head(&[]);
+            asked.uri = "/v1/status".parse().unwrap();
+            let heard = check(&asked, stranger, &rules).ok();
             assert_eq!(heard, lets_others_in.then_some(Running::Denied));
+            // A page is shown under a name of this machine alone.
+            asked.uri = "/page/locks".parse().unwrap();
+            assert!(check(&asked, stranger, &rules).is_err());
         }
     }
 }
