@@ -1,6 +1,7 @@
 //! Whose requests are heard: `Host`, `Origin`, the token and its file.
 
 use crate::opened::{Opened, TOKEN, answers, read_all, write_private};
+use crate::patience::until;
 use crate::process_status::{ended, launches};
 use serde_json::json;
 use sexton::config::{Config, HttpConfig};
@@ -97,11 +98,12 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(with("another-token-of-the-right-length").status, 200);
 }
 
-#[test]
-fn a_token_of_the_scope_run_starts_processes() {
-    const RUN_TOKEN: &str = "correct-horse-that-runs";
-    const LAUNCH: &str = "/v1/processes/launch";
-    let opened = Opened::configured(|config| {
+/// A token of the scope `run`.
+const RUN_TOKEN: &str = "correct-horse-that-runs";
+
+/// A node that launches, with that token and one without the scope.
+fn with_both_tokens() -> Opened {
+    Opened::configured(|config| {
         launches(config);
         let http = config.http.as_mut().expect("it has one");
         let socket = http.socket.as_ref().expect("it has one");
@@ -109,8 +111,35 @@ fn a_token_of_the_scope_run_starts_processes() {
         let file = data.with_file_name("token");
         write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n"));
         http.token_file = Some(file);
+    })
+}
+
+fn with(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+#[test]
+fn what_a_task_printed_is_for_those_who_may_run_commands() {
+    let opened = with_both_tokens();
+    let task = json!({"launch": {"command": ["sh", "-c", "echo secret"], "dir": "/"}});
+    let mut adding = opened.begin_with("/v1/tasks/add", &with(RUN_TOKEN), &task);
+    let added = answers(&read_all(&mut adding)).pop().expect("an answer");
+    let id = added.json()["id"].clone();
+    let path = format!("/v1/tasks/transcript?id={id}");
+    let told = until("it is over", || {
+        let told = opened.get(&path, &with(RUN_TOKEN)).json();
+        (told["status"] == "complete").then_some(told)
     });
-    let with = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(told["stories"][0]["stdout"]["head"], "secret\n", "{told}");
+    let told = opened.get(&path, &with(TOKEN));
+    assert!(!told.body.contains("secret"), "{told:?}");
+    assert_eq!(told.json()["stories"][0]["outcome"], "ended");
+}
+
+#[test]
+fn a_token_of_the_scope_run_starts_processes() {
+    const LAUNCH: &str = "/v1/processes/launch";
+    let opened = with_both_tokens();
     let command = json!({"command": ["sleep", "60"]});
     // The scope is no part of the token.
     let both = with(&format!("{RUN_TOKEN} run"));

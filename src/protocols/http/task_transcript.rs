@@ -80,7 +80,7 @@ pub(crate) struct Story {
     pub(crate) dispatch: Dispatch,
     /// The directory with the files of its output, `stdout.log` and `stderr.log`; null if its record is gone.
     pub(crate) dir: Option<String>,
-    /// What it printed; null as long as it has not ended, and if its record is gone.
+    /// What it printed; null as long as it has not ended, if its record is gone, and without the scope `run`.
     pub(crate) stdout: Option<Stream>,
     /// The same of standard error.
     pub(crate) stderr: Option<Stream>,
@@ -117,7 +117,14 @@ async fn transcript(
     Query(asked): Query<WhichTask>,
 ) -> Result<Json<Transcript>, Problem> {
     let found = call.node.tasks().get(asked.id).await?;
-    of(call, &found).await.map(Json)
+    let mut told = of(call, &found).await?;
+    if !call.may_run() {
+        // Output is for those who may run commands.
+        for story in &mut told.stories {
+            (story.stdout, story.stderr) = (None, None);
+        }
+    }
+    Ok(Json(told))
 }
 
 /// The story of a task.
