@@ -2,6 +2,7 @@
 
 use crate::every_status::Asking;
 use crate::opened::{Answer, Opened, run};
+use crate::patience::until;
 use crate::process_status::at;
 use serde_json::json;
 use sexton::actors::dispatch::{Act, Adding, ServerChange};
@@ -9,7 +10,7 @@ use sexton::actors::lease::Setting;
 use sexton::actors::lock::Name;
 use sexton::actors::process::{Launching, Spec};
 use sexton::bytes::Bytes;
-use sexton::handle::REFRESH;
+use sexton::handle::{LeaseError, REFRESH};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,8 +137,13 @@ pub(crate) fn provoke(
     let asking = match status {
         200 => well(path, method, well_node),
         404 if path == "/v1/servers/refresh" => {
-            let leases = well_node.handle().leases();
-            let _was_there = run(leases.reset(&named(REFRESH), true));
+            let (leases, name) = (well_node.handle().leases(), named(REFRESH));
+            // A pass that runs is stopped first.
+            until("the lease is forgotten", || {
+                let _was_there = run(leases.reset(&name, true));
+                let left = run(leases.get(&name));
+                left.is_err_and(|it| it == LeaseError::Absent).then_some(())
+            });
             absent(path, method)
         }
         404 => absent(path, method),

@@ -39,7 +39,14 @@ fn state(task: &Value) -> String {
 fn why(task: &Value) -> String {
     if let Some(wake) = at(task, "/wake_at") {
         let left = wake.saturating_sub(number(task, "/now"));
-        return format!("its next burst is in {}", span(left));
+        let left = format!("its next burst is in {}", span(left));
+        // One that came to nothing says by what.
+        let newest = items(task, "/past").last();
+        let newest = newest.filter(|it| words(it, "/outcome") == "reset");
+        return match newest {
+            Some(newest) => format!("{}: {left}", words(newest, "/cause")),
+            None => left,
+        };
     }
     let message = task.pointer("/message").and_then(Value::as_str);
     let message = message.filter(|it| !it.is_empty());

@@ -1,6 +1,6 @@
 //! The subcommands of `sexton server`: where tasks run.
 
-use crate::client::{Fields, Where, fields};
+use crate::client::{self, Fields, Where, fields};
 use crate::lock::{name, put};
 use crate::report::Failure;
 use crate::task::asking::Asking;
@@ -10,12 +10,13 @@ use crate::text::words;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
+use sexton::refusal::Reason;
 use std::path::PathBuf;
 
 /// Say where tasks run, and how many at a time.
 ///
-/// A server has threads: as many attempts run there at a time, and a task goes to the server that is used the least. The server
-/// `local`, this machine, is made with the first task if there is none.
+/// A server has threads: as many attempts run there at a time, and a task goes to the server that is used the least. It is this
+/// machine, whatever it is called, unless it has --ssh. The server `local` is made with the first task if there never was a server.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +31,7 @@ Examples:
 
 An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
-Exit status: 0 well; 1 the answer is no, and of `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there.")]
+Exit status: 0 well; 1 the answer is no, and of `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an inventory cannot be read.")]
 pub(crate) struct Server {
     #[command(subcommand)]
     action: Action,
@@ -184,12 +185,17 @@ impl Server {
             Action::Update { from, watch: false } => from.compare(&asking, false),
             Action::Update { from, watch: true } => from.watch(&asking),
             Action::Announce => {
-                let said = asking.act("servers/refresh", Fields::new(), 0)?;
+                let asked = client::send(&asking.target, "/v1/servers/refresh", Fields::new(), 0)?;
+                let said = asked.well(&[(Reason::Absent, NO_REFRESH)])?;
                 asking.tell(&said, |said| announced(&words(said, "/turn")).to_owned())
             }
         }
     }
 }
+
+/// What to do where nothing looks servers up.
+const NO_REFRESH: &str =
+    "`sexton lease set server-refresh command -- sexton server update --from INVENTORY` makes it";
 
 /// When the servers are looked up.
 fn announced(turn: &str) -> &'static str {
