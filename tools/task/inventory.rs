@@ -61,7 +61,14 @@ impl From {
         let mut told = String::new();
         loop {
             let now = look();
-            if done.is_none() || now != done {
+            // A pipe would let this wait for its writer.
+            if fs::metadata(&file).is_ok_and(|it| !it.is_file()) {
+                let words = format!("{} is no regular file", file.to_string_lossy());
+                if words != told {
+                    tell(&words);
+                    told = words;
+                }
+            } else if done.is_none() || now != done {
                 match self.update(asking, false) {
                     Ok(_) => (done, told) = (now, String::new()),
                     // What cannot be done is tried again, and told once.
@@ -132,6 +139,7 @@ impl From {
             let flags = [
                 "-q",
                 "-fsSL",
+                "--globoff",
                 "--max-time",
                 "30",
                 "--proto",

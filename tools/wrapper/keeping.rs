@@ -334,12 +334,12 @@ impl Keeping {
 
     /// What time brings.
     fn look(&mut self) -> io::Result<()> {
-        if now() > self.heard + self.lost_after_ms {
+        if now() > self.heard.saturating_add(self.lost_after_ms) {
             self.stop("nobody came for it for too long");
         }
         if self
             .stopping
-            .is_some_and(|since| now() >= since + self.grace_ms)
+            .is_some_and(|since| now() >= since.saturating_add(self.grace_ms))
             && !self.empty
         {
             // If that fails, the next look tries again.

@@ -203,7 +203,7 @@ pub enum Refused {
     Threads,
     /// How a server is reached is not to be understood.
     #[error(
-        "a server is reached by words of ssh without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT"
+        "a server is reached by words of ssh without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT; its configuration is an absolute path"
     )]
     Remote,
     /// The task is over.

@@ -33,7 +33,11 @@ impl Remote {
             bytes.first() != Some(&b'-') && bytes.iter().all(is_one)
         };
         let is_text = |name: &Name| std::str::from_utf8(name.as_bytes()).is_ok();
-        let is_path = |name: &Name| !name.as_bytes().contains(&0) && is_text(name);
+        // Words of a command are told from its flags by where they begin.
+        let is_path = |name: &Name| match name.as_bytes() {
+            [] => true,
+            bytes => bytes.first() == Some(&b'/') && !bytes.contains(&0) && is_text(name),
+        };
         !self.to.as_bytes().is_empty()
             && is_plain(&self.to, b"._-@:/[]%")
             && is_plain(&self.program, b"._-/")

@@ -274,7 +274,20 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 /// quotes around a value is no part of it.
 pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    let mut file = File::open(path).map_err(|error| wrong(&error))?;
+    // Nothing else can be launched while this waits, and a pipe without a writer lets it wait for ever.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path);
+    let mut file = opened.map_err(|error| wrong(&error))?;
+    let found = file.metadata().map_err(|error| wrong(&error))?;
+    if !found.is_file() {
+        return Err(Failure {
+            step: Step::Environment,
+            errno: 0,
+            about: Some(format!("{}: no regular file", path.display())),
+        });
+    }
     let content = read_some(&mut file, ENV_FILE_MAX).map_err(|error| wrong(&error))?;
     let mut variables = Vec::new();
     for (place, line) in content.split(|byte| *byte == b'\n').enumerate() {
@@ -324,6 +337,24 @@ mod tests {
         let mut script = Vec::new();
         quote(word, &mut script);
         String::from_utf8(script).expect("it is text")
+    }
+
+    #[test]
+    fn variables_are_read_of_files_alone() {
+        let files = tempfile::tempdir().expect("there is room");
+        let pipe = files.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("it is made");
+        for path in [
+            pipe.as_path(),
+            files.path(),
+            std::path::Path::new("/dev/zero"),
+        ] {
+            let failure = variables(path).expect_err("it is no file");
+            assert_eq!(failure.step, Step::Environment);
+            let about = failure.about.unwrap_or_default();
+            assert!(about.ends_with("no regular file"), "{about}");
+        }
     }
 
     #[test]
