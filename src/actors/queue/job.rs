@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 /// The story of a job that has none yet.
 static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 
-/// One job. Kept small for millions of them: 72 bytes plus its body. Fields that most jobs never need are in [`Story`].
+/// One job. Kept small for millions of them: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,

@@ -489,24 +489,24 @@ impl Shown for QueueMachine {
         let gauge = |name, help, value| Gauge { name, help, value };
         let jobs = totals.jobs;
         vec![
-            gauge("queues", "queues that are there", totals.queues.into()),
+            gauge("queues", "queues that exist", totals.queues.into()),
             gauge("ready", "jobs that can be claimed", jobs.ready.into()),
-            gauge("delayed", "jobs that will be ready", jobs.delayed.into()),
+            gauge("delayed", "jobs that are delayed", jobs.delayed.into()),
             gauge("claimed", "jobs that are claimed", jobs.claimed.into()),
             gauge(
                 "retrying",
                 "jobs that failed and will be tried again",
                 jobs.retrying.into(),
             ),
-            gauge("buried", "jobs that were put aside", jobs.buried.into()),
+            gauge("buried", "jobs that were buried", jobs.buried.into()),
             gauge(
                 "abandoned",
-                "jobs whose last try is over",
+                "jobs that were abandoned after their last try",
                 jobs.abandoned.into(),
             ),
             gauge(
                 "bytes",
-                "bytes of the bodies of jobs, and of their errors",
+                "bytes of job bodies, errors and progress reports",
                 totals.bytes,
             ),
         ]
