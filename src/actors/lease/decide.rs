@@ -343,7 +343,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Time acts on a lease: on the running pass or, if there is none, on what comes next.
+    /// Decides a tick of a lease: for the running pass or, if there is none, for what comes next.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let now = moment.now.at;
         let Some(lease) = self.state.leases.get(slot) else {
@@ -384,7 +384,7 @@ impl LeaseMachine {
         )
     }
 
-    /// A date of a schedule has come.
+    /// Decides a tick of a schedule: one of its dates has come.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {

@@ -348,7 +348,7 @@ impl Lease {
         (max > 0 && !current.stopping).then(|| current.since.plus_ms(max))
     }
 
-    /// Returns when time acts on the running pass.
+    /// Returns the next deadline of the running pass.
     fn pass_acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let current = self.running()?;
         let lost = current.lost_at(epoch);

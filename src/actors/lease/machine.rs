@@ -13,10 +13,10 @@ use crate::spine::machine::{
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most leases in one listing.
+/// The maximum number of leases in one listing.
 pub(super) const LISTED_MAX: u32 = 1000;
 
-/// The most leases that are considered for a listing of active leases.
+/// The maximum number of leases that are considered for a listing of active leases.
 pub(super) const STIRRING_MAX: usize = 8192;
 
 /// The lease rules and the state that they act on.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The most leases.
+    /// The maximum number of leases.
     pub leases_max: u32,
 }
 
@@ -211,13 +211,13 @@ pub enum Query {
         prefix: Name,
         /// Start after this name.
         after: Option<Name>,
-        /// The most leases to return.
+        /// The maximum number of leases to return.
         limit: u32,
     },
     /// Active leases: those with a running pass, the longest first, then those with a pending request, then those with
     /// a scheduled date, by date. Of very many, only some are considered.
     Stirring {
-        /// The most leases to return.
+        /// The maximum number of leases to return.
         most: u32,
     },
     /// The numbers of running passes and of leases with a pending request.

@@ -157,7 +157,7 @@ pub enum Refused {
     /// A span is too short or too long.
     #[error("a span must be between 1 ms and 366 days")]
     Span,
-    /// The command cannot be run.
+    /// The command is not valid.
     #[error("{0}")]
     Command(crate::actors::process::Flaw),
     /// There is no command to run.

@@ -13,7 +13,7 @@ use crate::spine::machine::{About, Stamp};
 pub struct Entry {
     /// Key, index and owner, concatenated.
     pub(super) names: Box<[u8]>,
-    /// When its span began: at the grant, the request or the last renewal. A server start begins it again, see `State`.
+    /// When its span began: at the grant, the request or the last renewal. A server start restarts it, see `State`.
     pub(super) since: Timestamp,
     /// The journal entry that added this one, which orders contenders of equal priority.
     pub(super) seq: Seq,
@@ -213,7 +213,7 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// Returns when the entry's span ends, if all spans began again at `epoch`. `None` for an entry bound to a process or an actor whose
+    /// Returns when the entry's span ends, if all spans were restarted at `epoch`. `None` for an entry bound to a process or an actor whose
     /// span is endless (65,535 seconds), and for one that is being fenced, which ends only with its process tree.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Prefix of the keys that are reserved for the server: listed everywhere, but no client can change them.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 
-/// The most slots that one query looks into: less than a millisecond of work.
+/// The maximum number of slots that one query looks into: less than a millisecond of work.
 pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 
 /// The lock rules and the state that they act on.
@@ -505,7 +505,7 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Row 34: order and ownership stay and spans begin again. A drain does not outlast the server that drained, nor a
+    /// Row 34: order and ownership stay and spans restart. A drain does not outlast the server that drained, nor a
     /// place in line its connection.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);

@@ -100,7 +100,7 @@ impl TryFrom<&str> for Name {
 pub struct Rules {
     /// Whether a numerically larger priority goes first.
     pub high_first: bool,
-    /// The most entries, owners and contenders together.
+    /// The maximum number of entries, owners and contenders together.
     pub entries_max: u32,
 }
 
@@ -151,7 +151,7 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Tie::is_none")]
         tie: Tie,
     },
-    /// Begin the span of an entry again.
+    /// Restart the span of an entry.
     Renew {
         /// The key.
         key: Name,
@@ -201,7 +201,7 @@ pub enum Message {
     },
     /// Tick: the span of the entry in this slot has passed. Ends or fences the entry.
     Expire {
-        /// The slot.
+        /// The slot of the entry.
         slot: Slot,
     },
     /// Refuse new entries until the next start.
@@ -304,7 +304,7 @@ pub enum Outcome {
         /// Its position in line; 2 for the first contender.
         place: u32,
     },
-    /// The span of an entry begins again.
+    /// The span of an entry is restarted.
     Renewed {
         /// The slot of the entry.
         slot: Slot,
@@ -400,14 +400,14 @@ pub enum Query {
     List {
         /// The key; `None` for all keys.
         key: Option<Name>,
-        /// The most entries to return.
+        /// The maximum number of entries to return.
         entries_max: u32,
     },
     /// One page of the entries that match a filter.
     Select(Selection),
     /// The locks with the longest lines.
     Contended {
-        /// The most locks to return.
+        /// The maximum number of locks to return.
         most: u32,
     },
     /// The numbers of owners and contenders.
@@ -440,7 +440,7 @@ pub struct Selection {
     pub owner: Option<Name>,
     /// The slot to begin at, inclusive.
     pub from: Slot,
-    /// The most entries to return.
+    /// The maximum number of entries to return.
     pub entries_max: u32,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Place {
     /// Whether its time has run out and its process tree is being killed.
     pub(super) fencing: bool,
     pub(super) deadline: Option<Timestamp>,
-    /// If set, time does not act on the entry until its span begins again.
+    /// If set, the entry's deadline is ignored until its span is restarted.
     pub(super) quarantined: bool,
 }
 
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// Starts the server: every span begins again, and a drain ends.
+    /// Starts the server: every span restarts, and a drain ends.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
         self.entries

@@ -35,7 +35,7 @@ impl Page {
 /// State of which there is a single instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all spans last began again: the most recent start of the server.
+    /// When all spans were last restarted: the most recent start of the server.
     pub epoch: Timestamp,
     /// Whether new entries are refused.
     pub draining: bool,

@@ -3,7 +3,7 @@
 //! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
 //! lock that has entries has exactly one owner; contenders are ordered by priority, then by sequence number.
 //! A deadline counts from the start of the entry's span or from the epoch, whichever is later, so that a server start
-//! begins every span again without touching an entry.
+//! restarts every span without touching an entry.
 //! Never here: the decision which entry moves. `machine.rs` decides, and this file carries it out.
 
 #![expect(
@@ -261,13 +261,13 @@ impl State {
         }
     }
 
-    /// Begins an entry's span again.
+    /// Restarts an entry's span.
     pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| it.since = entry.at);
     }
 
-    /// Begins an entry's span again with the new TTL, and with the new TTW if that is longer. A place in line that is
+    /// Restarts an entry's span with the new TTL, and with the new TTW if that is longer. A place in line that is
     /// not tied to a connection does not become tied to one.
     pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
         self.leave_process(slot);
@@ -343,7 +343,7 @@ impl State {
         }
     }
 
-    /// Begins every span again, as a server start does. A drain ends here, and so do places in line that were tied to
+    /// Restarts every span, as a server start does. A drain ends here, and so do places in line that were tied to
     /// connections.
     pub(super) fn start(&mut self, entry: Stamp) {
         if self.contenders > 0 {

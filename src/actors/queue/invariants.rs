@@ -171,7 +171,7 @@ impl State {
         );
     }
 
-    /// Asserts that time acts on the right jobs, and that claims are indexed by worker and by process.
+    /// Asserts that the right jobs have deadlines, and that claims are indexed by worker and by process.
     fn assert_time(&self) {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {

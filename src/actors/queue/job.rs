@@ -160,7 +160,7 @@ impl Job {
         self.story().prune != Date(0)
     }
 
-    /// Returns when time acts on the job, if all spans began again at `epoch`.
+    /// Returns the job's deadline, if all spans were restarted at `epoch`.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
         match self.phase {
@@ -172,7 +172,7 @@ impl Job {
         }
     }
 
-    /// Returns when its claim ends, if it is claimed and all spans began again at `epoch`.
+    /// Returns when its claim ends, if it is claimed and all spans were restarted at `epoch`.
     pub(super) fn claimed_until(&self, epoch: Timestamp) -> Option<Timestamp> {
         match self.ends(epoch)? {
             Deadline::Time(at) => Some(at),
@@ -188,7 +188,7 @@ impl Job {
     }
 }
 
-/// Returns the end of a span that begins again at `epoch`.
+/// Returns the end of a span that was restarted at `epoch`.
 fn later(story: &Story, epoch: Timestamp) -> Timestamp {
     let begins = story.since.max(epoch);
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))

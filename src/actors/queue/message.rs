@@ -70,14 +70,14 @@ pub enum Message {
         /// The new priority; `None` to keep the present one.
         priority: Option<u32>,
     },
-    /// Begin the span of a claim again.
+    /// Restart the span of a claim.
     Touch {
         /// The job id.
         id: u64,
         /// The right to the claim.
         by: Right,
     },
-    /// Bind a claim to a process, whatever it was bound to before, and begin its span again.
+    /// Bind a claim to a process, whatever it was bound to before, and restart its span.
     Bind {
         /// The job id.
         id: u64,
@@ -126,14 +126,14 @@ pub enum Message {
     Kick {
         /// The queue.
         queue: QueueName,
-        /// The most jobs to kick.
+        /// The maximum number of jobs to kick.
         count: u32,
     },
     /// Make abandoned jobs ready, oldest first, and reset their tries.
     Repush {
         /// The queue.
         queue: QueueName,
-        /// The most jobs to repush.
+        /// The maximum number of jobs to repush.
         count: u32,
     },
     /// Make one job ready, unless it is ready or claimed already.
@@ -396,7 +396,7 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<u64>,
     },
-    /// The span of a claim begins again.
+    /// The span of a claim is restarted.
     Touched {
         /// The slot of the job.
         slot: Slot,

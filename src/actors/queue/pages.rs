@@ -113,7 +113,7 @@ impl Page {
 /// State of which there is a single instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all spans last began again: the most recent start of the server.
+    /// When all spans were last restarted: the most recent start of the server.
     pub(super) epoch: Timestamp,
     /// Whether new jobs are refused.
     pub(super) draining: bool,

@@ -62,7 +62,7 @@ pub enum Query {
     Busiest {
         /// The slot to begin at, inclusive.
         from: Slot,
-        /// The most queues to return.
+        /// The maximum number of queues to return.
         most: u32,
     },
     /// A random queue from which something can be claimed.
@@ -84,7 +84,7 @@ pub struct JobSelection {
     pub process: Option<ProcessId>,
     /// The slot to begin at, inclusive.
     pub from: Slot,
-    /// The most jobs to return.
+    /// The maximum number of jobs to return.
     pub most: u32,
 }
 
@@ -97,7 +97,7 @@ pub struct QueueSelection {
     pub kind: Option<String>,
     /// The slot to begin at, inclusive.
     pub from: Slot,
-    /// The most queues to return.
+    /// The maximum number of queues to return.
     pub most: u32,
 }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The bytes that a result counts in addition to its output and its error.
 const OVERHEAD: u64 = 200;
 
-/// The most results that are dropped for a new one. The largest result needs fewer to go, even if all of them are empty.
+/// The maximum number of results dropped for a new one. The largest result needs fewer to go, even if all of them are empty.
 const DROPPED_MAX: usize = 1000;
 
 impl JobEnd {

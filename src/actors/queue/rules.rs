@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The most jobs in all queues together.
+    /// The maximum number of jobs in all queues together.
     pub jobs_max: u32,
-    /// The most bytes of bodies and stored errors in all queues together. When it is reached, no job is added.
+    /// The maximum number of bytes of bodies and stored errors in all queues together. When it is reached, no job is added.
     pub bytes_max: u64,
-    /// The most queues.
+    /// The maximum number of queues.
     pub queues_max: u32,
     /// The maximum length of a body, in bytes.
     pub body_bytes_max: u32,
-    /// The most root jobs that are remembered.
+    /// The maximum number of root jobs that are remembered.
     pub roots_max: u32,
     /// The rules for types that have none of their own.
     pub default: TypeRules,
@@ -35,7 +35,7 @@ pub struct Across {
     pub tenants: BTreeMap<String, TenantRules>,
     /// The limits on stored results.
     pub results: ResultRules,
-    /// The most deduplication keys that are remembered. When it is reached, a push that needs another one is refused.
+    /// The maximum number of deduplication keys that are remembered. When it is reached, a push that needs another one is refused.
     pub keys_max: u32,
 }
 
@@ -83,9 +83,9 @@ impl Default for TenantRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResultRules {
-    /// The most results.
+    /// The maximum number of results.
     pub count_max: u32,
-    /// The most bytes of results.
+    /// The maximum number of bytes of results.
     pub bytes_max: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct TypeRules {
     pub dedup: bool,
     /// Milliseconds after which an abandoned job is removed, and also one that was claimed without a time limit.
     pub prune_ms: u64,
-    /// The most items that may be claimed per second, in thousandths; 0 for no limit.
+    /// The maximum number of items that may be claimed per second, in thousandths; 0 for no limit.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,

@@ -11,7 +11,7 @@ use crate::clock::Offset;
 use crate::ids::Slot;
 use crate::spine::machine::Asked;
 
-/// The most items that are looked at for one answer.
+/// The maximum number of items that are looked at for one answer.
 pub(super) const LOOKED_AT_MAX: u32 = 8192;
 
 /// How many random picks are tried before the matching queues are counted.

@@ -439,7 +439,7 @@ impl State {
         self.let_go(queue, stamp.seq);
     }
 
-    /// Starts the server: jobs kept in memory are removed, spans begin again, the claims of connections are given back,
+    /// Starts the server: jobs kept in memory are removed, spans restart, the claims of connections are given back,
     /// and a drain ends.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;

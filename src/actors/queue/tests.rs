@@ -307,7 +307,7 @@ impl Pair {
         }
     }
 
-    /// Restarts: all clients are gone, and spans begin again.
+    /// Restarts: all clients are gone, and spans restart.
     fn start(&mut self, skipped: u64) {
         while !self.model.waiters.is_empty() || !self.model.present.is_empty() {
             self.leave(0);
@@ -390,7 +390,7 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
-        // As the host does, which lets time act first: queues that were closed in the snapshot may be open by now.
+        // As the host does, which first processes what is due: queues that were closed in the snapshot may be open by now.
         self.resume();
         let _nothing = self.machine.due(self.both());
         self.replica.resume(&mut Effects::<QueueMachine>::default());

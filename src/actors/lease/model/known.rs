@@ -21,7 +21,7 @@ pub(crate) struct Known {
     pub(crate) slot: Slot,
     pub(crate) lease: Lease,
     pub(crate) due: Option<Date>,
-    /// If set, time does not act on the lease until it changes.
+    /// If set, the lease's deadline is ignored until the lease changes.
     pub(super) stuck: bool,
     pub(super) stuck_date: bool,
 }
@@ -65,7 +65,7 @@ impl Known {
         self.lease.command.clone().or(set)
     }
 
-    /// Returns when time acts on the lease.
+    /// Returns the deadline of the lease.
     pub(super) fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let lease = &self.lease;
         let mut all = Vec::new();

@@ -18,7 +18,7 @@ use sexton::ids::{Slot, Token};
 /// The longest span.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
-/// An item on which time acts. At the same instant, a date comes before a lease.
+/// An item that can be due. At the same instant, a date comes before a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Item {
     Lease(Slot),
@@ -41,7 +41,7 @@ impl Model {
         self.all.iter().find(|it| it.lease.name == *name)
     }
 
-    /// Returns the item that time acts on first, if it is due at `now`.
+    /// Returns the first item that is due at `now`.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let mut all = Vec::new();
         for known in &self.all {

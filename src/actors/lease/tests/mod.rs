@@ -47,7 +47,7 @@ struct Bench {
 enum Fault {
     /// A request that is turned away because another is next is not recorded.
     RequestForgotten,
-    /// Time acts by the wall clock, so that passes begin early after a jump ahead.
+    /// Deadlines follow the wall clock, so that passes begin early after a jump ahead.
     Early,
     /// After a start, messages to other actors are not restated.
     NotRestated,

@@ -6,7 +6,7 @@ use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refuse
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Begins the span again. Returns what the `ProcessActor` is sent if the claim is bound to another process.
+    /// Restarts the span. Returns what the `ProcessActor` is sent if the claim is bound to another process.
     fn touch(&mut self, message: &Message, at: Timestamp) -> Vec<ToProcesses> {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
@@ -19,7 +19,7 @@ impl Entry {
         self.obligations()
     }
 
-    /// Records a progress report. Time acts on the job again, as on everything that changes.
+    /// Records a progress report. Like every change, this lifts a quarantine.
     fn report(&mut self, newer: &Progress) {
         self.quarantined = false;
         let known = self.view.progress.take().unwrap_or_default();

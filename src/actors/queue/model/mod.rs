@@ -78,7 +78,7 @@ pub(super) struct Entry {
     pub(super) body: Body,
     /// Whether it has been run once and may not be run again.
     is_gone: bool,
-    /// If set, time does not act on the job until something else does.
+    /// If set, the job's deadline is ignored until something else changes the job.
     pub(super) quarantined: bool,
 }
 
@@ -86,13 +86,13 @@ pub(super) struct Entry {
 pub(super) struct Pause {
     pub(super) queue: QueueName,
     pub(super) ms: u64,
-    /// A date.
+    /// The date on which the pause ends.
     pub(super) until: Timestamp,
     /// See `Entry::quarantined`.
     pub(super) quarantined: bool,
 }
 
-/// The item that time acts on next.
+/// The item that is due next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Job(Slot),
@@ -133,7 +133,7 @@ impl Entry {
         self.go(Phase::Ready, None);
     }
 
-    /// Begins the span again.
+    /// Restarts the span.
     fn start(&mut self, at: Timestamp) {
         self.quarantined = false;
         if self.worker.is_some() {
@@ -198,7 +198,7 @@ impl Model {
         self.offset.time(Date(date.0))
     }
 
-    /// Returns when time acts on a job.
+    /// Returns the deadline of a job.
     pub(super) fn ends(&self, job: &Entry) -> Option<Timestamp> {
         let until = job.view.until?;
         let is_time = matches!(job.view.phase, Phase::Claimed | Phase::Retrying);

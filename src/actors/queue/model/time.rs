@@ -11,7 +11,7 @@ impl Model {
         self.closings.retain(|(_, opens)| *opens > at);
     }
 
-    /// Starts the server: jobs kept in memory are removed, and spans begin again.
+    /// Starts the server: jobs kept in memory are removed, and spans restart.
     pub(crate) fn start(&mut self, at: Timestamp, skipped: u64) {
         self.draining = false;
         self.open(at);
@@ -34,7 +34,7 @@ impl Model {
         self.line_up();
     }
 
-    /// Returns the item that time acts on next.
+    /// Returns the item that is due next.
     pub(crate) fn next_due(&self, at: Timestamp) -> Option<Due> {
         let jobs = self
             .jobs

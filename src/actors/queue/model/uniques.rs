@@ -9,7 +9,7 @@ use sexton::ids::Slot;
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) key: KnownKey,
-    /// If set, time no longer acts on it.
+    /// If set, the date on which the key is forgotten is ignored.
     pub(crate) quarantined: bool,
 }
 
