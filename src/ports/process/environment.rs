@@ -30,7 +30,7 @@ const NOT_INHERITED: [&str; 7] = [
 /// gives notice), then that of the file, then what the spec says, each above the one before.
 ///
 /// # Errors
-/// If the file cannot be read, or a secret is in none of them.
+/// Returns an error if the file cannot be read, or a secret is in none of them.
 pub(super) fn of(
     id: ProcessId,
     spec: &Spec,

@@ -200,7 +200,7 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
 /// The key of the secrets of processes; `fresh`, if there is none yet.
 ///
 /// # Errors
-/// If it can be neither read nor written.
+/// Returns an error if it can be neither read nor written.
 pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let path = data.join(super::reporting::KEY_FILE);
     match std::fs::read(&path) {

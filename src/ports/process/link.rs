@@ -138,7 +138,7 @@ impl Link {
             if length > FRAME_BYTES_MAX {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "too long a frame",
+                    "the frame is too long",
                 ));
             }
             let Some((frame, after)) = after.split_at_checked(length) else {
