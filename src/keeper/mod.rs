@@ -3,18 +3,18 @@
 //!
 //! | file | holds |
 //! |---|---|
-//!  `protocol.rs` | the messages between a coordinator and its keeper |
-//!  `frame.rs` | their encoding |
-//!  `run.rs` | startup of a keeper: lock, socket, log |
-//!  `core.rs` | its event loop |
-//!  `serving.rs` `children.rs` | the parts of that for connections, and for children |
-//!  `poll.rs` | the events it waits for |
-//!  `attempts.rs` | the attempts it holds: running and ended |
-//!  `record.rs` `log.rs` | the same on disk |
-//!  `launch.rs` | from a request to a process |
-//!  `parcels.rs` | environments and streams handed over by clients |
-//!  `client.rs` | a connection, and the reports waiting to be sent on it |
-//!  `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with all that it holds |
+//! | `protocol.rs` | the messages between a coordinator and its keeper |
+//! | `frame.rs` | their encoding |
+//! | `run.rs` | startup of a keeper: lock, socket, log |
+//! | `core.rs` | its event loop |
+//! | `serving.rs` `children.rs` | the parts of that for connections, and for children |
+//! | `poll.rs` | the events it waits for |
+//! | `attempts.rs` | the attempts it holds: running and ended |
+//! | `record.rs` `log.rs` | the same on disk |
+//! | `launch.rs` | from a request to a process |
+//! | `parcels.rs` | environments and streams handed over by clients |
+//! | `client.rs` | a connection, and the reports waiting to be sent on it |
+//! | `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with all that it holds |
 //!
 //! It has one thread and no async runtime, so little can go wrong. Everything but the protocol is Linux-only.
 

@@ -3,21 +3,21 @@
 //!
 //! | file | holds |
 //! |---|---|
-//!  `host.rs` | the machine, the boot, the PID namespace, and the abilities of this kernel |
-//!  `pidfs.rs` | calls that rely on kernel constants: file handles, inodes and exit statuses of pidfds |
-//!  `pidfd.rs` | a process by descriptor: signals, end, exit status |
-//!  `identity.rs` | from a PID to an identity, and from an identity back to a process |
-//!  `peer.rs` | the process that connected to a Unix socket |
+//! | `host.rs` | the machine, the boot, the PID namespace, and the abilities of this kernel |
+//! | `pidfs.rs` | calls that rely on kernel constants: file handles, inodes and exit statuses of pidfds |
+//! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
+//! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
+//! | `peer.rs` | the process that connected to a Unix socket |
 //! | `lease.rs` | whether a file is open for writing |
-//!  `proc.rs` | processes as `/proc` shows them |
-//!  `cgroup.rs` | control groups, version 2 |
-//!  `memory.rs` | a memory limit for a whole control group |
-//!  `plan.rs` | what a new process runs, and as which user |
-//!  `spawn.rs` | a new process that waits for permission before it executes its program |
+//! | `proc.rs` | processes as `/proc` shows them |
+//! | `cgroup.rs` | control groups, version 2 |
+//! | `memory.rs` | a memory limit for a whole control group |
+//! | `plan.rs` | what a new process runs, and as which user |
+//! | `spawn.rs` | a new process that waits for permission before it executes its program |
 //! | `child.rs` | what the new process does before it executes its program |
-//!  `credentials.rs` | datagrams with the credentials of their sender |
+//! | `credentials.rs` | datagrams with the credentials of their sender |
 //! | `signals.rs` | signals as a descriptor |
-//!  `wait.rs` | children that have ended |
+//! | `wait.rs` | children that have ended |
 //!
 //! It makes no decisions, and imports nothing but identifiers and bytes.
 

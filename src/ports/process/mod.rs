@@ -2,24 +2,24 @@
 //!
 //! | file | holds |
 //! |---|---|
-//!  `world.rs` | the operations it needs from kernel, keeper and files |
-//!  `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
-//!  `link.rs` | the connection to the keeper, and starting one |
-//!  `files.rs` `environment.rs` | what a launch needs, and what remains of it |
-//!  `output.rs` `rotation.rs` | rotation of long output files, and a thread that does this and reads the output of hooks |
+//! | `world.rs` | the operations it needs from kernel, keeper and files |
+//! | `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
+//! | `link.rs` | the connection to the keeper, and starting one |
+//! | `files.rs` `environment.rs` | what a launch needs, and what remains of it |
+//! | `output.rs` `rotation.rs` | rotation of long output files, and a thread that does this and reads the output of hooks |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `account.rs` | users and groups by name |
-//!  `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and from whom they are accepted |
-//!  `requester.rs` | the process behind a request, and its ancestors |
-//!  `reporting.rs` | where a process that works on a task reports, and with which secret |
-//!  `faults.rs` | faults injected on request |
+//! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and from whom they are accepted |
+//! | `requester.rs` | the process behind a request, and its ancestors |
+//! | `reporting.rs` | where a process that works on a task reports, and with which secret |
+//! | `faults.rs` | faults injected on request |
 //! | `tree.rs` | which processes belong to a tree |
-//!  `usage.rs` | what a process uses now |
-//!  `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be |
-//!  `follower.rs` `attempt.rs` | the logic: the same code runs over the real world and over that of the simulation |
-//!  `reconcile.rs` | checking on request whether recorded processes are still alive |
-//!  `ending.rs` `hearing.rs` | following a process to its end; the keeper's reports |
-//!  `orphans.rs` `namespaces.rs` | children that PID 1 inherits and has to reap; PID namespaces that ended with it |
+//! | `usage.rs` | what a process uses now |
+//! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be |
+//! | `follower.rs` `attempt.rs` | the logic: the same code runs over the real world and over that of the simulation |
+//! | `reconcile.rs` | checking on request whether recorded processes are still alive |
+//! | `ending.rs` `hearing.rs` | following a process to its end; the keeper's reports |
+//! | `orphans.rs` `namespaces.rs` | children that PID 1 inherits and has to reap; PID namespaces that ended with it |
 
 mod account;
 mod attempt;
