@@ -56,7 +56,7 @@ enum Walk {
     After(ProcessId),
 }
 
-/// What is to be reported to a coordinator.
+/// The reports due to a coordinator.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     walk: Walk,

@@ -47,7 +47,7 @@ impl Files {
     }
 }
 
-/// A keeper.
+/// A keeper: the state of its event loop.
 pub(crate) struct Keeper {
     pub(super) files: Files,
     signals: Signals,

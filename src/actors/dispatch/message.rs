@@ -123,7 +123,7 @@ pub enum Message {
     Pause {
         /// The group, with the empty name meaning that of tasks that name none; `None` for all tasks.
         group: Option<Name>,
-        /// What is paused.
+        /// The pause in effect.
         pause: Pause,
     },
     /// From an operator: limit the tasks of a group that are under way at a time.
@@ -179,13 +179,13 @@ pub struct Adding {
     pub group: Name,
     /// A name for users.
     pub name: Name,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
     /// The command that is run for each burst.
     pub command: Arc<Launching>,
     /// The command that is run after each attempt, separately from it.
     pub cleanup: Option<Arc<Launching>>,
-    /// How it is run; the configured terms if `None`.
+    /// The terms on which it is run; the configured ones if `None`.
     pub terms: Option<Terms>,
     /// Whether it must wait for [`Act::Ready`] before it starts.
     pub not_ready: bool,
@@ -320,7 +320,7 @@ pub enum Query {
     Totals,
     /// The default terms of a task.
     Terms,
-    /// All that is under way.
+    /// Everything that is under way.
     Standing,
     /// Tasks that are not over: first those with a burst running, then those waiting for their next burst, then those that have not begun.
     /// If there are very many, only some are considered.
@@ -358,7 +358,7 @@ pub enum Reply {
     Totals(Totals),
     /// The default terms of a task.
     Terms(Terms),
-    /// All that is under way.
+    /// Everything that is under way.
     Standing(Box<Standing>),
     /// The numbers of servers that were added, removed or changed.
     Reconciled {

@@ -59,7 +59,7 @@ pub enum Step {
         name: Name,
         /// The most tasks under way at a time; the default if `None`.
         max: Option<u32>,
-        /// What is paused.
+        /// The pause in effect.
         pause: Pause,
     },
     /// All tasks are paused to this degree.

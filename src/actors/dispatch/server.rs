@@ -41,7 +41,7 @@ pub struct Group {
     /// The most tasks under way at a time, from their first burst to their last; if 0, none is started. `None` means the configured
     /// default.
     pub max: Option<u32>,
-    /// What is paused.
+    /// The pause in effect.
     pub pause: Pause,
 }
 

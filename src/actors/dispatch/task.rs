@@ -134,14 +134,14 @@ impl ExitStatus {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// 0
+    /// 0: before all others.
     Critical,
-    /// 1
+    /// 1: before the default.
     High,
-    /// 2
+    /// 2: the default.
     #[default]
     Medium,
-    /// 3
+    /// 3: after all others.
     Low,
 }
 
@@ -157,7 +157,7 @@ impl Priority {
     }
 }
 
-/// How a task is run.
+/// The terms on which a task is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terms {
@@ -213,7 +213,7 @@ pub struct Task {
     pub command: Arc<Launching>,
     /// The command that is run after each attempt, separately from it.
     pub cleanup: Option<Arc<Launching>>,
-    /// How it is run.
+    /// The terms on which it is run.
     pub terms: Terms,
     /// When it was added.
     pub created: Timestamp,

@@ -12,7 +12,7 @@ use std::fmt;
 /// The view of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskView {
-    /// The task.
+    /// The task itself.
     #[serde(flatten)]
     pub task: Task,
     /// The name of the server that its attempt runs on.
@@ -143,7 +143,7 @@ pub struct GroupView {
     pub max: u32,
     /// The number of tasks under way.
     pub used: u32,
-    /// What is paused.
+    /// The pause in effect.
     pub pause: Pause,
     /// The number of its tasks that could begin and wait for a thread.
     pub ready: u32,
@@ -156,11 +156,11 @@ pub struct Totals {
     pub fresh: u64,
     /// Between two bursts.
     pub waiting: u64,
-    /// With an attempt under way.
+    /// Running a burst.
     pub processing: u64,
     /// Over, including those that failed.
     pub complete: u64,
-    /// Over, and failed.
+    /// Over because of a failure.
     pub failed: u64,
     /// The pause that applies to all tasks.
     pub pause: Pause,

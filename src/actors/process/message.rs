@@ -82,7 +82,7 @@ pub enum Message {
         end: End,
         /// The wall-clock time of its end.
         at: Date,
-        /// What is left of it.
+        /// The remains of the process.
         left: Box<Remains>,
     },
     /// From the port: nothing of its tree is alive any more.
@@ -444,7 +444,7 @@ impl Lost {
     }
 }
 
-/// What is left of a process that ended.
+/// The remains of a process that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remains {

@@ -182,7 +182,7 @@ pub enum Cause {
     Timeout,
     /// The right bound to it is over, and nobody else gets that right before it is gone.
     Fence,
-    /// It was not ready in time.
+    /// It did not become ready in time.
     NotReady,
     /// It sent no watchdog notice in time.
     Watchdog,

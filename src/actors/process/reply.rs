@@ -134,7 +134,7 @@ pub enum Reply {
         /// Whether more records match the request.
         more: bool,
     },
-    /// It was done.
+    /// The request was carried out.
     Done,
     /// A record.
     Record(Box<RecordView>),
@@ -188,7 +188,7 @@ pub struct RecordView {
     pub root: ProcessId,
     /// The number of its ancestors.
     pub depth: u16,
-    /// Its type.
+    /// The type of the process.
     pub kind: String,
     /// Its number among the records of its type.
     pub number: u64,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long the keeper has to report the end of a process that is gone according to the kernel, in milliseconds, before it is asked.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// The same for the first time, when the report is on its way or was lost.
+/// The first such wait, in milliseconds: usually the report is already on its way.
 pub(super) const SOON_MS: u64 = 10;
 
 /// The first interval between two attempts to join a keeper, in milliseconds; doubled each time.
@@ -374,7 +374,7 @@ impl<W: World> Follower<W> {
         [timer, rejoin].into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Performs the steps that are due.
     pub fn time_has_come(&mut self) {
         let now = self.world.clock();
         if self.rejoin.is_some_and(|(at, _)| at <= now) {

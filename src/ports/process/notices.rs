@@ -223,7 +223,7 @@ impl Notices {
         times.flatten().chain(self.lines.next()).min()
     }
 
-    /// Does what is due.
+    /// Performs the steps that are due.
     pub(super) fn time_has_come(&mut self, now: u64) -> Vec<Message> {
         let mut messages = Vec::new();
         if self.lines.next().is_some_and(|at| at <= now) {

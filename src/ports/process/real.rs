@@ -42,7 +42,7 @@ const PROCESSES: u64 = 16;
 /// The most keepers started within `STARTS_WITHIN_MS`, so that one that keeps exiting is not started for ever.
 const STARTS_MAX: usize = 5;
 
-/// See [`STARTS_MAX`], in milliseconds.
+/// The period to which [`STARTS_MAX`] applies, in milliseconds.
 const STARTS_WITHIN_MS: u64 = 10_000;
 
 /// The shortest interval between two searches for processes that have output open, in milliseconds.

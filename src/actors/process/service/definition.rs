@@ -38,7 +38,7 @@ pub struct Definition {
     pub name: String,
     /// What is run, and how. The run directory is always that of the service, whatever is set here.
     pub spec: Spec,
-    /// Whether it is started when it is first configured.
+    /// Whether it is started when it is first configured, without a request.
     pub autostart: bool,
     /// When a process is launched again after its end.
     pub restart: Policy,

@@ -91,12 +91,12 @@ pub enum Step {
         nth: u8,
         /// How it ended.
         last: Box<Last>,
-        /// What follows.
+        /// The consequence for the service.
         then: Then,
     },
 }
 
-/// What follows from the end of a process.
+/// The consequence of the end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {

@@ -86,7 +86,7 @@ pub struct ServiceView {
 /// The view of a process of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstanceView {
-    /// Its number, from 1.
+    /// Its instance number, from 1.
     pub number: usize,
     /// Its status.
     pub status: Status,
