@@ -149,7 +149,7 @@ impl Line {
                 Some(newer @ 2..) => Err(LineError::TooNew(newer)),
                 Some(0) | None => Err(LineError::Malformed {
                     line: number,
-                    cause: "a header has a version".to_owned(),
+                    cause: "a header must state which version it has".to_owned(),
                 }),
             };
         }
