@@ -65,7 +65,7 @@ impl Default for Terms {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Another owner holds the lock, and the wait is over.
-    #[error("somebody else holds the lock")]
+    #[error("another owner holds the lock")]
     Held {
         /// The entry's position in line when it was requested; 2 for the first waiter.
         place: u32,

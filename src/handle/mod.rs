@@ -96,7 +96,7 @@ pub(crate) struct Facts {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::Shown,
-    /// In the order in which they were opened.
+    /// The listeners, in the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
     pub(crate) system: System,
     pub(crate) keeping: Keeping,

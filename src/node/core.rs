@@ -174,7 +174,7 @@ async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
     swept::start(handle, config.data.as_deref());
     let services = config.services.clone();
     if let Err(error) = handle.services().configure(services).await {
-        tracing::error!("the services stay as they were: {error}");
+        tracing::error!("failed to configure the services, which stay unchanged: {error}");
     }
 }
 
@@ -216,7 +216,7 @@ fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
     match files::report_key(data, fresh) {
         Ok(key) => Some(Reporting::new(key, data)),
         Err(error) => {
-            tracing::warn!(%error, "no task can run: the key of their reports cannot be kept");
+            tracing::warn!(%error, "tasks cannot run: failed to store the key for their reports");
             None
         }
     }
@@ -280,7 +280,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
         tracing::warn!("{}", cut_words(cut));
     }
     for wrong in &found.mended {
-        tracing::warn!("{wrong}; a snapshot is taken at once");
+        tracing::warn!("{wrong}; taking a snapshot now");
     }
     let salt = u32::from_le_bytes(chance()?);
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);

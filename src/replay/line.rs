@@ -87,7 +87,7 @@ pub enum LineError {
     /// The line is not JSON, or not in the form of a log line.
     #[error("read the log: line {line}: {cause}")]
     Malformed {
-        /// The line, from one.
+        /// The line number, from 1.
         line: usize,
         /// The decoder's message.
         cause: String,

@@ -1,4 +1,4 @@
-//! Replaying the past: a journal, or a log of JSON lines that was exported, cut down or written by hand.
+//! Replays the past: a journal, or a log of JSON lines that was exported, cut down or written by hand.
 //!
 //! A recorded log is committed as it was decided. The lines of a hand-written one, which have no outcome, are decided
 //! during the replay, along with everything that falls due in between. The same code serves `sexton replay` and the tests

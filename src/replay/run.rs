@@ -77,7 +77,7 @@ pub enum ReplayError {
     /// A line cannot be applied.
     #[error("replay line {line}: {cause}")]
     Impossible {
-        /// The line, from one.
+        /// The line number, from 1.
         line: usize,
         /// The reason.
         cause: String,

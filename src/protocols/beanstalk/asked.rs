@@ -65,7 +65,7 @@ pub(crate) enum Asked {
     Refused(Refusal),
 }
 
-/// A job to be put.
+/// A job to add.
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) priority: u32,

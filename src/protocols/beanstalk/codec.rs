@@ -22,7 +22,7 @@ pub struct Decoder {
     state: State,
 }
 
-/// What the next byte belongs to.
+/// The part of the input that the next byte belongs to.
 #[derive(Debug)]
 enum State {
     /// A command line.

@@ -8,23 +8,23 @@ use std::fmt;
 pub enum Command<'a> {
     /// `put`, with a complete and correctly terminated body.
     Put(Put<'a>),
-    /// `use`
+    /// The `use` command.
     Use(TubeName<'a>),
-    /// `reserve`
+    /// The `reserve` command.
     Reserve,
     /// `reserve-with-timeout`; at most 2,147,483,647 seconds.
     ReserveWithTimeout(u32),
-    /// `reserve-job`
+    /// The `reserve-job` command.
     ReserveJob(u64),
     /// `reserve-mode`, an extension.
     ReserveMode(ReserveMode),
     /// `reserve-batch`, an extension: 1 to [`RESERVE_BATCH_MAX`] jobs.
     ReserveBatch(u32),
-    /// `delete`
+    /// The `delete` command.
     Delete(u64),
     /// `delete-batch`, an extension: at least one id, and as many as fit into a line.
     DeleteBatch(Vec<u64>),
-    /// `release`
+    /// The `release` command.
     Release {
         /// The job's id.
         id: u64,
@@ -33,37 +33,37 @@ pub enum Command<'a> {
         /// Seconds until it is ready again.
         delay: u32,
     },
-    /// `bury`
+    /// The `bury` command.
     Bury {
         /// The job's id.
         id: u64,
         /// Its new priority.
         priority: u32,
     },
-    /// `touch`
+    /// The `touch` command.
     Touch(u64),
-    /// `watch`
+    /// The `watch` command.
     Watch {
         /// The tube's name.
         tube: TubeName<'a>,
         /// Its weight, at least 1; an extension.
         weight: Option<u32>,
     },
-    /// `ignore`
+    /// The `ignore` command.
     Ignore(TubeName<'a>),
-    /// `peek`
+    /// The `peek` command.
     Peek(u64),
-    /// `peek-ready`
+    /// The `peek-ready` command.
     PeekReady,
-    /// `peek-delayed`
+    /// The `peek-delayed` command.
     PeekDelayed,
-    /// `peek-buried`
+    /// The `peek-buried` command.
     PeekBuried,
     /// `kick`, with the most jobs to kick.
     Kick(u32),
-    /// `kick-job`
+    /// The `kick-job` command.
     KickJob(u64),
-    /// `pause-tube`
+    /// The `pause-tube` command.
     PauseTube {
         /// The tube's name.
         tube: TubeName<'a>,
@@ -72,17 +72,17 @@ pub enum Command<'a> {
     },
     /// `flush-tube`, an extension.
     FlushTube(TubeName<'a>),
-    /// `stats`
+    /// The `stats` command.
     Stats,
-    /// `stats-job`
+    /// The `stats-job` command.
     StatsJob(u64),
-    /// `stats-tube`
+    /// The `stats-tube` command.
     StatsTube(TubeName<'a>),
-    /// `list-tubes`
+    /// The `list-tubes` command.
     ListTubes,
-    /// `list-tubes-watched`
+    /// The `list-tubes-watched` command.
     ListTubesWatched,
-    /// `list-tube-used`
+    /// The `list-tube-used` command.
     ListTubeUsed,
     /// `quit`, which ends the connection without a reply.
     Quit,
@@ -181,9 +181,9 @@ impl ReserveMode {
 /// Why a command is answered with an error without asking the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// `BAD_FORMAT`
+    /// The reply `BAD_FORMAT`.
     BadFormat,
-    /// `UNKNOWN_COMMAND`
+    /// The reply `UNKNOWN_COMMAND`.
     UnknownCommand,
     /// `JOB_TOO_BIG`: the announced number of bytes, plus two, was skipped.
     JobTooBig,
@@ -196,49 +196,49 @@ pub enum Refusal {
 /// The commands that are counted, in the order of the server's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
-    /// `put`
+    /// The `put` command.
     Put,
-    /// `peek`
+    /// The `peek` command.
     Peek,
-    /// `peek-ready`
+    /// The `peek-ready` command.
     PeekReady,
-    /// `peek-delayed`
+    /// The `peek-delayed` command.
     PeekDelayed,
-    /// `peek-buried`
+    /// The `peek-buried` command.
     PeekBuried,
-    /// `reserve`
+    /// The `reserve` command.
     Reserve,
-    /// `reserve-with-timeout`
+    /// The `reserve-with-timeout` command.
     ReserveWithTimeout,
-    /// `delete`
+    /// The `delete` command.
     Delete,
-    /// `release`
+    /// The `release` command.
     Release,
-    /// `use`
+    /// The `use` command.
     Use,
-    /// `watch`
+    /// The `watch` command.
     Watch,
-    /// `ignore`
+    /// The `ignore` command.
     Ignore,
-    /// `bury`
+    /// The `bury` command.
     Bury,
-    /// `kick`
+    /// The `kick` command.
     Kick,
-    /// `touch`
+    /// The `touch` command.
     Touch,
-    /// `stats`
+    /// The `stats` command.
     Stats,
-    /// `stats-job`
+    /// The `stats-job` command.
     StatsJob,
-    /// `stats-tube`
+    /// The `stats-tube` command.
     StatsTube,
-    /// `list-tubes`
+    /// The `list-tubes` command.
     ListTubes,
-    /// `list-tube-used`
+    /// The `list-tube-used` command.
     ListTubeUsed,
-    /// `list-tubes-watched`
+    /// The `list-tubes-watched` command.
     ListTubesWatched,
-    /// `pause-tube`
+    /// The `pause-tube` command.
     PauseTube,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Line<'a> {
 pub(super) struct PutLine {
     pub(super) priority: u32,
     pub(super) delay: u32,
-    /// At least 1.
+    /// The reservation time in seconds; at least 1.
     pub(super) ttr: u32,
     pub(super) body_bytes: u32,
     /// What follows the size. If the body is too big, it is refused for that first.

@@ -7,24 +7,24 @@ use std::fmt;
 /// A reply to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// `INSERTED id`
+    /// The reply `INSERTED id`.
     Inserted(u64),
     /// `INSERTED id STATE [priority]`, an extension: another job has the same key.
     InsertedBefore {
         /// The id of that job.
         id: u64,
-        /// Its state.
+        /// The state of that job.
         state: JobState,
-        /// Its priority, if this `put` raised it.
+        /// The priority of that job, if this `put` raised it.
         priority: Option<u32>,
     },
-    /// `EXPECTED_CRLF`
+    /// The reply `EXPECTED_CRLF`.
     ExpectedCrlf,
-    /// `JOB_TOO_BIG`
+    /// The reply `JOB_TOO_BIG`.
     JobTooBig,
-    /// `DRAINING`
+    /// The reply `DRAINING`.
     Draining,
-    /// `USING tube`
+    /// The reply `USING tube`.
     Using(&'a [u8]),
     /// `USING mode`, an extension: the reply to `reserve-mode`.
     UsingMode(ReserveMode),
@@ -32,11 +32,11 @@ pub enum Reply<'a> {
     Reserved(Job<'a>),
     /// `RESERVED_BATCH count`, an extension, followed by each job in the form of `RESERVED`.
     ReservedBatch(Vec<Job<'a>>),
-    /// `DEADLINE_SOON`
+    /// The reply `DEADLINE_SOON`.
     DeadlineSoon,
-    /// `TIMED_OUT`
+    /// The reply `TIMED_OUT`.
     TimedOut,
-    /// `DELETED`
+    /// The reply `DELETED`.
     Deleted,
     /// `DELETED_BATCH deleted absent`, an extension.
     DeletedBatch {
@@ -45,15 +45,15 @@ pub enum Reply<'a> {
         /// The number of jobs that did not exist or are reserved by another client.
         absent: u64,
     },
-    /// `RELEASED`
+    /// The reply `RELEASED`.
     Released,
-    /// `BURIED`
+    /// The reply `BURIED`.
     Buried,
-    /// `TOUCHED`
+    /// The reply `TOUCHED`.
     Touched,
-    /// `WATCHING count`
+    /// The reply `WATCHING count`.
     Watching(u64),
-    /// `NOT_IGNORED`
+    /// The reply `NOT_IGNORED`.
     NotIgnored,
     /// `FOUND id bytes`, followed by the body.
     Found(Job<'a>),
@@ -61,7 +61,7 @@ pub enum Reply<'a> {
     Kicked(u64),
     /// `KICKED`, the reply to `kick-job`.
     JobKicked,
-    /// `PAUSED`
+    /// The reply `PAUSED`.
     Paused,
     /// `FLUSHED count`, an extension.
     Flushed(u64),
@@ -73,15 +73,15 @@ pub enum Reply<'a> {
     ServerStats(Box<ServerStats<'a>>),
     /// `OK bytes`, followed by the names of tubes.
     Tubes(Vec<&'a [u8]>),
-    /// `NOT_FOUND`
+    /// The reply `NOT_FOUND`.
     NotFound,
-    /// `OUT_OF_MEMORY`
+    /// The reply `OUT_OF_MEMORY`.
     OutOfMemory,
-    /// `INTERNAL_ERROR`
+    /// The reply `INTERNAL_ERROR`.
     InternalError,
-    /// `BAD_FORMAT`
+    /// The reply `BAD_FORMAT`.
     BadFormat,
-    /// `UNKNOWN_COMMAND`
+    /// The reply `UNKNOWN_COMMAND`.
     UnknownCommand,
 }
 

@@ -166,7 +166,7 @@ fn check_host<'a>(
     } else {
         Err(Problem::new(
             Reason::Misdirected,
-            "this Host is not one of this coordinator: use its address, or name it with --http-host",
+            "this Host does not name this coordinator: use its address, or add the name with --http-host",
         ))
     }
 }
@@ -202,7 +202,7 @@ pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
             !headers.contains_key(header::ORIGIN) && single(headers, &site) == Some("same-origin")
         }
     };
-    let words = "a form is taken from a page of this coordinator, in a browser that says so";
+    let words = "forms are accepted only from pages of this coordinator, in a browser that sends Origin or Sec-Fetch-Site";
     is_ours
         .then_some(())
         .ok_or_else(|| Problem::new(Reason::Foreign, words))

@@ -45,7 +45,7 @@ impl Bound {
         };
         let fence = self.kill_before_grant;
         if fence && until == Until::Process {
-            let words = "is for a whole tree: release must be tree";
+            let words = "requires release to be tree";
             return Err(Problem::field("kill_before_grant", words));
         }
         let id = process_look::which(call, process).await?;
@@ -54,7 +54,8 @@ impl Bound {
             return Err(Problem::new(Reason::Ended, "the process has ended"));
         }
         if fence && !record.launched {
-            let words = "is for what the coordinator launched, and this registered itself";
+            let words =
+                "requires a process that the coordinator launched, and this one registered itself";
             return Err(Problem::field("kill_before_grant", words));
         }
         Ok(Some(Binding {

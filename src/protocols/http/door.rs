@@ -272,7 +272,7 @@ fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
     listened
         .inspect_err(|error| {
             let path = path.display();
-            tracing::warn!(%error, %path, "no task can report: its socket cannot be opened");
+            tracing::warn!(%error, %path, "tasks cannot report: failed to open their socket");
         })
         .ok()
 }

@@ -143,7 +143,7 @@ fn known(
     let found = all.iter().find(|known| **known == word);
     found.copied().ok_or_else(|| {
         let all = all.join(", ");
-        let words = format!("has a word that is not known: there are {all}");
+        let words = format!("has an unknown word: the known ones are {all}");
         Problem::field(field, words)
     })
 }

@@ -28,8 +28,7 @@ pub(crate) fn key_of(
         && text.bytes().all(|byte| byte.is_ascii_graphic())
         && given.next().is_none();
     if !is_good {
-        let words =
-            format!("must be there once, with 1 to {KEY_BYTES_MAX} visible ASCII characters");
+        let words = format!("must be given once, as 1 to {KEY_BYTES_MAX} visible ASCII characters");
         return Err(Problem::field("Idempotency-Key", words));
     }
     Ok(Some(RequestKey {

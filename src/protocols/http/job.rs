@@ -212,7 +212,7 @@ impl Push {
             items,
         } = self;
         if is_root && root.is_none() {
-            let words = "is missing, and is_root is true";
+            let words = "is required if is_root is true";
             return Err(Problem::field(&format!("{place}root"), words));
         }
         Ok(Put {
@@ -261,11 +261,11 @@ pub(crate) struct PushAll {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct PushedAll {
-    /// In the order of the request.
+    /// The results, in the order of the request.
     jobs: Vec<Pushed>,
 }
 
-/// Adds several jobs as one.
+/// Adds several jobs atomically.
 async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAll>, Problem> {
     let jobs = all.jobs.0.into_iter().enumerate();
     let jobs = jobs.map(|(place, job)| job.put(&format!("jobs[{place}].")));

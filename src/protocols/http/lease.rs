@@ -113,7 +113,7 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// Until when a request for a pass waits.
+/// How long a request for a pass waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "RunUntil")]
@@ -335,7 +335,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RenewLease")]
 pub(crate) struct Renew {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
     /// The token of the pass.
@@ -364,7 +364,7 @@ async fn renew(call: &Call, Body(asked): Body<Renew>) -> Result<Json<Lease>, Pro
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "FinishLease")]
 pub(crate) struct Finish {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
     /// The token of the pass.
@@ -383,7 +383,7 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Lease>, P
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "WithdrawFromLease")]
 pub(crate) struct Withdraw {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
     /// The position in line, as returned by the request.
@@ -410,7 +410,7 @@ async fn withdraw(call: &Call, Body(asked): Body<Withdraw>) -> Result<Json<Withd
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "WaitForLease")]
 pub(crate) struct Awaited {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
     /// Waits until this pass, or a later one, has begun.
@@ -436,7 +436,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Lease>, Pr
             (None, Some(number), None) => Ok(leases.whole(name, number).await?),
             (None, None, Some(token)) => Ok(leases.ended(name, token).await?),
             _ => {
-                let words = "or whole or ended must be there, one of them";
+                let words = "or whole or ended is required, and only one of them";
                 Err(Problem::field("begun", words))
             }
         }

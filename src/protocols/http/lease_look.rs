@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WhichLease {
-    /// The lease.
+    /// The name of the lease.
     name: Name,
 }
 
@@ -111,7 +111,7 @@ struct Found {
 async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>, Problem> {
     let after = asked.after.as_deref().map(|text| {
         let name = Name::from_text(text);
-        name.ok_or_else(|| Problem::field("after", "must be next of the answer before"))
+        name.ok_or_else(|| Problem::field("after", "must be the next of the previous answer"))
     });
     let leases = call.node.leases();
     let page = async |after: Option<Name>, most| {

@@ -112,8 +112,7 @@ async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem
     for setting in asked.settings()? {
         lease = Some(leases.set(&name, setting).await?);
     }
-    let lease =
-        lease.ok_or_else(|| Problem::field("period_ms", "or another setting must be there"));
+    let lease = lease.ok_or_else(|| Problem::field("period_ms", "or another setting is required"));
     Ok(Json(Lease::of(call, lease?).await?))
 }
 
@@ -122,10 +121,13 @@ impl Set {
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
-            return Err(Problem::field("no_launch", "excludes launch"));
+            return Err(Problem::field(
+                "no_launch",
+                "cannot be combined with launch",
+            ));
         }
         let schedule = match (self.schedule.as_deref(), self.zone.as_deref()) {
-            (None, Some(_)) => return Err(Problem::field("zone", "is that of a schedule")),
+            (None, Some(_)) => return Err(Problem::field("zone", "requires a schedule")),
             (None, None) => None,
             (Some(""), _) => Some(Setting::Schedule(None)),
             (Some(expression), zone) => {
@@ -202,7 +204,7 @@ async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ResetLease")]
 pub(crate) struct Reset {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
     /// Whether to stop a running pass.

@@ -315,7 +315,7 @@ async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<Ended>,
     let locks = call.locks();
     if asked.leaves {
         let token = asked.token;
-        let token = token.ok_or_else(|| Problem::field("token", "must be there with leaves"))?;
+        let token = token.ok_or_else(|| Problem::field("token", "is required with leaves"))?;
         locks.leave(&asked.key, &asked.index, token).await?;
         return Ok(Json(Ended { ended: 1 }));
     }
@@ -559,7 +559,7 @@ impl Target {
             (Some(owner), _) => owner.clone(),
             (None, Some(_)) => Name::default(),
             (None, None) => {
-                return Err(Problem::field("owner", "must be there, unless token is"));
+                return Err(Problem::field("owner", "is required unless token is given"));
             }
         };
         let (key, index) = (self.key.clone(), self.index.clone());

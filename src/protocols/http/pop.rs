@@ -57,7 +57,7 @@ pub(crate) struct JobClaim {
 /// Selects queues across tenants.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AnyQueue {
-    /// Only of this tenant; empty for the default one.
+    /// Only queues of this tenant; empty for the default one.
     tenant: Option<String>,
     /// Types to leave out; not together with `types`.
     #[serde(default)]
@@ -78,7 +78,7 @@ impl AnyQueue {
             types,
         } = self;
         if !is_plain {
-            let words = "stands alone: without queues, weights, and wait";
+            let words = "cannot be combined with queues, weights or wait";
             return Err(Problem::field("any", words));
         }
         if except.len() > EXCEPT_MAX {
@@ -188,7 +188,7 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
         return Ok(answered(call, queues, claims));
     }
     let names = wanted.queues.map(|names| names.0);
-    let names = names.ok_or_else(|| Problem::field("queues", "is missing, and so is any"))?;
+    let names = names.ok_or_else(|| Problem::field("queues", "is required unless any is given"))?;
     let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
     if !weights.is_empty() && weights.len() != names.len() {
         let words = format!(

@@ -24,7 +24,7 @@ const RETRY_AFTER: &str = "1";
 /// How many characters of a field's name are shown.
 const SHOWN_CHARS_MAX: usize = 40;
 
-/// Why a request is not answered as asked.
+/// Why a request was refused.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem(Box<Parts>);
 

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 /// The path that launches processes; the arguments may make it longer than other requests.
 pub(crate) const LAUNCH: &str = "/v1/processes/launch";
 
-/// Milliseconds: at most 2^32 seconds.
+/// A span in milliseconds, of at most 2^32 seconds.
 type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 impl Routed for ProcessMachine {
@@ -286,8 +286,9 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
     let named = id(asked.parent.as_deref(), "parent")?;
     let asking = asked.pid.map(|pid| pid.0.into());
     let process = asking.or_else(|| call.requester());
-    let process =
-        process.ok_or_else(|| Problem::field("pid", "is missing, and nobody is known to ask"))?;
+    let process = process.ok_or_else(|| {
+        Problem::field("pid", "is required, since the calling process is not known")
+    })?;
     let tags = Tags {
         kind: asked.r#type.unwrap_or_default(),
         url: asked.url,

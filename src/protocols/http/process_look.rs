@@ -187,7 +187,7 @@ impl Filter {
         let phase = |word: &str| {
             let found = Phase::ALL.into_iter().find(|phase| phase.name() == word);
             found.ok_or_else(|| {
-                Problem::field("status", "is none of queued, running, stopping, exited")
+                Problem::field("status", "must be one of queued, running, stopping, exited")
             })
         };
         let phases = words.split(',').filter(|word| !word.is_empty()).map(phase);

@@ -152,9 +152,9 @@ pub(crate) struct Queue {
     watching: u32,
     /// Jobs added since the queue was created, or since the start.
     total: u64,
-    /// Jobs deleted since then.
+    /// Jobs deleted since the queue was created, or since the start.
     deletes: u64,
-    /// Pauses since then.
+    /// Pauses since the queue was created, or since the start.
     pauses: u64,
     /// Milliseconds until its pause ends; null if it has none.
     paused_ms: Option<u64>,
@@ -366,7 +366,7 @@ async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Prob
     let kinds = of.types.split(',').filter(|kind| !kind.is_empty());
     let kinds: Vec<String> = kinds.map(str::to_owned).collect();
     if kinds.len() > TYPES_MAX {
-        return Err(Problem::field("types", "must be at most 1000"));
+        return Err(Problem::field("types", "may have at most 1000 types"));
     }
     let chosen = call.node.queues().next(&kinds).await?;
     let words = "nothing can be claimed from any such queue";

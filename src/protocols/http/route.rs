@@ -345,7 +345,7 @@ fn posted(
 fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(
         Reason::NotAllowed,
-        format!("this path takes {allowed}, and nothing else"),
+        format!("this path only accepts {allowed}"),
     );
     Err(problem.with(header::ALLOW, allowed))
 }

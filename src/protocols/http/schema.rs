@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 /// Marks a string of arbitrary bytes: `openapi.rs` describes it as two members, since JSON only has text.
 pub(crate) const BYTES: &str = "x-bytes";
 
-/// Milliseconds: at most 2^32 seconds.
+/// A span in milliseconds, of at most 2^32 seconds.
 pub(crate) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 /// A whole number within bounds, with a default.

@@ -128,7 +128,7 @@ pub(crate) struct Service {
 /// A process of a service.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Instance {
-    /// Its number, from 1.
+    /// The number of the instance, from 1.
     number: usize,
     /// The status, as for the service.
     status: &'static str,

@@ -116,7 +116,7 @@ impl Drop for SocketFile {
             return;
         }
         if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, path = %self.path.display(), "the socket's file stays behind");
+            tracing::warn!(%error, path = %self.path.display(), "could not remove the socket's file");
         }
     }
 }

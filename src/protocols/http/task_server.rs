@@ -251,7 +251,7 @@ pub(crate) struct Setting {
 async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Done>, Problem> {
     let tasks = call.node.tasks();
     if asked.threads.is_none() && asked.enabled.is_none() {
-        return Err(Problem::field("threads", "or enabled must be there"));
+        return Err(Problem::field("threads", "or enabled is required"));
     }
     if let Some(threads) = asked.threads {
         let change = ServerChange::Threads(threads.0);
@@ -304,7 +304,7 @@ async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Done>, 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "InventoryHost")]
 pub(crate) struct Listed {
-    /// Its name.
+    /// The server's name.
     #[schemars(extend("minLength" = 1))]
     host: Name,
     /// The number of attempts that run there at a time; 0 counts as 1.

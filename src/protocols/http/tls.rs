@@ -49,7 +49,7 @@ pub enum TlsError {
     Exposed {
         /// The file.
         file: PathBuf,
-        /// Its permissions.
+        /// The file's permissions.
         mode: u32,
     },
     /// The content is not usable.

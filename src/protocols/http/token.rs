@@ -47,7 +47,7 @@ pub enum TokenError {
     Exposed {
         /// The file.
         file: PathBuf,
-        /// Its permissions.
+        /// The file's permissions.
         mode: u32,
     },
     /// A token is too short, too long, or not suitable for a header.

@@ -5,14 +5,14 @@ use crate::config::LongWidth;
 use crate::protocols::lockserver::counters::Stats;
 use std::fmt;
 
-/// A command, as a client sends it.
+/// A command, as sent by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// 01: asks for the owner of a lock.
     FindOwner(Lock),
     /// 02: requests a lock.
     Request {
-        /// Which lock.
+        /// The lock.
         lock: Lock,
         /// The requesting owner.
         owner: Name,
@@ -53,7 +53,7 @@ pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The first byte is not one of 01 to 08.
-    #[error("decode command: {0:02x} is none of 01 to 08")]
+    #[error("decode command: {0:02x} is not one of 01 to 08")]
     UnknownCommand(u8),
 }
 
@@ -122,7 +122,7 @@ impl Arguments<'_> {
     }
 }
 
-/// An answer, as a client gets it.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Answer to 01: the owner, empty if there is none.

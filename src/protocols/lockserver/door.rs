@@ -145,7 +145,7 @@ fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     }
 }
 
-/// Rows 22 and 23: the host is checked first, then the number of connections.
+/// Admits a connection or returns `None`: the host is checked first, then the number of connections (rows 22 and 23).
 fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
     if !shared.hosts().allow(peer) {
         let so_far = shared.counters.rejected_host();

@@ -36,7 +36,7 @@ pub enum HostsError {
     BadLine {
         /// The file.
         file: PathBuf,
-        /// The line, from one.
+        /// The line number, from 1.
         line: usize,
         /// The text of the line.
         found: String,

@@ -59,7 +59,8 @@ impl Filter {
             return Ok(None);
         };
         let found = STATUSES.into_iter().find(|status| status.name() == word);
-        let words = "is none of not-ready, not-started, waiting, processing, complete, restarted";
+        let words =
+            "must be one of not-ready, not-started, waiting, processing, complete, restarted";
         found
             .map(Some)
             .ok_or_else(|| Problem::field("status", words))
@@ -383,7 +384,7 @@ async fn act(call: &Call) -> Result<Link, Problem> {
         "terminate" => Act::Terminate { now: false },
         "restart" => Act::Restart,
         _ => {
-            let words = "is none of ready, pause, resume, wake, terminate, restart";
+            let words = "must be one of ready, pause, resume, wake, terminate, restart";
             return Err(Problem::field("act", words));
         }
     };
