@@ -1,19 +1,19 @@
-//! Why something is refused, written once: what the machines, the library, HTTP and the command line all read.
+//! The reasons for refusing a request, defined once for the machines, the library, HTTP and the command line.
 //!
-//! Never here: the words of other protocols, which stand in their codecs.
+//! Never here: the error replies of the other protocols, which are in their codecs.
 
 /// What a refusal means for the same request, sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It was carried out, and this is its answer.
+    /// The request was carried out, and this is its answer.
     Final,
-    /// Nothing was done. It would be refused again as it stands.
+    /// Nothing was done. The request would be refused again unless it is changed.
     Changed,
-    /// Nothing was done. It may succeed later.
+    /// Nothing was done. The same request may succeed later.
     Later,
 }
 
-/// How the command line ends.
+/// The exit status of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -37,14 +37,14 @@ struct Row {
 
 macro_rules! reasons {
     ($($reason:ident $word:literal $status:literal $exit:ident $retry:ident $title:literal)*) => {
-        /// Why something is refused.
+        /// Why a request is refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason {
             $(#[doc = $title] $reason,)*
         }
 
         impl Reason {
-            /// All of them.
+            /// Every reason.
             pub const ALL: &'static [Self] = &[$(Self::$reason),*];
 
             const fn row(self) -> Row {
@@ -63,7 +63,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    // What the actors refuse.
+    // Refused by the actors.
     Absent       "absent"         404 No          Final   "there is no such entry, job, queue, process or lease"
     Held         "held"           409 No          Final   "another owner holds the lock, and the wait is over"
     Stale        "stale"          409 No          Final   "the lock, the claim of the job, or the pass has another token"
@@ -87,12 +87,12 @@ reasons! {
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
     NoFaults     "no-faults"      403 No          Changed "a fault of the coordinator is asked for, and its configuration allows none"
     NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper runs here, so nothing can be launched"
-    // What a listener bounds.
+    // Limits of the listeners.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"
     Crowded      "crowded"        503 Unreachable Later   "as many connections are open as are allowed, or unfinished requests hold as many bytes"
     Waits        "waits"          503 No          Later   "as many requests wait as are allowed"
     Large        "large"          503 No          Later   "as many large answers lie unread as are allowed"
-    // What is wrong with a request.
+    // Malformed requests.
     Field        "field"          400 Usage       Changed "a field is wrong, which `field` names"
     Malformed    "malformed"      400 Usage       Changed "the body is no JSON object, or the query no UTF-8"
     NotHttp      "not-http"       400 Usage       Changed "this is no HTTP/1.1, or has no single Host"
@@ -105,7 +105,7 @@ reasons! {
     TooLarge     "too-large"      413 Usage       Changed "the body is longer than the path takes"
     HeadTooLarge "head-too-large" 431 Usage       Changed "the head has more than 16 KiB or 96 headers"
     NotUpgraded  "not-upgraded"   501 Unreachable Changed "CONNECT, or an upgrade to another protocol"
-    // Whose requests are answered.
+    // Access control.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
     Foreign      "foreign"        403 Unreachable Changed "a foreign Origin on TCP, or another user on the socket"
     OutOfScope   "out-of-scope"   403 Unreachable Changed "processes are for the coordinator's own user, on its Unix socket, and for tokens of the scope run"
@@ -113,32 +113,32 @@ reasons! {
 }
 
 impl Reason {
-    /// The word that programs compare. It never changes.
+    /// Returns the word that programs compare. It never changes.
     pub const fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// What it means, for people: a fragment that stands alone.
+    /// Returns a description for users: a fragment that stands alone.
     pub const fn title(self) -> &'static str {
         self.row().title
     }
 
-    /// The status of the answer over HTTP.
+    /// Returns the HTTP status code of the answer.
     pub const fn status(self) -> u16 {
         self.row().status
     }
 
-    /// How the command line ends that was refused so.
+    /// Returns the exit status of a command that is refused for this reason.
     pub const fn exit(self) -> Exit {
         self.row().exit
     }
 
-    /// What it means for the same request, sent again.
+    /// Returns what the refusal means for the same request, sent again.
     pub const fn retry(self) -> Retry {
         self.row().retry
     }
 
-    /// The reason of this word.
+    /// Returns the reason that has this word, if there is one.
     pub fn parse(word: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|reason| reason.word() == word)
