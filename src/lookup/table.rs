@@ -4,8 +4,8 @@
 //! The shards have unequal shares of the names, because equal shards would all grow at the same moment. Each shard doubles when it
 //! is full, the largest first, and the smallest when there are twice as many names. So at any number of names there is
 //! room for at most half as many more, and the memory that one shard frees is reused by the next to grow. Each slot keeps
-//! as much of its name's hash as its shard needs to grow: reading a million names for that would take longer
-//! than everything else that is done with them.
+//! as much of its name's hash as its shard needs to grow: reading a million names for that would take longer than
+//! everything else that is done with them.
 //! A table is never iterated: order comes from elsewhere.
 
 use crate::ids::Slot;
