@@ -31,7 +31,7 @@ impl Account {
     fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
         let mut account = self.0.lock().expect("nobody panics in it");
         if account.1.is_some_and(|newest| token < newest) {
-            return Err("somebody else has had the lock since".into());
+            return Err("someone else has had the lock since".into());
         }
         *account = (account.0 + amount, Some(token));
         Ok(account.0)

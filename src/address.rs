@@ -54,7 +54,7 @@ impl std::str::FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
-            Some("") => Err("unix: wants a path behind it".to_owned()),
+            Some("") => Err("unix: needs a path after it".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
             None => parse_socket(text).map(Self::Tcp).ok_or_else(|| {
                 format!(
@@ -138,7 +138,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         found => found?,
     };
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
-        let words = "a file that is no socket stands there";
+        let words = "a file that is not a socket is in the way";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     }
     match std::os::unix::net::UnixStream::connect(path) {
@@ -183,7 +183,7 @@ impl std::str::FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is no network: ADDRESS/BITS, such as 10.0.0.0/8");
+        let wrong = || format!("{text} is not a network: give ADDRESS/BITS, such as 10.0.0.0/8");
         let (address, bits) = text.split_once('/').unzip();
         let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };

@@ -147,7 +147,7 @@ impl Config {
         check(
             self.services.is_empty() || launches,
             "services",
-            "there are services, which need a data directory and a keeper".to_owned(),
+            "services need a data directory and a keeper".to_owned(),
         );
         for (place, fault) in Definition::check_all(&self.services) {
             let name = self.services.get(place).map_or("", |it| it.name.as_str());
@@ -343,7 +343,7 @@ impl HttpConfig {
                 is_name_of_a_host(name),
                 "http-host",
                 format!(
-                    "{name:?} is no name of a host: it has none of http://, a port or a path, as in locks.example.org"
+                    "{name:?} is not a host name: give it without http://, port or path, as in locks.example.org"
                 ),
             );
         }
@@ -361,7 +361,7 @@ impl HttpConfig {
         check(
             mode & !0o666 == 0 && mode & 0o600 == 0o600,
             "socket-mode",
-            format!("{mode:04o} is no mode of a socket: 0600, 0660 or 0666"),
+            format!("{mode:04o} is not a mode for a socket: use 0600, 0660 or 0666"),
         );
     }
 }

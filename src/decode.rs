@@ -51,12 +51,7 @@ struct Decoder<'de> {
 
 impl<'de> Decoder<'de> {
     fn take(&mut self, count: usize) -> Result<&'de [u8], Error> {
-        let short = || {
-            Error(format!(
-                "{count} bytes are wanted, {} are left",
-                self.rest.len()
-            ))
-        };
+        let short = || Error(format!("{count} bytes expected, {} left", self.rest.len()));
         let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(short)?;
         self.rest = rest;
         Ok(taken)
@@ -116,12 +111,12 @@ impl<'de> Decoder<'de> {
             0xde => Token::Map(self.short()?),
             0xdf => Token::Map(self.wide()?),
             marker @ 0xe0..=0xff => Token::Signed(marker.cast_signed().into()),
-            marker => return Err(Error(format!("nothing here begins with {marker:#04x}"))),
+            marker => return Err(Error(format!("no value begins with {marker:#04x}"))),
         })
     }
 
     fn long(&mut self) -> Result<i128, Error> {
-        let wanted = || Error("a number of 16 bytes is wanted".to_owned());
+        let wanted = || Error("a number of 16 bytes expected".to_owned());
         let Token::Bytes(bytes) = self.token()? else {
             return Err(wanted());
         };
@@ -147,7 +142,7 @@ impl<'de> Decoder<'de> {
         let left = items.left;
         self.depth -= 1;
         if left > 0 {
-            return Err(Error(format!("{left} more than are known")));
+            return Err(Error(format!("{left} items too many")));
         }
         Ok(visited)
     }
@@ -288,7 +283,7 @@ struct Variant<'a, 'de> {
 
 impl<'a, 'de> Variant<'a, 'de> {
     fn content(self) -> Result<&'a mut Decoder<'de>, Error> {
-        let empty = || Error("a variant without what it holds".to_owned());
+        let empty = || Error("a variant without its content".to_owned());
         self.holds.then_some(self.decoder).ok_or_else(empty)
     }
 }

@@ -359,7 +359,7 @@ impl<'de> Deserialize<'de> for RequestKey {
             let bytes: [u8; 32] = read_digits(&String::deserialize(deserializer)?)
                 .ok_or_else(|| serde::de::Error::custom("a key is 64 hexadecimal digits"))?;
             return Self::from_bytes(&bytes)
-                .ok_or_else(|| serde::de::Error::custom("a key is of 32 bytes"));
+                .ok_or_else(|| serde::de::Error::custom("a key has 32 bytes"));
         }
         deserializer.deserialize_bytes(RequestKeyBytes)
     }

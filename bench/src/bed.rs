@@ -95,7 +95,7 @@ impl Bed {
     fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
         loop {
             let heard = self.events.recv_timeout(PATIENCE);
-            let heard = heard.map_err(|_| Failure::new("a task came to no end"))??;
+            let heard = heard.map_err(|_| Failure::new("a task did not end"))??;
             let kind = heard.what.get("kind").and_then(Value::as_str);
             let of = heard.what.get("task").and_then(Value::as_u64);
             if kind.is_some_and(&wanted) && (task.is_none() || of == task) {

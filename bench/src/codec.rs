@@ -75,7 +75,7 @@ pub(crate) enum Answer {
 
 /// An answer that a lock server would not give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("asked {asked:?}, and heard {heard}")]
+#[error("asked {asked:?}, received {heard}")]
 pub(crate) struct Unexpected {
     pub(crate) asked: Asked,
     pub(crate) heard: String,

@@ -120,7 +120,7 @@ impl<'a> Ends<'a> {
             stop.check()?;
             let left = patience.saturating_duration_since(now());
             let heard = self.events.recv_timeout(left);
-            let missing = || Failure::new(format!("{} ends were not heard of", began.len()));
+            let missing = || Failure::new(format!("{} ends were not reported", began.len()));
             let Happening { what, at } = heard.map_err(|_| missing())??;
             let id = what.get("process").and_then(Value::as_str);
             let id = id.and_then(parse);

@@ -28,8 +28,8 @@ use std::time::Duration;
 /// Then a waiter is measured: one connection holds a lock, another waits for it, and the time is from sending the release to the waiter's
 /// answer.
 #[derive(Args)]
-#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("How often everything is measured")))]
-#[command(mut_arg("seconds", |seconds| seconds.help("How long each measurement is")))]
+#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("Number of rounds")))]
+#[command(mut_arg("seconds", |seconds| seconds.help("Duration of each measurement")))]
 #[command(after_help = "Examples:
   sexton-bench http
   sexton-bench http --connections 200 --rounds 9 --seconds 2

@@ -88,7 +88,7 @@ impl Speech {
         };
         let line = input.get(..end).unwrap_or(&[]);
         let text = std::str::from_utf8(line).unwrap_or_default();
-        let wrong = || Wrong::Untrue(format!("asked {asked:?}, and heard {text:?}"));
+        let wrong = || Wrong::Untrue(format!("asked {asked:?}, received {text:?}"));
         let mut words = text.split(' ');
         let first = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());

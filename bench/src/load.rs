@@ -262,7 +262,7 @@ impl<C: Client> Load<C> {
                 heard = now;
             }
             if now - heard > PATIENCE {
-                return Err(Failure::new("the server says nothing for ten seconds"));
+                return Err(Failure::new("the server sent nothing for ten seconds"));
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Locks {
     course: Course,
 }
 
-const SECONDS: &str = "How long a measurement takes
+const SECONDS: &str = "Duration of a measurement
 
 A contended row takes four times as long: how fair it is shows only over many turns.";
 

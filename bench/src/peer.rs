@@ -96,7 +96,7 @@ fn version(
     let words = String::from_utf8_lossy(&output.stdout);
     let version = words.split_whitespace().find(|word| is_one(word));
     let version = version.map(str::to_owned);
-    version.ok_or_else(|| format!("{name} does not tell its version"))
+    version.ok_or_else(|| format!("{name} does not print its version"))
 }
 
 impl Peer {
@@ -262,7 +262,7 @@ impl<P> Peer<P> {
             .split_whitespace()
             .filter_map(|word| word.split_once('='))
             .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
-            .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
+            .ok_or_else(|| cannot(SEXTON, format!("it printed {ready:?}")))?;
         drain(output, SEXTON)?;
         Ok(peer)
     }
@@ -454,7 +454,7 @@ fn line_with(
             return Ok(line);
         }
         if read == 0 {
-            return Err(cannot(name, format!("it ended, after it said {before:?}")));
+            return Err(cannot(name, format!("it ended after printing {before:?}")));
         }
         before = line;
     }

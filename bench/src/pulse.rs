@@ -48,7 +48,7 @@ impl Fifo {
                 Some(&PATIENCE),
             );
             match ready {
-                Ok(0) => return Err(Failure::new("no process says that it runs")),
+                Ok(0) => return Err(Failure::new("no process reported that it runs")),
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(Failure::to("wait")(error)),

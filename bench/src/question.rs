@@ -250,7 +250,7 @@ fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
             if says("aof_last_bgrewrite_status:ok") {
                 return Ok(());
             }
-            return Err(cannot(io::Error::other("it says that it failed")));
+            return Err(cannot(io::Error::other("it reported a failure")));
         }
         rest(REWRITE_POLL);
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The reason for refusing a symbolic link.
 const LINK: &str =
-    "it is a link, and links are not followed here: put what it leads to in its place";
+    "it is a symbolic link, and links are not followed here: replace it with its target";
 
 /// The number of bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -128,10 +128,10 @@ impl RealDisk {
                 return wrong(name, LINK);
             }
             if is_folder && !found.is_dir() {
-                return wrong(name, "it is no directory");
+                return wrong(name, "it is not a directory");
             }
             if !is_folder && !found.is_file() {
-                return wrong(name, "it is no file");
+                return wrong(name, "it is not a file");
             }
             let link = if is_folder {
                 self.link_in(name)
@@ -186,7 +186,7 @@ impl RealDisk {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let holder = match self.lock_words().trim() {
-                    "" => "it has not said its name yet".to_owned(),
+                    "" => "its process id is not recorded yet".to_owned(),
                     holder => holder.to_owned(),
                 };
                 return Err(PersistError::Held { dir: shown, holder });
@@ -333,7 +333,7 @@ impl Disk for RealDisk {
         if file.metadata()?.is_file() {
             Ok(Box::new(file))
         } else {
-            Err(io::Error::other("it is no file"))
+            Err(io::Error::other("it is not a file"))
         }
     }
 

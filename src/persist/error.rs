@@ -29,7 +29,7 @@ pub enum PersistError {
     },
     /// Records that had to be read are gone: the log begins after them.
     #[error(
-        "read {file}: the journal begins here{}, and what came before, from {} on, is gone",
+        "read {file}: the journal begins here{}, and the records before it, from {} on, are gone",
         at(*.first),
         .after.0.saturating_add(1)
     )]
@@ -43,7 +43,7 @@ pub enum PersistError {
     },
     /// The log ends before a sequence number that is known to have been synced.
     #[error(
-        "read {file}: the journal ends at sequence number {last}, and a snapshot says that it went on to {reaches}"
+        "read {file}: the journal ends at sequence number {last}, but a snapshot shows that it reached {reaches}"
     )]
     Short {
         /// Name of the file in which the log ends, or of the folder if there is no log.

@@ -43,7 +43,7 @@ impl Directory {
     pub fn tell(&self, tell: Tell) {
         match self.peers.get(&tell.to) {
             Some(peer) => peer.tell(tell),
-            None => tracing::error!(actor = tell.to.0, "there is no such actor to tell"),
+            None => tracing::error!(actor = tell.to.0, "dropped a message for an unknown actor"),
         }
     }
 

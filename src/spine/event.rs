@@ -37,7 +37,7 @@ impl fmt::Display for Position {
 
 /// The error for text that is not a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a sequence number, and perhaps a dot and a place, as in 812 or 812.1")]
+#[error("expected a sequence number, optionally with a dot and an index, as in 812 or 812.1")]
 pub struct NoPosition;
 
 impl FromStr for Position {

@@ -353,7 +353,7 @@ impl Ledger {
                 "THE WALL CLOCK IS FAR AHEAD of the last entry: nothing is pruned until `sexton confirm-clock`, or an hour without a step"
             );
         } else if before > 0 {
-            tracing::info!("the wall clock is believed again: what is due is pruned");
+            tracing::info!("the wall clock is trusted again: pruning resumes");
         }
     }
 

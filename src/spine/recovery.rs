@@ -282,7 +282,7 @@ pub fn recover(
             }
             Err(error) => {
                 reliable[slot] = None;
-                mended.push(format!("snapshot {slot} does not read: {error}"));
+                mended.push(format!("snapshot {slot} is unreadable: {error}"));
             }
         }
     }
@@ -355,7 +355,7 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
             )),
             Found::Sealed(seal) if belongs => sealed.push((slot, seal)),
             Found::Sealed(Seal { mark, .. }) => wrong.push(format!(
-                "snapshot {slot} is of another log: this one has no mark of it at {mark}"
+                "snapshot {slot} belongs to another log: this one has no mark of it at {mark}"
             )),
             Found::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
         }

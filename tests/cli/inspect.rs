@@ -270,7 +270,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "the last record, before the end that the snapshot knows of",
         |made| put(made.last(), 32, &vec![0; 16_000]),
         3,
-        &["would be refused", "a snapshot says that it went on to"],
+        &["would be refused", "a snapshot shows that it reached"],
     ),
     (
         "an unfinished end",
@@ -322,7 +322,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
                 .expect("it can be made");
         },
         3,
-        &["would be refused", "lock: it is no file"],
+        &["would be refused", "lock: it is not a file"],
     ),
     (
         "a link for a lock",

@@ -78,7 +78,7 @@ impl Keeper {
             opened => opened,
         };
         if let Err(error) = &opened {
-            tracing::warn!(%error, "it cannot be noted how far the journal is synced");
+            tracing::warn!(%error, "cannot record how far the journal is synced");
         }
         Self(opened.ok())
     }
@@ -87,7 +87,7 @@ impl Keeper {
     pub(super) fn note(&mut self, extent: Extent) {
         let Some(file) = &self.0 else { return };
         if let Err(error) = file.write_at(&extent.encode(), 0) {
-            tracing::warn!(%error, "it is no longer noted how far the journal is synced");
+            tracing::warn!(%error, "no longer recording how far the journal is synced");
             self.0 = None;
         }
     }

@@ -79,7 +79,7 @@ impl Reader<'_> {
             // Everything before `at - unsynced` was synced when this record was written.
             if at > header.unsynced as usize {
                 let found = format!(
-                    "a record does not check, and {} behind it was written after it was synced",
+                    "a record does not check, although {} was written after it had been synced",
                     header.seq
                 );
                 return Err(self.corrupt(offset, found));

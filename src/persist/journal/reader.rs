@@ -121,7 +121,7 @@ impl fmt::Display for Passed {
         } = self;
         write!(
             f,
-            "{file} is damaged at offset {offset}, {bytes} bytes of which nothing is needed"
+            "{file} is damaged at offset {offset}, {bytes} bytes, none of them needed"
         )
     }
 }
@@ -277,7 +277,7 @@ impl<'d> Reader<'d> {
                 file,
                 offset: SEGMENT_HEADER_BYTES as u64,
                 after,
-                found: "the first record that is there does not read to its end".to_owned(),
+                found: "the first existing record is incomplete".to_owned(),
             });
         }
         if last < reaches {

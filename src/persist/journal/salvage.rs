@@ -206,7 +206,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
             return Ok(());
         };
         self.last = open.seq;
-        let found = format!("record {} does not read to its end", open.seq);
+        let found = format!("record {} is incomplete", open.seq);
         let bytes = open.payload.len() as u64;
         self.give_gap(place, bytes, (found, Some(open)))
     }

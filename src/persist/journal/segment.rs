@@ -240,7 +240,7 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
                 mended,
             };
             let found =
-                || format!("its header speaks of segment {said} with {size} bytes, it has {len}");
+                || format!("its header is of segment {said} with {size} bytes, the file has {len}");
             match said == ordinal {
                 true if size == len => Ok(header),
                 true if size > len => Err(Unusable::Short(header, found())),

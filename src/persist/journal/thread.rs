@@ -351,7 +351,7 @@ impl Shared {
     }
 
     fn fail(&self, error: PersistError) {
-        tracing::error!(%error, "the journal failed, nothing is acknowledged any more");
+        tracing::error!(%error, "the journal failed; nothing more is acknowledged");
         *lock(&self.failure) = Some(Arc::new(error));
         self.waker.wake();
     }

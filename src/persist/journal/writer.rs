@@ -195,7 +195,7 @@ impl Writer {
             }
             Some(Err(error)) => {
                 if !self.starved {
-                    tracing::warn!(%error, "the next journal segment cannot be prepared, drawing on what is");
+                    tracing::warn!(%error, "the next journal segment cannot be prepared, using the reserve");
                 }
                 self.starved = true;
             }

@@ -155,7 +155,7 @@ impl Assembly {
         };
         if (partial.actor, partial.page, partial.next) != (actor, page, part) {
             return Err(format!(
-                "part {part} of page {} of actor {actor}: another was to come",
+                "part {part} of page {} of actor {actor}: another part was expected",
                 page.0
             ));
         }

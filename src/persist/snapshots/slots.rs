@@ -247,7 +247,7 @@ impl Slots {
             before = after;
         }
         Err(unreadable(&folder)(
-            "its files change whenever it is opened".to_owned(),
+            "its files change every time it is opened".to_owned(),
         ))
     }
 }

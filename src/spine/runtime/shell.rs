@@ -193,7 +193,9 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
             Ok(message) => self.drive(context, |host, ledger| {
                 host.deliver(ledger, Delivery::told(message, tell.from))
             }),
-            Err(error) => tracing::error!(actor = M::NAME, %error, "told something unknown"),
+            Err(error) => {
+                tracing::error!(actor = M::NAME, %error, "received a message that does not decode");
+            }
         }
     }
 }
