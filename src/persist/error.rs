@@ -20,7 +20,7 @@ pub enum PersistError {
         found: String,
     },
     /// A segment is missing between others.
-    #[error("read {file}: it is missing, while {next} is there")]
+    #[error("read {file}: it is missing, but {next} exists")]
     Missing {
         /// Name of the missing file.
         file: String,

@@ -291,7 +291,7 @@ impl Checkpoints {
                 shown.failed += 1;
                 shown.last_failure = Some(error.to_string());
             }
-            Err(error) => tracing::info!(%error, "a snapshot was given up"),
+            Err(error) => tracing::info!(%error, "a snapshot was abandoned"),
         }
         taken
     }

@@ -14,5 +14,5 @@ pub fn panic_words(payload: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|words| (*words).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned());
-    words.unwrap_or_else(|| "a panic without words".to_owned())
+    words.unwrap_or_else(|| "a panic without a message".to_owned())
 }

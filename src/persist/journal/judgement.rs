@@ -55,7 +55,7 @@ impl Reader<'_> {
         if self.later_records()? {
             return Err(self.corrupt(
                 offset,
-                "a record does not check, and later ones exist".to_owned(),
+                "a record is invalid, but later ones exist".to_owned(),
             ));
         }
         let segment = self
@@ -79,7 +79,7 @@ impl Reader<'_> {
             // Everything before `at - unsynced` was synced when this record was written.
             if at > header.unsynced as usize {
                 let found = format!(
-                    "a record does not check, although {} was written after it had been synced",
+                    "a record is invalid, although {} was written after it had been synced",
                     header.seq
                 );
                 return Err(self.corrupt(offset, found));

@@ -97,7 +97,7 @@ pub fn salvage<E: From<PersistError>>(
     for segment in present {
         let file = segment::name(segment.ordinal);
         while expected < segment.ordinal {
-            let found = format!("it is missing, while {file} is there");
+            let found = format!("it is missing, but {file} exists");
             walk.gap((expected, 0), 0, (found, None))?;
             expected += 1;
         }
@@ -159,7 +159,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
                 Owned::of(&header, payload.get(..len).unwrap_or(payload))
             });
             let seems = seems.filter(|seems| seems.seq > self.last && seems.kind != Kind::End);
-            let found = "no whole record".to_owned();
+            let found = "not a complete record".to_owned();
             let (place, len) = ((ordinal, offset as u64), (end - offset) as u64);
             self.gap(place, len, (found, seems))?;
             offset = end;

@@ -249,7 +249,7 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
         }
         Some(SegmentHeader::TooNew(version)) => Err(Unusable::TooNew(version)),
         Some(SegmentHeader::Bad) | None => {
-            Err(Unusable::Damaged("its header does not check".to_owned()))
+            Err(Unusable::Damaged("its header is invalid".to_owned()))
         }
     }
 }

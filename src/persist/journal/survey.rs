@@ -131,7 +131,9 @@ pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<
         Ok(header) => (header, None),
         Err(Unusable::Short(header, found)) => (header, Some(found)),
         Err(Unusable::TooNew(version)) => {
-            return Err(format!("it is of format {version}, which is newer"));
+            return Err(format!(
+                "its format {version} is newer than this program reads"
+            ));
         }
         Err(Unusable::Damaged(found)) => return Err(found),
     };
@@ -157,7 +159,7 @@ impl Surveyed {
         let after = rest(offset);
         if let Some(end) = after.iter().rposition(|byte| *byte != 0) {
             self.stops = Some(format!(
-                "{} bytes from offset {offset} on are no whole record",
+                "{} bytes from offset {offset} on are not a complete record",
                 end + 1
             ));
         }

@@ -46,7 +46,7 @@ impl Stores for CopiedStores {
             cause: cause.to_owned(),
         };
         let slot = SlotId::ALL.into_iter().find(|slot| slot.folder() == folder);
-        let slot = slot.ok_or_else(|| refused("it is no snapshot"))?;
+        let slot = slot.ok_or_else(|| refused("it is not a snapshot"))?;
         match seal::read(self.from.as_ref(), &slot.seal())? {
             Some(SealRead::Good(seal)) => self.copy(slot, &seal)?,
             Some(SealRead::Bad | SealRead::TooNew(_)) | None => {

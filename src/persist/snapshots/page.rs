@@ -172,7 +172,7 @@ impl Assembly {
         match self.current.take() {
             None => Ok(()),
             Some(partial) => Err(format!(
-                "page {} of actor {} is not whole",
+                "page {} of actor {} is incomplete",
                 partial.page.0, partial.actor
             )),
         }
@@ -198,7 +198,7 @@ impl Partial {
                     content: frame,
                 })
             }
-            Some(_) | None => Err(format!("page {} of actor {actor} does not check", page.0)),
+            Some(_) | None => Err(format!("page {} of actor {actor} is invalid", page.0)),
         }
     }
 }

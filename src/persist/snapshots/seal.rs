@@ -167,7 +167,7 @@ pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
         let wrong = match &file {
             None => Some(format!("{name} is missing")),
             Some(file) if file.len != said.len => Some(format!(
-                "{name} has {} bytes, was sealed with {}",
+                "{name} has {} bytes, but was sealed with {}",
                 file.len, said.len
             )),
             Some(file) if file.crc != said.crc => Some(format!(

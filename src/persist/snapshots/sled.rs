@@ -140,7 +140,7 @@ fn guard<T>(
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map(String::as_str);
             let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-            format!("sled panicked: {}", words.unwrap_or("without words"))
+            format!("sled panicked: {}", words.unwrap_or("without a message"))
         }
     };
     // sled passes on the operating system's error only in its debug output, wherever it had one.

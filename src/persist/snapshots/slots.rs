@@ -98,7 +98,7 @@ impl Slots {
             Ok(None) => return Ok(self.look_unsealed(slot)),
             Ok(Some(SealRead::Good(seal))) => seal,
             Ok(Some(SealRead::Bad)) => {
-                let found = Found::Damaged("its seal does not check".to_owned());
+                let found = Found::Damaged("its seal is invalid".to_owned());
                 return Ok(self.look_unsealed(slot).but(found));
             }
             Ok(Some(SealRead::TooNew(found))) => {
@@ -165,7 +165,7 @@ impl Slots {
         if found == sealed {
             Ok(())
         } else {
-            let differs = format!("it holds {found:?}, was sealed with {sealed:?}");
+            let differs = format!("it holds {found:?}, but was sealed with {sealed:?}");
             Err(unreadable(&slot.folder())(differs))
         }
     }

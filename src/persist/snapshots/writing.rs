@@ -104,7 +104,7 @@ impl Writing {
             Stage::Closed(_) | Stage::Failed => self.slots.discard(self.slot),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, "a snapshot that was given up could not be removed");
+            tracing::warn!(%error, "an abandoned snapshot could not be removed");
         }
         None
     }
