@@ -1,6 +1,7 @@
 """Takes orders: POST /order?name=NAME. Everything an order needs is on disk before the answer.
 
-An order that was not answered can be sent again under the same name: its requests have idempotency keys, and are carried out once.
+An order that was not answered can be sent again under the same name: its requests have idempotency
+keys, and are carried out once.
 """
 
 import http.client
@@ -19,7 +20,7 @@ class Refused(Exception):
 
 
 def ask(path, once=None, /, **members):
-    """Sends a request to the coordinator; with a key, a repeated request is carried out only once."""
+    """Sends a request to the coordinator; one with a key is carried out only once."""
     connection = http.client.HTTPConnection("localhost", timeout=30)
     connection.sock = socket.socket(socket.AF_UNIX)
     try:

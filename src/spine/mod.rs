@@ -2,10 +2,10 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `machine.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown |
+//! | `machine.rs` `items.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown; its short form for items of one kind |
 //! | `effect.rs` `port.rs` | what a machine wants done outside itself; what performs it in the world |
 //! | `ledger.rs` | sequence numbers, time, the records of one write |
-//! | `host.rs` | the shell: order, decide, commit, append; catches panics |
+//! | `host/` | the shell: order, decide, commit, append; catches panics |
 //! | `delivery.rs` `guard.rs` | deliveries to a host and its answers; catching panics |
 //! | `each.rs` | structures with one element for each actor |
 //! | `outbox.rs` | answers and actions that wait for the journal |
