@@ -167,7 +167,7 @@ fn a_snapshot_of_another_directory_is_left_alone() {
     assert!(
         past.mended
             .iter()
-            .all(|said| said.contains("of another log"))
+            .all(|said| said.contains("belongs to another log"))
     );
     assert_eq!(past.sealed, BySlot::default());
     assert_eq!(locks.digest(), whole.digest());
