@@ -8,6 +8,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// The most jobs of one request.
 const JOBS_MAX: usize = 100;
 
+/// The most requests under way at a time.
+const ASKING_MAX: u32 = 2;
+
 /// Jobs that are done, on their way.
 #[derive(Default)]
 pub(super) struct Exchange {
@@ -19,8 +22,8 @@ pub(super) struct Exchange {
 struct State {
     /// Jobs that nobody was told of.
     done: Vec<Key>,
-    /// Whether a request is under way.
-    is_asking: bool,
+    /// Requests that are under way.
+    asking: u32,
     /// What was answered, and is not yet fetched.
     answers: BTreeMap<Key, Exchanged>,
 }
@@ -34,19 +37,19 @@ impl Exchange {
             if let Some(answer) = state.answers.remove(&done) {
                 return answer;
             }
-            if state.is_asking {
+            if state.asking >= ASKING_MAX {
                 let woken = self.answered.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            state.is_asking = true;
+            state.asking += 1;
             let later = state.done.len().min(JOBS_MAX);
             let later = state.done.split_off(later);
             let all = std::mem::replace(&mut state.done, later);
             drop(state);
             let answers = jobs.exchange(&all);
             state = self.state();
-            state.is_asking = false;
+            state.asking -= 1;
             state.answers.extend(all.into_iter().zip(answers));
             self.answered.notify_all();
         }

@@ -19,6 +19,9 @@ const WAIT_MAX: u64 = 3600;
 /// How soon a run that waits looks again, when the coordinator gives nothing out.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How often the memory of this process is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Signals after which no job is begun: INT, TERM, and URG, which ends nothing that does not know it. So a stop of this process
 /// and all that it started lets commands come to their end.
 const STOPS: [i32; 3] = [2, 15, 23];
@@ -53,6 +56,8 @@ struct State {
     busy: u32,
     /// Whether none is taken on any more.
     is_stopping: bool,
+    /// Bytes that this process had when they were last looked at, and when that was, since the beginning.
+    memory: Option<(u64, Duration)>,
     tally: Tally,
     failure: Option<Failure>,
 }
@@ -156,8 +161,11 @@ impl Runner {
             if !self.work_on_one(&mut done) {
                 break;
             }
-            // Who has ended hears nothing any more.
-            let _ = news.send(News::Worked);
+            // Only a run that is stopping ends with its last job: any other would be woken for nothing.
+            if self.state().is_stopping {
+                // The run may be over.
+                let _ = news.send(News::Worked);
+            }
         }
         if let Some(done) = done {
             self.settle(done);
@@ -179,7 +187,7 @@ impl Runner {
             state.tally.reach(Reached::TimeLimit);
             return false;
         }
-        if state.begun > 0 && memory() >= self.limits.memory / 100 * 95 {
+        if state.begun > 0 && state.memory(self.began.elapsed()) >= self.limits.memory / 100 * 95 {
             state.tally.reach(Reached::MemoryLimit);
             return false;
         }
@@ -317,6 +325,14 @@ impl Runner {
 }
 
 impl State {
+    /// Bytes of this process, as they were at most [`LOOK`] ago: jobs may be shorter than it takes to ask.
+    fn memory(&mut self, now: Duration) -> u64 {
+        match self.memory {
+            Some((bytes, at)) if now.saturating_sub(at) < LOOK => bytes,
+            _ => self.memory.insert((memory(), now)).0,
+        }
+    }
+
     fn stop(&mut self, reached: Reached) {
         self.is_stopping = true;
         self.tally.reach(reached);

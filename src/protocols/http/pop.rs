@@ -1,6 +1,7 @@
 //! Claims of jobs over HTTP: what is claimed, how long a client waits for it, and what happens to claims that are not
 //! delivered. The members are documented in `docs/protocols/http.md`, "Queues".
 
+use crate::actors::binding::Binding;
 use crate::actors::queue::{AnyType, Claim, QueueName};
 use crate::clock::Timestamp;
 use crate::handle::{Exchanged, QueueError, Queues};
@@ -174,7 +175,11 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
         release: wanted.release,
         kill_before_grant: wanted.kill_before_grant,
     };
-    let queues = self::bound(call, &bound).await?;
+    let binding = match &wanted.done {
+        Some(_) => bound.binding_again(call).await?,
+        None => bound.binding(call).await?,
+    };
+    let queues = bound_to(call, binding);
     let queues = queues.claiming_for(wanted.claim_ms.0);
     if let Some(any) = wanted.any {
         let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
@@ -223,9 +228,12 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
 
 /// Returns the queues with claims bound as requested.
 pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem> {
-    let binding = bound.binding(call).await?;
+    Ok(bound_to(call, bound.binding(call).await?))
+}
+
+fn bound_to(call: &Call, binding: Option<Binding>) -> Queues {
     let queues = call.queues();
-    Ok(binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding)))
+    binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding))
 }
 
 fn acks(done: &[JobClaim]) -> Vec<(u64, Token)> {
