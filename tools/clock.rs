@@ -22,7 +22,7 @@ pub(crate) struct ConfirmClock {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }

@@ -24,7 +24,7 @@ Examples, in a script that `sexton work` runs:
 What `fail` and `snooze` say is done when the command and all that it started have ended, whatever its exit status. The last of
 them counts.
 
-Exit status: 0 well; 1 the answer is no: the claim is lost; 2 usage, and where no `sexton work` runs this; 3 that is gone.")]
+Exit status: 0 success; 1 the answer is no: the claim is lost; 2 usage, and where no `sexton work` runs this; 3 that is gone.")]
 pub(crate) struct Job {
     #[command(subcommand)]
     what: What,

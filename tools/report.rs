@@ -1,6 +1,6 @@
 //! How the program ends: the one place that renders errors and picks exit statuses.
 //!
-//! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
+//! 0 success; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
 use crate::settings::strange_variables;
 use crate::text;

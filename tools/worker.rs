@@ -36,7 +36,7 @@ Examples:
   sexton worker pause mails          it begins no further job, and those that run come to their end
   sexton worker resume mails
 
-Exit status: 0 well; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 success; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
 coordinator runs there."
 )]
 pub(crate) struct Worker {
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     #[command(flatten)]
     at: Where,
 
-    /// Print what is answered, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }

@@ -32,7 +32,7 @@ Examples:
   sexton lease check sync && sexton lease run sync --detach -- ./sync
   sexton lease show sync                              what runs, what is next, until when
 
-Exit status: 0 well; 1 the answer is no: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. Of `run`
+Exit status: 0 success; 1 the answer is no: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. Of `run`
 that of the command.")]
 pub(crate) struct Lease {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ pub(crate) struct Lease {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }

@@ -34,7 +34,7 @@ Examples:
   sexton lock renew account 42 --token 17                begin the two minutes again, if it is still ours
   sexton lock list                                       who holds what, and who waits
 
-Exit status: 0 well; 1 the answer is no: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
+Exit status: 0 success; 1 the answer is no: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Lock {
     #[command(subcommand)]
     action: Action,
@@ -42,7 +42,7 @@ pub(crate) struct Lock {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }

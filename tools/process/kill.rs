@@ -62,7 +62,7 @@ Examples:
   sexton kill 0192f5e0 --signal HUP  send a signal, and nothing else
   sexton kill --pid-file DIR/process.pid   what another program launched, if it is still that
 
-Exit status: 0 well; 1 there is no such process, or it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
+Exit status: 0 success; 1 there is no such process, or it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Kill {
     /// Which, by id or the first eight or more digits of it

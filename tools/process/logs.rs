@@ -26,7 +26,7 @@ Examples:
   sexton logs 0192f5e0 --follow      go on until it has ended
   sexton logs 0192f5e0 --tail 20     the last 20 lines
 
-What ran in the foreground wrote to its terminal. Exit status: 0 well; 1 there is no such process, or it has no files; 3 no coordinator runs
+What ran in the foreground wrote to its terminal. Exit status: 0 success; 1 there is no such process, or it has no files; 3 no coordinator runs
 there, or the files cannot be read.")]
 pub(crate) struct Logs {
     /// Which, by id or the first eight or more digits of it

@@ -31,7 +31,7 @@ Examples:
   sexton ps reconcile               check all that are on record as running
   sexton ps --pid-files snapshots   what the PID files below a directory say, and whether it is so
 
-Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
+Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Ps {

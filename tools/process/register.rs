@@ -19,7 +19,7 @@ Examples:
   sexton register --finish 3 --error 'no such host'
                                      it is about to end, and so
 
-Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
+Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
 pub(crate) struct Register {
     /// Which process [default: the one that calls this command]
     #[arg(long)]

@@ -29,7 +29,7 @@ Examples:
   sexton service logs web --follow   what it writes
   sexton service reload              read the configuration again: only what changed is touched
 
-Exit status: 0 well; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 success; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
 coordinator runs there."
 )]
 pub(crate) struct Service {
@@ -39,7 +39,7 @@ pub(crate) struct Service {
     #[command(flatten)]
     at: Where,
 
-    /// Print what is answered, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }

@@ -28,7 +28,7 @@ Examples:
   sexton queue next && ...                       is anything ready anywhere?
   sexton queue config                            what holds for which type of jobs
 
-Exit status: 0 well; 1 the answer is no: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
+Exit status: 0 success; 1 the answer is no: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
 halted.")]
 pub(crate) struct Queue {
     #[command(subcommand)]
@@ -37,7 +37,7 @@ pub(crate) struct Queue {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }

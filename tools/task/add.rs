@@ -52,7 +52,7 @@ Points with (1) are the coordinator's: it refuses them unless its configuration 
 At the others KIND says how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop
 (SIGSTOP), memory (it allocates more than it may). `sexton task show` says what came of it.
 
-Prints the number of the task. Exit status: 0 well, and of --wait: 1 if the task failed, was terminated, or is not over.")]
+Prints the number of the task. Exit status: 0 success, and of --wait: 1 if the task failed, was terminated, or is not over.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Add {
     /// What people call it

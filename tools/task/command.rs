@@ -35,7 +35,7 @@ In the command of a task:
   sexton task save < state                       what the next one goes on from
   sexton task wait 10m; exit                     another burst, in ten minutes
 
-Exit status: 0 well; 1 the answer is no; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
+Exit status: 0 success; 1 the answer is no; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Task {
     #[command(subcommand)]
     action: Action,
@@ -43,7 +43,7 @@ pub(crate) struct Task {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }

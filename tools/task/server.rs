@@ -31,7 +31,7 @@ Examples:
 
 An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
-Exit status: 0 well; 1 the answer is no, and of `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an inventory cannot be read.")]
+Exit status: 0 success; 1 the answer is no, and of `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an inventory cannot be read.")]
 pub(crate) struct Server {
     #[command(subcommand)]
     action: Action,
@@ -39,7 +39,7 @@ pub(crate) struct Server {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
