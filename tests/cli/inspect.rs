@@ -484,7 +484,7 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     refused(files.path(), "it is empty");
     refused(&files.path().join("absent"), "there is no such");
     fs::write(files.path().join("notes"), "x").expect("it can be written");
-    refused(files.path(), "it is no data directory");
+    refused(files.path(), "it is not a data directory");
     let file = inspect(&files.path().join("notes"), &[]);
     assert_eq!(file.status.code(), Some(3));
     assert!(said(&file).contains("it is a file"), "{}", said(&file));

@@ -163,7 +163,7 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
         format!("{SEXTON} job snooze 99999999999; echo $? >&2; {SEXTON} job snooze 1h soon");
     let (said, done) = work(&tree, &["mails"], &script);
     assert!(
-        done.err.contains("longer than a job waits"),
+        done.err.contains("is too long: the maximum is"),
         "{said} {done:?}"
     );
     assert!(

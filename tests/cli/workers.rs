@@ -182,7 +182,7 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nmemory = \"lots\"",
-            "memory: \"lots\" is no size",
+            "memory: \"lots\" is not a size",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1",
