@@ -242,10 +242,10 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
         .env("SEXTON_LOCK_ENTRIES", "5000");
     let daemon = Daemon::start(command);
     daemon.signal(rustix::process::Signal::HUP);
-    daemon.until_logged("the settings are read: none waits for a restart");
+    daemon.until_logged("settings reloaded");
     let log = daemon.log();
     assert!(
-        log.contains("SEXTON_LOCK_ENTRYS, which is no setting"),
+        log.contains("SEXTON_LOCK_ENTRYS in the environment is not a setting"),
         "{log}"
     );
     assert!(!log.contains("SEXTON_LOCK_ENTRIES"), "{log}");
@@ -254,7 +254,7 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
         "{log}"
     );
     assert_eq!(
-        log.contains("belongs to user 12345, who may"),
+        log.contains("belongs to user 12345, who can"),
         is_given_away,
         "{log}"
     );

@@ -162,7 +162,7 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     stderr.read_to_string(&mut errors).expect("it is text");
     assert_eq!(status, Some(3), "{errors}");
     assert!(
-        errors.contains("the coordinator ended without a last word"),
+        errors.contains("the coordinator ended unexpectedly"),
         "{errors}"
     );
 }

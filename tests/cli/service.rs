@@ -144,7 +144,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     // Each of these takes a turn of the loop in which a sign of life would be due.
     for _ in 0..3 {
         daemon.signal(Signal::USR1);
-        daemon.until_logged("nowhere to write to");
+        daemon.until_logged("SIGUSR1 ignored");
     }
     daemon.signal(Signal::TERM);
     let (status, log) = daemon.end();

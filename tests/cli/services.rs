@@ -350,7 +350,7 @@ fn a_stop_in_good_order_ends_services_and_the_next_start_brings_them_back() {
         application.until_running("web"),
     );
     let log = application.stop();
-    assert!(log.contains("the services are stopped"), "{log}");
+    assert!(log.contains("services stopped"), "{log}");
     assert!(!lives(db) && !lives(web));
     application.serve();
     assert_ne!(application.until_running("web"), web);

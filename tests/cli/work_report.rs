@@ -167,7 +167,7 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
         "{said} {done:?}"
     );
     assert!(
-        !done.err.contains("no setting"),
+        !done.err.contains("not a setting"),
         "its variables are ours: {done:?}"
     );
     assert_eq!(job(&tree, &id)["attempts"], 0);
