@@ -38,7 +38,7 @@ fn everything_wrong_is_told_at_once_with_its_line() {
         (11, "a program has a name without blanks"),
         (14, "[program:e] command: %(nobody)s: no such name"),
         (15, "[program:e] environment: expected KEY=\"value\""),
-        (16, "[program:e] stopsignal: \"NOPE\" is no signal"),
+        (16, "[program:e] stopsignal: \"NOPE\" is not a signal"),
         (
             17,
             "[program:e] exitcodes: expected exit codes from 0 to 255",

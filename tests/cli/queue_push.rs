@@ -49,7 +49,7 @@ fn a_batch_of_lines_is_added_as_one() {
         ),
         (
             "{\"body\": \"a\"}\n".repeat(1001).as_str(),
-            "1001 jobs, and 1000 are the most",
+            "1001 jobs, but the limit is 1000",
         ),
         ("\n", "the batch has no jobs"),
     ] {

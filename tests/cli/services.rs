@@ -463,7 +463,7 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
         ("restart = \"often\"", "restart: \"often\": expected always"),
         (
             "stop_signal = \"NONE\"",
-            "stop_signal: \"NONE\" is no signal",
+            "stop_signal: \"NONE\" is not a signal",
         ),
         ("grace = \"2h\"", "grace: expected an hour at most"),
         ("period = \"soon\"", "period: expected seconds"),
