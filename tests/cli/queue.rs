@@ -78,7 +78,7 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     assert_eq!(coordinator.well(&same), "3\n");
     let again = coordinator.run(&same);
     assert_eq!((again.status, again.out.as_str()), (0, "3\n"));
-    assert!(again.err.contains("job 3 is there already"), "{again:?}");
+    assert!(again.err.contains("job 3 already exists"), "{again:?}");
 }
 
 #[test]

@@ -465,7 +465,7 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
             "stop_signal = \"NONE\"",
             "stop_signal: \"NONE\" is not a signal",
         ),
-        ("grace = \"2h\"", "grace: expected an hour at most"),
+        ("grace = \"2h\"", "grace: expected at most an hour"),
         ("period = \"soon\"", "period: expected seconds"),
         (
             "intensity = true",

@@ -1,8 +1,8 @@
-//! Why a key, or a section, of supervisord becomes nothing here.
+//! The reasons why keys and sections of supervisord are not carried over.
 
-/// Where output is.
+/// The reason for keys about output files.
 const OUTPUT: &str = "output is appended to stdout.log and stderr.log in DATA/services/NAME";
-/// Who listens.
+/// The reason for keys about events.
 const EVENTS: &str = "there are no event listeners; `sexton events` shows what happens to services";
 const SYSLOG: &str = "output goes to files only";
 
@@ -53,7 +53,7 @@ const SUPERVISORD: &[(&str, &str)] = &[
     ("identifier", "a coordinator is known by its data directory"),
 ];
 
-/// Sections that become nothing.
+/// Sections that are not carried over.
 const SECTIONS: &[(&str, &str)] = &[
     (
         "unix_http_server",
@@ -87,7 +87,7 @@ pub(super) fn of_supervisord(key: &str) -> &'static str {
     find(SUPERVISORD, key).unwrap_or("supervisord has no such key")
 }
 
-/// By what stands before the colon of its name.
+/// Looks up the part of the section's name before the colon.
 pub(super) fn of_section(name: &str) -> &'static str {
     let kind = name.split(':').next().unwrap_or(name);
     find(SECTIONS, kind).unwrap_or("supervisord has no such section")
