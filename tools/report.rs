@@ -46,7 +46,7 @@ const DAMAGED: &str = "`sexton inspect DATA` shows what is intact, `sexton recov
 
 /// The advice for a record that panics whenever it is committed.
 const DEFECT: &str = "this is a defect of sexton, not of the disk: keep a copy of the directory, and see \
-docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` says what would be lost without the record";
+docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` shows what would be lost without the record";
 
 /// Why a command failed: an exit status, a message, and what to do.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl From<PersistError> for Failure {
             PersistError::Missing { .. }
             | PersistError::Gone { .. }
             | PersistError::Short { .. } => failure.help(
-                "put the missing files back; without them, `sexton recover DATA --dry-run` says what would be lost",
+                "put the missing files back; without them, `sexton recover DATA --dry-run` shows what would be lost",
             ),
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
             PersistError::Held { .. } => failure.help("stop that coordinator, or use another --data directory"),
@@ -213,7 +213,7 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}")).help(DAMAGED),
             RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
                 Self::unreachable(format!("failed to {error}")).help(
-                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` says what would be lost without it",
+                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` shows what would be lost without it",
                 )
             }
             RecoveryError::Panicked { .. } => Self::halted(format!("failed to {error}")).help(DEFECT),
@@ -262,9 +262,7 @@ impl From<Halt> for Failure {
             | Halt::Panics(_)
             | Halt::Spent(_)
             | Halt::Rebuild(_)
-            | Halt::CoreThread(_) => {
-                failure.help("docs/operations.md, \"After a halt\", says what to do")
-            }
+            | Halt::CoreThread(_) => failure.help("see docs/operations.md, \"After a halt\""),
         }
     }
 }

@@ -47,7 +47,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     for words in [
         "lockserver/s",
         "no lock is waited for",
-        "no queues: each would stand here",
+        "no queues; each appears here",
         "journal/s",
         "owners",
         "connections",

@@ -75,7 +75,7 @@ fn services(family: &Family, now: u64, width: usize) -> Vec<Row> {
     ];
     let (columns, room) = fitting(columns.into(), width);
     if family.services.is_empty() {
-        let words = "no services: each would stand here with its restarts and its last end";
+        let words = "no services; each appears here with its restarts and last end";
         return vec![Row::new(cut(words, width).dim())];
     }
     let all = text::count(family.services.len() as u64, "service");
@@ -124,7 +124,7 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     ];
     let (columns, room) = fitting(columns.into(), width);
     if family.members.is_empty() {
-        let words = "no processes: each would stand here under its parent; `sexton run` starts one";
+        let words = "no processes; each appears here below its parent; `sexton run` starts one";
         return vec![Row::new(cut(words, width).dim())];
     }
     let all = match family.members.len() {

@@ -75,7 +75,7 @@ pub(crate) fn queues(work: &Work, status: &Value, width: usize) -> Vec<Row> {
     let rows = work.queues();
     if rows.is_empty() {
         let words = if work.is_known {
-            "no queues: each would stand here with its jobs, its oldest, in and out a second"
+            "no queues; each appears here with its jobs, oldest job, and rates in and out"
         } else {
             "queues are not known: this coordinator does not list the busiest"
         };
@@ -126,7 +126,7 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
         return Vec::new();
     }
     if work.locks.is_empty() {
-        let words = "no lock is waited for: each that is would stand here with who holds it";
+        let words = "no lock has waiters; each that has appears here with its holder";
         return vec![Row::new(4, cut(words, width).dim())];
     }
     let (count, ends) = (9, 14);
