@@ -147,7 +147,6 @@ impl Kill {
 /// Wait until a process has ended, and exit with its status
 ///
 /// The wait continues across restarts of the coordinator.
-/// The wait continues over restarts of the coordinator.
 #[derive(Args)]
 #[command(
     name = "wait",
