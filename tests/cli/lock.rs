@@ -210,7 +210,10 @@ fn a_stop_that_outlasts_a_wait_is_no_halt() {
     coordinator.daemon.end();
     let ended = done(waiting.wait_with_output().expect("it ends"));
     assert_eq!(ended.status, 3, "{ended:?}");
-    assert!(ended.err.contains("stopped, and was not back"), "{ended:?}");
+    assert!(
+        ended.err.contains("stopped and did not come back"),
+        "{ended:?}"
+    );
     drop(coordinator.files);
 }
 

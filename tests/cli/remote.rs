@@ -320,7 +320,7 @@ fn a_machine_that_was_started_again_says_so() {
         .expect("it has one")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
-    assert!(err.contains("started again"), "{err}");
+    assert!(err.contains("rebooted"), "{err}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
 
     // A server says that it is there.
     let said = tree.well(&["server", "announce"]);
-    assert_eq!(said, "the servers are looked up now\n");
+    assert_eq!(said, "the servers are being looked up now\n");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
         listed

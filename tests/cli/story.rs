@@ -159,7 +159,7 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     let mut lines = BufReader::new(events.stdout.take().expect("it is piped")).lines();
     let mut line = || lines.next().expect("a line").expect("it is text");
     let first = line();
-    assert!(first.contains("999999999999 is yet to come"), "{first}");
+    assert!(first.contains("999999999999 does not exist yet"), "{first}");
     assert!(!first.contains("lost"), "{first}");
     push(&data, "mails", "600");
     run(&data, &["lock", "acquire", "acct", "--owner", "ann"], 0);

@@ -339,7 +339,7 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     until_lines(&log, 2);
     let cancel = ["queue", "cancel", &id, "--reason", "wrong file"];
     assert_eq!(tree.well(&cancel), "cancelled 1 job\n");
-    assert_eq!(tree.well(&cancel), "abandoned or cancelled already\n");
+    assert_eq!(tree.well(&cancel), "already abandoned or cancelled\n");
     let done = done(child.wait_with_output().expect("it ends"));
     let said = serde_json::from_str(&done.out);
     let noted = std::fs::read_to_string(&log).expect("it ran");

@@ -170,11 +170,11 @@ fn what_is_wrong_with_a_table_is_told() {
         ("types = [\"mails\"]", "command: is missing"),
         (
             "types = []\ncommand = [\"x\"]",
-            "types: expected one at least",
+            "types: expected at least one",
         ),
         (
             "types = [\"a b\"]\ncommand = [\"x\"]",
-            "\"a b\" is no type of jobs",
+            "\"a b\" is not a job type",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nprocs = 0",
@@ -182,7 +182,7 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nmemory = \"lots\"",
-            "memory: \"lots\" is no size",
+            "memory: \"lots\" is not a size",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1",

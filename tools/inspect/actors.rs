@@ -1,4 +1,4 @@
-//! What the actors hold, as far as snapshot and journal have brought them.
+//! The state of the actors, as far as snapshot and journal could be read.
 
 use serde::Serialize;
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
@@ -11,26 +11,26 @@ use sexton::spine::machine::{Machine as _, Now};
 use sexton::spine::recovery::Recovering;
 use std::collections::BTreeMap;
 
-/// An actor's state in numbers.
+/// Figures of an actor's state.
 #[derive(Debug, Serialize)]
 pub(crate) struct ActorFound {
     pub(crate) name: &'static str,
-    /// Its newest entry.
+    /// Its newest record.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
-    /// What it counts, in its own order.
+    /// Its counts, in its own order.
     #[serde(flatten, serialize_with = "by_name")]
     pub(crate) counts: Vec<(&'static str, u64)>,
 }
 
-/// What is held under a key.
+/// The entries of a lock.
 #[derive(Debug, Serialize)]
 pub(crate) struct KeyFound {
     pub(crate) key: Name,
     pub(crate) entries: Vec<Listed>,
 }
 
-/// The item that was asked for, and how it stands with it: nothing, if it is not there.
+/// The state of the requested item; `None` inside if it does not exist.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemFound {
@@ -76,7 +76,7 @@ impl ItemFound {
 }
 
 impl ActorFound {
-    /// What was recovered of an actor.
+    /// Describes a recovered actor.
     pub(crate) fn of(actor: &dyn Recovering) -> Self {
         let gauges = actor.gauges().into_iter();
         Self {
@@ -96,7 +96,7 @@ fn by_name<S: serde::Serializer>(
 }
 
 impl KeyFound {
-    /// Who owns what under a key, and who waits for it.
+    /// Lists the holders and waiters of a key.
     pub(crate) fn locks(machine: &LockMachine, key: &Name) -> Self {
         let query = Query::List {
             key: Some(key.clone()),

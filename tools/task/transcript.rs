@@ -1,11 +1,11 @@
-//! The story of a task as people read it.
+//! Formats the history of a task for a terminal.
 
 use crate::text::{number, plain, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
 
-/// The story, with what the dispatcher went by if `dispatch`.
+/// Formats the history; with `dispatch`, includes the dispatcher's inputs.
 pub(super) fn page(story: &Value, dispatch: bool) -> String {
     let mut page = format!(
         "task {} {}: {}, {}\n",
