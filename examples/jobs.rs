@@ -1,6 +1,6 @@
-//! A program that works on its own jobs: pictures are resized, on two threads.
+//! A program that processes its own jobs: pictures are resized, on two threads.
 //!
-//! What fails is tried again, also after a panic; a job may run twice, and in any order. `cargo run --example jobs`
+//! Failed jobs are tried again, even after a panic; a job may run twice, and in any order. `cargo run --example jobs`
 
 use serde::{Deserialize, Serialize};
 use sexton::node::{Attempt, Job, JobError};
@@ -11,10 +11,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where workers say what they have done, for this program to print.
+/// Workers send a line for each finished job here, for this program to print.
 static DONE: Mutex<Option<Sender<String>>> = Mutex::new(None);
 
-/// A job: what it says is kept in JSON, so that a shell can push one, too:
+/// A job. It is stored as JSON, so that a shell can push one, too:
 /// `sexton queue push thumbs '{"path":"a.png","width":80}'`.
 #[derive(Serialize, Deserialize)]
 struct Thumb {
@@ -28,7 +28,7 @@ impl Job for Thumb {
     async fn run(self, attempt: Attempt) -> Result<(), JobError> {
         attempt.progress(10, &self.path).await?;
         match (self.path.as_str(), attempt.number()) {
-            // An error, and a panic: each is a failure, and tried again.
+            // An error and a panic both count as a failure, after which the job is tried again.
             ("shy.png", 1) => {
                 return Err(JobError::failed("not there yet").retry_after(Duration::ZERO));
             }
@@ -65,7 +65,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     for line in ended {
         writeln!(out, "{line}")?;
     }
-    block_on(workers.end()); // begins nothing more, and waits for what runs
+    block_on(workers.end()); // starts nothing new, and waits for running jobs
     writeln!(out, "{} left", block_on(queues.totals())?.jobs.all())?;
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! A test that replays a recorded log: what happened once, kept as a file, and what must come of it.
+//! A test that replays a recorded log: an incident, kept as a file, and what must result from it.
 //!
-//! `sexton replay DATA --export recorded_log.jsonl` wrote the file, in a night in which the coordinator was killed. A line
-//! is an entry with what was decided about it, or a mark of the node's own; lines may be cut, mailed, and written by
-//! hand. `cargo run --example recorded_log` prints what came of it, `cargo test` has the tests.
+//! The file was written by `sexton replay DATA --export recorded_log.jsonl`, in a night in which the coordinator was killed. A line
+//! is an entry with its outcome, or a mark of the node itself; lines may be cut, mailed, and written by
+//! hand. `cargo run --example recorded_log` prints the result, `cargo test` has the tests.
 
 use serde_json::Value;
 use sexton::replay::{Replay, ReplayError};
@@ -11,14 +11,14 @@ use std::io::Write;
 
 const LOG: &str = include_str!("recorded_log.jsonl");
 
-/// The log, carried out; each entry decided again on the way.
+/// Replays the log, and decides each entry again to verify it.
 fn replayed(log: &str) -> Result<Replay, ReplayError> {
     let mut replay = Replay::default().verifying();
     replay.log(log)?;
     Ok(replay)
 }
 
-/// Who holds a lock in the end, or waits for it: key and owner, in line.
+/// Returns who holds a lock or waits for it at the end: key and owner, in line.
 fn in_line(replay: &Replay) -> Vec<(String, String)> {
     let locks = replay.states().find(|(actor, ..)| *actor == "lock");
     let (_, _, state) = locks.expect("every node keeps locks");

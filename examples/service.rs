@@ -1,6 +1,6 @@
-//! A service that embeds a node: an account is booked by one worker at a time.
+//! A service that embeds a node: only one worker at a time books on an account.
 //!
-//! Clerks are plain threads that wait their turn; the audit is an async task that keeps its lock for long, and is told
+//! Clerks are plain threads that wait their turn; the audit is an async task that keeps its lock for long, and is notified
 //! when it loses it. `cargo run --example service`
 
 use sexton::ids::Token;
@@ -21,24 +21,24 @@ const TERMS: Terms = Terms {
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the lock guards: a balance, and the newest token that came with a booking. Whoever comes with an older one has
+/// What the lock guards: a balance, and the newest token that came with a booking. A client with an older token has
 /// lost the lock since, and may not know it yet.
 #[derive(Default)]
 struct Account(Mutex<(i64, Option<Token>)>);
 
 impl Account {
-    /// The balance after it.
+    /// Books an amount, and returns the new balance.
     fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
         let mut account = self.0.lock().expect("nobody panics in it");
         if account.1.is_some_and(|newest| token < newest) {
-            return Err("somebody else has had the lock since".into());
+            return Err("someone else has had the lock since".into());
         }
         *account = (account.0 + amount, Some(token));
         Ok(account.0)
     }
 }
 
-/// A clerk waits in line for half a minute at most, books, and gives the lock back.
+/// A clerk waits in line for at most half a minute, books, and releases the lock.
 fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i64, Failure> {
     let entry = Entry::new("account 42", name)?;
     let token = block_on(locks.acquire(&entry, TERMS))?;
@@ -47,7 +47,7 @@ fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i6
     Ok(balance)
 }
 
-/// The audit goes on for long: it renews its lock on the way, and stops when it has lost it.
+/// The audit takes long: it renews its lock on the way, and stops when it has lost it.
 async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
     let entry = Entry::new("account 42", "audit")?;
     let token = locks.acquire(&entry, TERMS).await?;

@@ -1,37 +1,37 @@
-//! Where a coordinator listens, as a configuration says it: addresses, networks, and listeners that are open already.
+//! Where a coordinator listens: addresses, networks allowed to connect, and listeners that are open already.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Connections that may wait to be accepted.
+/// The most connections that may wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// Listeners that are open already, such as those of a service manager. Each takes the place of an address.
+/// Listeners that are open already, such as those passed by a service manager. Each is used instead of an address.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners {
-    /// That of the LockServer door.
+    /// The LockServer listener.
     pub lockserver: Option<Arc<std::net::TcpListener>>,
-    /// That of the beanstalkd door.
+    /// The beanstalkd listener.
     pub beanstalk: Option<Opened>,
-    /// That of the HTTP door on TCP.
+    /// The HTTP listener on TCP.
     pub http: Option<Arc<std::net::TcpListener>>,
-    /// That of the HTTP door as a Unix socket; its file stays when the node stops.
+    /// The HTTP listener on a Unix socket; the socket's file remains when the node stops.
     pub socket: Option<Arc<std::os::unix::net::UnixListener>>,
 }
 
-/// Where a door listens.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// An address and a port; port 0 picks one.
+    /// An address and a port; port 0 picks a free port.
     Tcp(SocketAddr),
-    /// The file of a Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Whether only this machine can reach it.
+    /// Whether only this machine can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
@@ -40,7 +40,7 @@ impl Address {
     }
 }
 
-/// An address and a port. `localhost` is 127.0.0.1: a door listens in one place.
+/// Parses an address and a port. `localhost` is 127.0.0.1 alone, because a listener has a single address.
 pub fn parse_socket(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:") {
         let port: u16 = port.parse().ok()?;
@@ -54,7 +54,7 @@ impl std::str::FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
-            Some("") => Err("unix: wants a path behind it".to_owned()),
+            Some("") => Err("unix: needs a path after it".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
             None => parse_socket(text).map(Self::Tcp).ok_or_else(|| {
                 format!(
@@ -80,17 +80,17 @@ impl serde::Serialize for Address {
     }
 }
 
-/// A listener that is open, of either kind.
+/// An open listener, of either kind.
 #[derive(Clone, Debug)]
 pub enum Opened {
-    /// On an address.
+    /// A TCP listener.
     Tcp(Arc<std::net::TcpListener>),
-    /// On a Unix socket; its file stays when the node stops.
+    /// A listener on a Unix socket; the socket's file remains when the node stops.
     Unix(Arc<std::os::unix::net::UnixListener>),
 }
 
 impl Opened {
-    /// Listens. A socket's file that nobody listens on any more is replaced; another file never is.
+    /// Starts to listen on `address`. Replaces the file of a socket that nobody listens on any more, but never any other file.
     pub fn at(address: &Address) -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
         let family = match address {
@@ -117,7 +117,7 @@ impl Opened {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address that the listener is bound to.
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -130,7 +130,7 @@ impl Opened {
     }
 }
 
-/// Removes the file of a socket that nobody listens on; never another file, and never a socket that is listened on.
+/// Removes the file of a socket that nobody listens on; never another kind of file, and never a socket in use.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     use rustix::fs::FileType;
     let found = match rustix::fs::lstat(path) {
@@ -138,7 +138,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         found => found?,
     };
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
-        let words = "a file that is no socket stands there";
+        let words = "a file that is not a socket is in the way";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     }
     match std::os::unix::net::UnixStream::connect(path) {
@@ -150,7 +150,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Addresses that begin alike: `ADDRESS/BITS`, or one address.
+/// A range of IP addresses: `ADDRESS/BITS`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -158,7 +158,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address is one of them.
+    /// Whether `address` is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         fn alike(one: u128, other: u128, width: u32, bits: u8) -> bool {
             let rest = width - u32::from(bits);
@@ -183,7 +183,7 @@ impl std::str::FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is no network: ADDRESS/BITS, such as 10.0.0.0/8");
+        let wrong = || format!("{text} is not a network: give ADDRESS/BITS, such as 10.0.0.0/8");
         let (address, bits) = text.split_once('/').unzip();
         let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };
@@ -191,7 +191,7 @@ impl std::str::FromStr for Network {
         if bits > width {
             return Err(wrong());
         }
-        // IPv4 inside IPv6 is IPv4, as it is of a connection.
+        // An IPv4-mapped IPv6 address is treated as IPv4, as is the address of a connection.
         match (address.to_canonical(), bits.checked_sub(96)) {
             (inner @ IpAddr::V4(_), Some(bits)) if address.is_ipv6() => Ok(Self {
                 address: inner,

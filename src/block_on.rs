@@ -1,4 +1,4 @@
-//! Futures for those who have no runtime.
+//! Waits for futures without an async runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread, which does nothing else meanwhile.
+/// Blocks this thread until `future` completes, and returns its output.
 ///
-/// For plain threads: inside an async runtime it would hold up whatever else runs on that thread. Nothing of
+/// For plain threads: inside an async runtime it would block everything else that runs on the thread. Nothing in
 /// [`crate::Node`] needs a runtime around it.
 ///
 /// ```
@@ -28,7 +28,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(done) => return done,
-            // Returns at once if it was woken since.
+            // Returns at once if the future was woken since the poll.
             Poll::Pending => thread::park(),
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes that never change, shared between the state, an answer and a copy of a page; as text where people read them.
+//! Immutable bytes, shared between the state, an answer and a copy of a page. Human-readable formats show them as text.
 
 use crate::text;
 use serde::de::Visitor;
@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes. Cloning is cheap.
+/// Immutable bytes. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Bytes(Arc<[u8]>);
 
 impl Bytes {
-    /// These bytes.
+    /// Wraps `bytes`.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! Time, as the node counts it: milliseconds since 1970 that never go back and never jump.
+//! Node time: milliseconds since 1970 that never go back and never jump.
 //!
 //! The system clock is the only caller of the operating system's clocks. It starts at the wall clock, or at the
-//! newest entry's time if that is later, and advances by the boot-time clock alone, so that steps of the wall clock
-//! neither expire nor freeze anything, while a machine that slept finds its deadlines past.
+//! newest journal entry's time if that is later, and advances with the boot-time clock alone. So steps of the wall clock
+//! neither expire nor freeze anything, while a machine that was suspended finds its deadlines past.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A moment, in milliseconds since 1970 as the node counts them.
+/// A moment in node time, in milliseconds since 1970.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -18,19 +18,19 @@ use std::time::Duration;
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The moment `seconds` later; saturates.
+    /// Returns the moment `seconds` later, saturating.
     #[must_use]
     pub const fn plus_seconds(self, seconds: u64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(1000)))
     }
 
-    /// The moment `ms` milliseconds later; saturates.
+    /// Returns the moment `ms` milliseconds later, saturating.
     #[must_use]
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// Returns how long after `earlier` this moment is, or zero if it is not later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A moment by the wall clock, in milliseconds since 1970: what people mean by a date. It may come twice, or never.
+/// A moment by the wall clock, in milliseconds since 1970: what users mean by a date. The clock may show it twice, or never.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -50,59 +50,59 @@ impl fmt::Display for Timestamp {
 pub struct Date(pub u64);
 
 impl Date {
-    /// The date `ms` milliseconds later; saturates.
+    /// Returns the date `ms` milliseconds later, saturating.
     #[must_use]
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 }
 
-/// Wall clock less node time, in milliseconds.
+/// The wall clock minus node time, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Offset(pub i64);
 
 impl Offset {
-    /// What the wall clock shows at this time; saturates.
+    /// Returns what the wall clock shows at node time `at`, saturating.
     pub const fn date(self, at: Timestamp) -> Date {
         Date(at.0.saturating_add_signed(self.0))
     }
 
-    /// The time at which the wall clock shows this date, if it does not step before; saturates.
+    /// Returns the node time at which the wall clock will show `date` if it does not step before then, saturating.
     pub const fn time(self, date: Date) -> Timestamp {
         Timestamp(date.0.saturating_sub_signed(self.0))
     }
 }
 
-/// What time it is, by both clocks.
+/// The current time by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// By the node's time, in which spans are counted.
+    /// Node time, in which spans are measured.
     pub at: Timestamp,
-    /// How far the wall clock is ahead of it.
+    /// How far the wall clock is ahead of node time.
     pub offset: Offset,
 }
 
 impl Now {
-    /// By the wall clock, with which dates are compared.
+    /// Returns the wall clock's time, with which dates are compared.
     pub const fn date(self) -> Date {
         self.offset.date(self.at)
     }
 }
 
-/// When time acts on something.
+/// When time acts on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// The end of a span, in node time: a step of the wall clock does not move it.
+    /// The end of a span, in node time; a step of the wall clock does not move it.
     Time(Timestamp),
-    /// A date: it has come when the wall clock shows it.
+    /// A date, reached when the wall clock shows it.
     Date(Date),
-    /// A date on which something is removed for good: it also waits while the wall clock is in doubt.
+    /// A date on which something is removed for good; it is also put off while the wall clock is in doubt.
     Removal(Date),
 }
 
 impl Deadline {
-    /// The node time at which it comes, if the wall clock does not step before.
+    /// Returns the node time at which the deadline falls if the wall clock does not step before then.
     pub const fn at(self, offset: Offset) -> Timestamp {
         match self {
             Self::Time(at) => at,
@@ -113,32 +113,31 @@ impl Deadline {
 
 /// A source of time. `now` never goes back.
 pub trait Clock: Send + Sync {
-    /// The node's time.
+    /// Returns node time.
     fn now(&self) -> Timestamp;
-    /// The wall clock, which may step at any time.
+    /// Returns the wall clock's time, which may step at any moment.
     fn wall(&self) -> Timestamp;
 
-    /// Wall clock less node time, in milliseconds: what dates are compared with beside `now`.
+    /// Returns the wall clock minus node time, in milliseconds, which relates dates to `now`.
     fn offset_ms(&self) -> i64 {
         i64::try_from(i128::from(self.wall().0) - i128::from(self.now().0)).unwrap_or(0)
     }
 
-    /// Has `rouse` called whenever time was moved by hand, until it returns false. Time that passes by itself is
-    /// waited for, and calls nobody.
+    /// Registers `rouse` to be called whenever time is moved by hand, until it returns false. A clock that runs by itself never calls it.
     fn whenever_moved(&self, _rouse: Rouse) {}
 }
 
-/// Called when time was moved by hand; false when nobody is there any more.
+/// Called when time was moved by hand; returns false once it need not be called any more.
 pub type Rouse = Box<dyn Fn() -> bool + Send>;
 
-/// The operating system's time: the wall clock at the start, the boot-time clock from there on.
+/// The operating system's time: the wall clock at the start, the boot-time clock from then on.
 #[derive(Debug)]
 pub struct SystemClock {
-    /// Node time at boot-clock zero; what is added to the boot clock.
+    /// Node time at boot-clock zero, to which the boot clock is added.
     base: u64,
 }
 
-/// The machine's clock shows what no date can be: those that are written down are of 1970 to 9999.
+/// The machine's clock shows a time that is not a valid date: dates run from 1970 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the machine's clock: it shows {seconds} seconds since 1970, which is {}", era(*.seconds))]
 pub struct ClockError {
@@ -157,13 +156,13 @@ fn era(seconds: i64) -> &'static str {
 const YEAR_10000: i64 = 253_402_300_800;
 
 impl SystemClock {
-    /// Whether the wall clock shows what can be a date.
+    /// Returns an error unless the wall clock shows a date from 1970 to 9999.
     pub fn check() -> Result<(), ClockError> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         can_be_a_date(now.tv_sec)
     }
 
-    /// Starts at the wall clock, or at `floor` (the newest entry's time) if that is later.
+    /// Creates a clock that starts at the wall clock, or at `floor` (the newest journal entry's time) if that is later.
     pub fn starting_at(floor: Timestamp) -> Self {
         let start = wall_now().max(floor.0);
         Self {
@@ -182,8 +181,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to, for simulation and for tests of programs that embed a node. Cloning gives
-/// another handle on the same time.
+/// A clock that moves only when told to, for simulation and for tests of programs that embed a node. Clones share the
+/// same time.
 ///
 /// ```
 /// use sexton::clock::{Clock, ManualClock, Timestamp};
@@ -206,32 +205,32 @@ struct Hands {
 }
 
 impl ManualClock {
-    /// A clock that stands at `now`, with a wall clock that agrees.
+    /// Creates a clock that shows `now`, with a wall clock that agrees.
     pub fn at(now: Timestamp) -> Self {
         let clock = Self::default();
         clock.hands.now.store(now.0, Ordering::SeqCst);
         clock
     }
 
-    /// Moves time forward, by whole milliseconds. Whatever becomes due by it is done before a node on this clock does
-    /// anything that it is asked after this call.
+    /// Moves time forward, by whole milliseconds. A node on this clock does whatever becomes due before it serves any request made after
+    /// this call.
     pub fn advance(&self, by: Duration) {
         self.advance_ms(u64::try_from(by.as_millis()).unwrap_or(u64::MAX));
     }
 
-    /// Moves time forward.
+    /// Moves time forward by `ms` milliseconds.
     pub fn advance_ms(&self, ms: u64) {
         self.hands.now.fetch_add(ms, Ordering::SeqCst);
         self.rouse();
     }
 
-    /// Sets time outright, also back: only to show that going back is noticed.
+    /// Sets the time, even backwards; only for showing that going back is detected.
     pub fn set(&self, now: Timestamp) {
         self.hands.now.store(now.0, Ordering::SeqCst);
         self.rouse();
     }
 
-    /// Steps the wall clock against node time.
+    /// Sets the wall clock to `offset` milliseconds ahead of node time.
     pub fn set_offset_ms(&self, offset: i64) {
         self.hands.offset.store(offset, Ordering::SeqCst);
     }

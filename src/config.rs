@@ -1,6 +1,6 @@
-//! Every setting of a node with its default and its bounds, checked all at once before anything is opened.
+//! Every setting of a node, with its default and its bounds, all checked at once before anything is opened.
 //!
-//! Flags and environment are the program's business (`tools/settings/`); this is what they lead to.
+//! Flags and the environment are left to the program, whose `tools/settings/` turns them into these settings.
 
 use crate::actors::Rules;
 use crate::actors::process::Definition;
@@ -14,58 +14,57 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The LockServer door's own port.
+/// The default port of the LockServer listener.
 pub const LOCKSERVER_PORT: u16 = 11340;
-/// The beanstalkd door's own port.
+/// The default port of the beanstalkd listener.
 pub const BEANSTALK_PORT: u16 = 11300;
-/// The HTTP door's own port.
+/// The default port of the HTTP listener.
 pub const HTTP_PORT: u16 = 11380;
 
-/// The longest body of a request over HTTP, but for what a job has.
+/// The longest body of an HTTP request in bytes, not counting the body of a job.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// A node's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The data directory; `None` keeps no files, and everything is gone with the process.
+    /// The data directory. With `None` the node keeps no files, and all state is lost when the process ends.
     pub data: Option<PathBuf>,
-    /// When what was acknowledged is on disk.
+    /// When acknowledged changes are synced to disk.
     pub fsync: Fsync,
-    /// How large journal segments are.
+    /// The sizes of journal segments.
     pub segments: Sizes,
-    /// When a snapshot is taken.
+    /// When snapshots are taken.
     pub checkpoints: checkpoint::Rules,
-    /// The most commands delivered and not yet answered, over all connections.
+    /// The most commands that may be delivered and not yet answered, over all connections.
     pub open_commands_max: u32,
     /// The rules of every actor.
     pub rules: Rules,
-    /// The LockServer door; closed if `None`.
+    /// The LockServer listener; `None` leaves it closed.
     pub lockserver: Option<LockserverConfig>,
-    /// The beanstalkd door; closed if `None`.
+    /// The beanstalkd listener; `None` leaves it closed.
     pub beanstalk: Option<BeanstalkConfig>,
-    /// The HTTP door; closed if `None`.
+    /// The HTTP listener; `None` leaves it closed.
     pub http: Option<HttpConfig>,
-    /// Listeners that are open already, in place of the doors' addresses.
+    /// Listeners that are open already, used instead of the configured addresses.
     pub listeners: Listeners,
-    /// Where time comes from; the operating system's if `None`.
+    /// The clock; `None` uses the operating system's.
     pub clock: Option<ManualClock>,
-    /// Which program launches processes and waits for them; none launches nothing.
+    /// The program that launches processes and waits for them; with [`KeeperProgram::None`], nothing is launched.
     pub keeper: KeeperProgram,
     /// Whether this process is PID 1 and reaps the children that it inherits: see [`Processes::reap`](crate::handle::Processes::reap).
     pub is_init: bool,
-    /// The services: what is to run as long as this has it. They need a data directory and a keeper.
+    /// The services, which are kept running as long as they are listed here. They need a data directory and a keeper.
     pub services: Vec<Definition>,
-    /// Whether a task may ask for a fault of the coordinator itself (`sexton task add --inject`): for trying out how tasks recover.
+    /// Whether a task may inject a fault into the coordinator itself (`sexton task add --inject`), to try out how tasks recover.
     pub allow_fault_injection: bool,
-    /// Where a start shows how far it has come: keep a clone to look at from another thread.
+    /// Shows how far a start has come; keep a clone to read it from another thread.
     pub progress: Progress,
-    /// Called behind every checkpoint, on its thread: much was freed at once, which an allocator may be asked to give
-    /// back.
+    /// Called after every checkpoint, on its thread: much memory was just freed, which an allocator may be asked to return.
     pub after_checkpoint: Option<fn()>,
 }
 
 impl Config {
-    /// A node on this data directory, with every door closed.
+    /// Returns the settings of a node with this data directory and no listeners.
     pub fn at(data: impl Into<PathBuf>) -> Self {
         Self {
             data: Some(data.into()),
@@ -73,7 +72,7 @@ impl Config {
         }
     }
 
-    /// A node that keeps no files, with every door closed.
+    /// Returns the settings of a node without files or listeners.
     pub fn in_memory() -> Self {
         Self {
             data: None,
@@ -96,7 +95,7 @@ impl Config {
         }
     }
 
-    /// A node that keeps no files, with every door closed, whose time moves when `clock` is moved: for tests.
+    /// Returns the settings of a node without files or listeners whose time moves only with `clock`, for tests.
     pub fn manual(clock: &ManualClock) -> Self {
         Self {
             clock: Some(clock.clone()),
@@ -104,7 +103,7 @@ impl Config {
         }
     }
 
-    /// The longest request there may be: a job over HTTP, in base64, with what stands around it.
+    /// Returns the longest request body in bytes: a job over HTTP, in base64, with the JSON around it.
     pub fn request_bytes_max(&self) -> usize {
         REQUEST_BYTES_MAX + (self.rules.queue.body_bytes_max as usize).div_ceil(3) * 4
     }
@@ -148,7 +147,7 @@ impl Config {
         check(
             self.services.is_empty() || launches,
             "services",
-            "there are services, which need a data directory and a keeper".to_owned(),
+            "services need a data directory and a keeper".to_owned(),
         );
         for (place, fault) in Definition::check_all(&self.services) {
             let name = self.services.get(place).map_or("", |it| it.name.as_str());
@@ -156,7 +155,7 @@ impl Config {
         }
     }
 
-    /// Everything that is wrong; empty if nothing is.
+    /// Returns everything that is wrong with the settings; empty if nothing is.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut check = |holds: bool, setting: &'static str, words: String| {
@@ -209,19 +208,19 @@ impl Config {
     }
 }
 
-/// Whether a request can call a machine so.
+/// Whether `name` can be the host that a request names: a host name or an IP address.
 fn is_name_of_a_host(name: &str) -> bool {
     let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(may_hold);
     is_name || name.parse::<IpAddr>().is_ok()
 }
 
-/// A setting that cannot be as it is.
+/// A setting whose value is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Which, by the name that the program's flag has.
+    /// The setting, by the name of the program's flag.
     pub setting: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with its value.
     pub words: String,
 }
 
@@ -232,16 +231,16 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Settings of the LockServer door.
+/// Settings of the LockServer listener.
 #[derive(Clone, Debug)]
 pub struct LockserverConfig {
-    /// Where it listens; port 0 picks one.
+    /// The address to listen on; port 0 picks a free port.
     pub address: SocketAddr,
-    /// The list of hosts that are let in; without one, only loopback.
+    /// The file that lists the hosts allowed to connect; without one, only loopback is allowed.
     pub hosts: Option<PathBuf>,
     /// The most connections at a time.
     pub connections_max: u32,
-    /// How long a connection may be silent; for ever if `None`.
+    /// How long a connection may be idle; `None` means no limit.
     pub idle: Option<Duration>,
     /// Width of `long` in the statistics reply.
     pub long: LongWidth,
@@ -259,30 +258,30 @@ impl Default for LockserverConfig {
     }
 }
 
-/// How many bytes a C `long` had where LockServer ran.
+/// The size of a C `long` on the machine where LockServer ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongWidth {
-    /// 32-bit Linux, as in 2000.
+    /// Four bytes: 32-bit Linux, as in 2000.
     Four,
-    /// 64-bit Linux.
+    /// Eight bytes: 64-bit Linux.
     Eight,
 }
 
-/// Settings of the beanstalkd door.
+/// Settings of the beanstalkd listener.
 #[derive(Clone, Debug)]
 pub struct BeanstalkConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub address: Address,
-    /// Networks that are let in, beside loopback.
+    /// Networks allowed to connect, in addition to loopback.
     pub hosts: Vec<Network>,
     /// The most connections at a time.
     pub connections_max: u32,
-    /// The longest body of a job.
+    /// The longest job body, in bytes.
     pub job_bytes_max: u32,
 }
 
 impl BeanstalkConfig {
-    /// Whether a client at this address is let in.
+    /// Whether a client at the address `peer` may connect.
     pub fn lets_in(&self, peer: IpAddr) -> bool {
         let is_known = |network: &Network| network.contains(peer);
         peer.to_canonical().is_loopback() || self.hosts.iter().any(is_known)
@@ -300,28 +299,29 @@ impl Default for BeanstalkConfig {
     }
 }
 
-/// Settings of the HTTP door.
+/// Settings of the HTTP listener.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Where it listens on TCP; port 0 picks one.
+    /// The TCP address to listen on; port 0 picks a free port.
     pub tcp: Option<SocketAddr>,
-    /// Where it listens as a Unix socket.
+    /// The path of the Unix socket to listen on.
     pub socket: Option<PathBuf>,
-    /// The mode of the Unix socket. Who may connect is heard, if others than its owner may; else its owner and root.
+    /// The mode of the Unix socket. If it lets more than the owner connect, everyone who can connect is served; otherwise only the owner
+    /// and root are.
     pub socket_mode: u32,
-    /// The group of the Unix socket, by number; that of the process if `None`.
+    /// The numeric group id of the Unix socket; `None` leaves it that of the process.
     pub socket_group: Option<u32>,
     /// A file with the token that requests over TCP must carry.
     pub token_file: Option<PathBuf>,
-    /// A chain of certificates in PEM, our own first: with it TCP speaks TLS. Needs `tls_key`.
+    /// A PEM file with the certificate chain, our own first; it turns on TLS for TCP. Needs `tls_key`.
     pub tls_certificate: Option<PathBuf>,
-    /// The private key of the certificate, in PEM.
+    /// A PEM file with the certificate's private key.
     pub tls_key: Option<PathBuf>,
-    /// Names by which requests over TCP may call this machine, beside its addresses and `localhost`.
+    /// Host names by which requests over TCP may address this machine, besides its addresses and `localhost`.
     pub names: Vec<String>,
-    /// Connections of each listener at a time.
+    /// The most connections of each listener at a time.
     pub connections_max: u32,
-    /// Requests that wait for something at a time.
+    /// The most requests that may wait for something at a time.
     pub waits_max: u32,
 }
 
@@ -343,7 +343,7 @@ impl HttpConfig {
                 is_name_of_a_host(name),
                 "http-host",
                 format!(
-                    "{name:?} is no name of a host: it has none of http://, a port or a path, as in locks.example.org"
+                    "{name:?} is not a host name: give it without http://, port or path, as in locks.example.org"
                 ),
             );
         }
@@ -361,7 +361,7 @@ impl HttpConfig {
         check(
             mode & !0o666 == 0 && mode & 0o600 == 0o600,
             "socket-mode",
-            format!("{mode:04o} is no mode of a socket: 0600, 0660 or 0666"),
+            format!("{mode:04o} is not a mode for a socket: use 0600, 0660 or 0666"),
         );
     }
 }

@@ -1,9 +1,9 @@
-//! Reads what rmp-serde writes: [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md), as far as
-//! journals, snapshots and tells make use of it. There are no floats and no extensions in them.
+//! Decodes what rmp-serde writes: [MessagePack](https://github.com/msgpack/msgpack/blob/master/spec.md), as far as journals, snapshots
+//! and messages between actors use it. They contain no floats and no extensions.
 //!
-//! rmp-serde reads it, too, and the test below holds the two against each other. But its decoder is compiled anew for
-//! each type, kind of reader and configuration: a quarter of this crate's code, and of the time to compile it. This one
-//! knows one kind of reader, and looks at bytes in one place.
+//! rmp-serde can decode it, too, and the tests below compare the two. But its decoder is compiled anew for each type, kind of reader and
+//! configuration: a quarter of this crate's code, and of the time to compile it. This one has a single kind of reader, and inspects bytes
+//! in one place.
 
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
@@ -12,7 +12,7 @@ use std::fmt::Display;
 /// How deep arrays and maps may be nested.
 const DEPTH_MAX: u32 = 128;
 
-/// Why bytes are not what they should be.
+/// Why bytes could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Error(String);
@@ -23,7 +23,7 @@ impl de::Error for Error {
     }
 }
 
-/// Reads one value. What stands behind it is not looked at.
+/// Decodes one value from the start of `bytes`. Anything after it is ignored.
 pub(crate) fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Error> {
     T::deserialize(&mut Decoder {
         rest: bytes,
@@ -31,7 +31,7 @@ pub(crate) fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T
     })
 }
 
-/// A value, or how many values it is made of.
+/// A scalar, or the length of an array or a map.
 enum Token<'de> {
     Nil,
     Bool(bool),
@@ -43,7 +43,7 @@ enum Token<'de> {
     Map(u32),
 }
 
-/// Bytes that are being read.
+/// The bytes yet to be decoded.
 struct Decoder<'de> {
     rest: &'de [u8],
     depth: u32,
@@ -51,12 +51,7 @@ struct Decoder<'de> {
 
 impl<'de> Decoder<'de> {
     fn take(&mut self, count: usize) -> Result<&'de [u8], Error> {
-        let short = || {
-            Error(format!(
-                "{count} bytes are wanted, {} are left",
-                self.rest.len()
-            ))
-        };
+        let short = || Error(format!("{count} bytes expected, {} left", self.rest.len()));
         let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(short)?;
         self.rest = rest;
         Ok(taken)
@@ -79,7 +74,7 @@ impl<'de> Decoder<'de> {
         self.number().map(u8::from_be_bytes)
     }
 
-    /// What is no text is bytes, which some types take as well.
+    /// Reads a string. One that is not UTF-8 becomes bytes, which some types accept as well.
     fn text(&mut self, count: u32) -> Result<Token<'de>, Error> {
         let bytes = self.take(count as usize)?;
         Ok(std::str::from_utf8(bytes).map_or(Token::Bytes(bytes), Token::Text))
@@ -116,12 +111,12 @@ impl<'de> Decoder<'de> {
             0xde => Token::Map(self.short()?),
             0xdf => Token::Map(self.wide()?),
             marker @ 0xe0..=0xff => Token::Signed(marker.cast_signed().into()),
-            marker => return Err(Error(format!("nothing here begins with {marker:#04x}"))),
+            marker => return Err(Error(format!("no value begins with {marker:#04x}"))),
         })
     }
 
     fn long(&mut self) -> Result<i128, Error> {
-        let wanted = || Error("a number of 16 bytes is wanted".to_owned());
+        let wanted = || Error("a number of 16 bytes expected".to_owned());
         let Token::Bytes(bytes) = self.token()? else {
             return Err(wanted());
         };
@@ -129,7 +124,7 @@ impl<'de> Decoder<'de> {
         Ok(i128::from_be_bytes(bytes))
     }
 
-    /// Goes into an array or a map, and out again when all of it was read.
+    /// Enters an array or a map of `left` items, and leaves it again once all of them were read.
     fn within<T>(
         &mut self,
         left: u32,
@@ -147,7 +142,7 @@ impl<'de> Decoder<'de> {
         let left = items.left;
         self.depth -= 1;
         if left > 0 {
-            return Err(Error(format!("{left} more than are known")));
+            return Err(Error(format!("{left} items too many")));
         }
         Ok(visited)
     }
@@ -191,7 +186,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// The name alone, or a map from it to what it holds.
+    /// Reads a variant: its name alone, or a map from the name to its content.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -224,7 +219,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 }
 
-/// What is left of an array or a map.
+/// The items left in an array or a map.
 struct Items<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     left: u32,
@@ -239,7 +234,7 @@ impl<'de> Items<'_, 'de> {
         seed.deserialize(&mut *self.decoder).map(Some)
     }
 
-    /// No more than there are bytes left, whatever the bytes say.
+    /// Returns the number of items left, but no more than there are bytes left, whatever length was claimed.
     fn count(&self) -> usize {
         (self.left as usize).min(self.decoder.rest.len())
     }
@@ -279,16 +274,16 @@ impl<'de> de::MapAccess<'de> for &mut Items<'_, 'de> {
     }
 }
 
-/// One of the variants of an enum.
+/// A variant of an enum.
 struct Variant<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    /// Whether something stands behind its name.
+    /// Whether content follows its name.
     holds: bool,
 }
 
 impl<'a, 'de> Variant<'a, 'de> {
     fn content(self) -> Result<&'a mut Decoder<'de>, Error> {
-        let empty = || Error("a variant without what it holds".to_owned());
+        let empty = || Error("a variant without its content".to_owned());
         self.holds.then_some(self.decoder).ok_or_else(empty)
     }
 }

@@ -1,4 +1,4 @@
-//! The identifiers that cross module borders, each a type of its own so that none can stand for another.
+//! Identifiers used across modules, each a distinct type so that one cannot be passed for another.
 //!
 //! Promises: a [`Seq`] or [`Token`] is handed out once in the life of a data directory.
 //! Never here: any rule about who may use them.
@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A sequence number: the place of an entry in the journal, and the order of everything.
+/// A sequence number: the position of an entry in the journal, which orders everything that a node does.
 ///
-/// Numbers only grow within a data directory; gaps are legal. Zero stands before the first entry.
+/// Numbers only grow within a data directory; gaps are legal. Zero precedes the first entry.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -21,10 +21,10 @@ impl fmt::Display for Seq {
     }
 }
 
-/// A fencing token: the sequence number of the entry that granted something.
+/// A fencing token: the sequence number of the journal entry that granted something.
 ///
 /// A later grant has a larger token, whatever was lost in between, so a resource that remembers the largest
-/// token it has seen can turn away a holder whose right has passed on.
+/// token it has seen can turn away a holder that has lost its right since.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -43,22 +43,22 @@ impl fmt::Display for Token {
     }
 }
 
-/// One actor of the node, as journal records name it. Zero is the node itself; 200 and above are for tests. Each machine has
-/// its own (`Machine::ID`); those that others name too are here.
+/// The number that identifies an actor in journal records. Zero is the node itself; 200 and above are for tests. Each machine defines its
+/// own (`Machine::ID`); the ones that other code refers to are listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ActorId(pub u8);
 
 impl ActorId {
-    /// The node: the actor of marks.
+    /// The node itself, as the actor of marks.
     pub const NODE: Self = Self(0);
-    /// The LockActor.
+    /// The `LockActor`.
     pub const LOCK: Self = Self(1);
     /// The `QueueActor`.
     pub const QUEUE: Self = Self(2);
     /// The `SupervisorActor`.
     pub const SUPERVISOR: Self = Self(3);
-    /// The `ProcessActor`. 4 was a toy's.
+    /// The `ProcessActor`. Number 4 belonged to a demonstration actor and is not reused.
     pub const PROCESS: Self = Self(5);
     /// The `LeaseActor`.
     pub const LEASE: Self = Self(6);
@@ -72,44 +72,44 @@ impl fmt::Display for ActorId {
     }
 }
 
-/// One open request that waits for something to become true. Means something only to the process that gave it: in the
-/// journal it says that somebody waited, no more.
+/// An open request that waits for something to become true. It is meaningful only to the process that issued it; in the journal it merely
+/// records that a client waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ticket(pub u64);
 
-/// The place of an item in an actor's slab, at most `u32::MAX - 1`.
+/// The index of an item in an actor's slab, at most `u32::MAX - 1`.
 ///
-/// Slots are part of durable state: a decision names the slots it speaks of, so a replay need not search.
+/// Slots are part of durable state: a decision names the slots it affects, so a replay need not search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// Stands for "no slot" inside intrusive lists.
+    /// Means "no slot" inside intrusive lists.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The slot as an index.
+    /// Returns the slot as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One page of an actor's durable state, as the number that it has on disk: its kind, and its index among the pages of
-/// that kind. Page 0 holds what the actor has but once.
+/// The number of one page of an actor's durable state, as stored on disk: its kind, and its index among the pages of that kind. Page 0
+/// holds the state of which an actor has only one.
 ///
-/// Kinds 0 to 3 have a quarter of the numbers each, but for the upper half of the last: that belongs to kinds 4 to 19,
-/// an equal share to each. So numbers ascend by kind, then by index.
+/// Kinds 0 to 2 have a quarter of the numbers each, and kind 3 the lower half of the last quarter. The upper half is divided equally
+/// among kinds 4 to 19. So numbers ascend by kind, then by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageId(pub u32);
 
 impl PageId {
-    /// The page of what an actor has but once.
+    /// The page of the state of which an actor has only one.
     pub const HEAD: Self = Self(0);
-    /// How many kinds there are.
+    /// The number of page kinds.
     pub const KINDS: usize = 20;
-    /// The kind that no machine uses: the spine keeps its receipts there.
+    /// The kind reserved for the spine's receipts; no machine uses it.
     pub const RECEIPTS: u8 = 19;
 
     const LARGE: u8 = 4;
@@ -117,10 +117,10 @@ impl PageId {
     const SMALL_BITS: u32 = 25;
     const FIRST_SMALL: u32 = u32::MAX << 29;
 
-    /// The page of this kind and index.
+    /// Returns the page of this `kind` and `index`.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics unless `kind` is below [`KINDS`](Self::KINDS) and `index` is below [`len(kind)`](Self::len).
     pub const fn new(kind: u8, index: u32) -> Self {
         assert!(
             (kind as usize) < Self::KINDS && index < Self::len(kind),
@@ -134,7 +134,7 @@ impl PageId {
         }
     }
 
-    /// How many pages there may be of a kind.
+    /// Returns the most pages that a kind can have.
     pub const fn len(kind: u8) -> u32 {
         match kind {
             0..3 => 1 << Self::LARGE_BITS,
@@ -143,7 +143,7 @@ impl PageId {
         }
     }
 
-    /// Its kind.
+    /// Returns the page's kind.
     pub const fn kind(self) -> u8 {
         let kind = if self.0 < Self::FIRST_SMALL {
             self.0 >> Self::LARGE_BITS
@@ -153,13 +153,13 @@ impl PageId {
         kind.to_le_bytes()[0]
     }
 
-    /// Its index among the pages of its kind.
+    /// Returns the page's index among the pages of its kind.
     pub const fn index(self) -> u32 {
         self.0 & (Self::len(self.kind()) - 1)
     }
 }
 
-/// A sum of item hashes, equal for equal durable state whatever its layout in memory.
+/// A sum of item hashes: equal for equal durable state, whatever its layout in memory.
 ///
 /// Each item is hashed with XXH3 (128 bits, seed 0) and the hashes are added modulo 2^128, so items may come and go
 /// in any order.
@@ -167,17 +167,17 @@ impl PageId {
 pub struct Digest(pub u128);
 
 impl Digest {
-    /// Adds the item whose canonical bytes these are.
+    /// Adds the item whose canonical bytes are `item`.
     pub fn add(&mut self, item: &[u8]) {
         self.0 = self.0.wrapping_add(xxhash_rust::xxh3::xxh3_128(item));
     }
 
-    /// Adds the items of another sum.
+    /// Adds the items of another digest.
     pub fn merge(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }
 
-    /// Takes out the item whose canonical bytes these are.
+    /// Removes the item whose canonical bytes are `item`.
     pub fn remove(&mut self, item: &[u8]) {
         self.0 = self.0.wrapping_sub(xxhash_rust::xxh3::xxh3_128(item));
     }
@@ -195,7 +195,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Hexadecimal digits where a human reads, 16 little-endian bytes elsewhere.
+/// Hexadecimal digits in human-readable formats, 16 little-endian bytes in others.
 impl Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -222,8 +222,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Numbers of 128 bits as serde has them: hexadecimal digits where a human reads, since the numbers of JSON are not as
-/// long. For members: `#[serde(with = "crate::ids::wide")]`.
+/// Serializes 128-bit numbers, as hexadecimal digits in human-readable formats, since JSON numbers are not that wide. For fields:
+/// `#[serde(with = "crate::ids::wide")]`.
 pub(crate) mod wide {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
@@ -244,7 +244,7 @@ pub(crate) mod wide {
     }
 }
 
-/// The same of a number that may not be there.
+/// Like [`wide`], for an optional number.
 pub(crate) mod wide_option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -267,7 +267,7 @@ pub(crate) mod wide_option {
     }
 }
 
-/// 32 random bytes, from which all that looks random to a machine derives. Bytes in the journal, hexadecimal digits in exports.
+/// 32 random bytes, from which a machine derives everything that looks random. Bytes in the journal, hexadecimal digits in exports.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chance(pub [u8; 32]);
 
@@ -297,17 +297,18 @@ impl<'de> Deserialize<'de> for Chance {
             .ok_or_else(|| serde::de::Error::custom("chance is 64 hexadecimal digits"))
     }
 }
-/// What makes a message one with its repetition. It names its client and what the client asks for by digests alone.
+/// The idempotency key of a message, which its repetition carries too. It identifies the client and the request by digests alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestKey {
-    /// Of the client, of the key that it chose, and of which message of the request this is.
+    /// A digest of the client, of the key that it chose, and of the position of this message in its request.
     pub id: u128,
-    /// Of what is asked for: a key belongs to one request.
+    /// A digest of what is requested: a key belongs to one request.
     pub fingerprint: u128,
 }
 
 impl RequestKey {
-    /// The key of this message of a request, from 0. Ids are as good as chance, so those of other requests are far away.
+    /// Returns the key of message number `message` of a request, counting from 0. Ids are effectively random, so those of other requests
+    /// are far away.
     #[must_use]
     pub const fn nth(self, message: u64) -> Self {
         Self {
@@ -316,7 +317,7 @@ impl RequestKey {
         }
     }
 
-    /// The id, then the fingerprint, little-endian.
+    /// Returns the id, then the fingerprint, both little-endian.
     pub fn to_bytes(self) -> [u8; 32] {
         let mut bytes = [0; 32];
         let (id, fingerprint) = bytes.split_at_mut(16);
@@ -325,7 +326,7 @@ impl RequestKey {
         bytes
     }
 
-    /// The key of these bytes.
+    /// Reads a key as [`to_bytes`](Self::to_bytes) writes it; `None` unless `bytes` has the right length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (id, fingerprint) = bytes.split_first_chunk()?;
         Some(Self {
@@ -341,7 +342,7 @@ impl fmt::Debug for RequestKey {
     }
 }
 
-/// Hexadecimal digits where a human reads, bytes elsewhere.
+/// Hexadecimal digits in human-readable formats, bytes in others.
 impl Serialize for RequestKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -358,7 +359,7 @@ impl<'de> Deserialize<'de> for RequestKey {
             let bytes: [u8; 32] = read_digits(&String::deserialize(deserializer)?)
                 .ok_or_else(|| serde::de::Error::custom("a key is 64 hexadecimal digits"))?;
             return Self::from_bytes(&bytes)
-                .ok_or_else(|| serde::de::Error::custom("a key is of 32 bytes"));
+                .ok_or_else(|| serde::de::Error::custom("a key has 32 bytes"));
         }
         deserializer.deserialize_bytes(RequestKeyBytes)
     }
@@ -382,7 +383,7 @@ fn write_digits(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// The 32 bytes whose hexadecimal digits these are.
+/// Decodes 64 hexadecimal digits; `None` if `text` is anything else.
 fn read_digits(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.is_ascii() {
         return None;
@@ -424,12 +425,12 @@ mod tests {
     }
 }
 
-/// The id of a process record, and of the one attempt to run it: a UUID of version 7, given once and never again.
+/// The id of a process record, and of the one attempt to run it: a UUID of version 7, never reused.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u128);
 
 impl ProcessId {
-    /// The id of a moment: milliseconds since 1970 by the wall clock, and chance of which 74 bits are used (RFC 9562, 5.7).
+    /// Creates an id from the wall clock, in milliseconds since 1970, and from random bits, of which 74 are used (RFC 9562, 5.7).
     pub const fn new(wall_ms: u64, chance: u128) -> Self {
         const VERSION: u128 = 7 << 76;
         const VARIANT: u128 = 2 << 62;
@@ -500,7 +501,7 @@ impl<'de> Deserialize<'de> for ProcessId {
     }
 }
 
-/// The layout is that of RFC 9562, and a text that is not of that form is no id.
+/// Ids have the layout of RFC 9562, and text of any other form is rejected.
 #[test]
 fn process_ids_are_uuids_of_version_7() {
     let id = ProcessId::new(0x0192_f5e0_7a4b, u128::MAX);

@@ -1,8 +1,8 @@
-//! Locks, job queues, processes and services, leases, and tasks for the programs of one Linux machine, kept through any
-//! crash. sexton runs inside a Rust program, as here, or as a server beside one (`sexton serve`).
+//! Locks, job queues, processes and services, leases, and tasks for the programs of one Linux machine; all of it survives any crash.
+//! sexton runs inside a Rust program, as shown here, or as a server next to it (`sexton serve`).
 //!
-//! A [`Node`] is a whole coordinator on its own threads. What it acknowledges is on disk before the answer leaves, and
-//! every change is recorded in a journal that [`replay`] can read.
+//! A [`Node`] is a complete coordinator running on its own threads. What it acknowledges is on disk before the answer is sent, and every
+//! change is recorded in a journal that [`replay`] can read.
 //!
 //! # In ten lines
 //!
@@ -25,14 +25,14 @@
 //!
 //! # From plain threads, and from async code
 //!
-//! A [`Handle`](node::Handle) and its [`Locks`](node::Locks) are cloned freely and used from any thread. Every call is a
-//! future that runs in any async runtime and needs none: on a plain thread, [`block_on`] waits for it. For many
+//! A [`Handle`](node::Handle) and its [`Locks`](node::Locks) can be cloned freely and used from any thread. Every call is a
+//! future that works in any async runtime and needs none: on a plain thread, [`block_on`] waits for it. For many
 //! operations at once, [`Locks::batch`](node::Locks::batch) costs one wake-up and one sync for all of them.
 //!
 //! # Waiting
 //!
-//! [`acquire`](node::Locks::acquire) waits as long as its [`Terms`](node::Terms) say, in line, without polling. Dropping
-//! the future leaves the line, so a timeout or a `select!` of the runtime's own does what it looks like.
+//! [`acquire`](node::Locks::acquire) waits in line, without polling, for as long as its [`Terms`](node::Terms) allow.
+//! Dropping the future leaves the line, so the runtime's own timeouts and `select!` work as expected.
 //!
 //! ```
 //! # use sexton::node::{Entry, LockError, Terms};
@@ -59,23 +59,23 @@
 //!
 //! # Loss, and tokens
 //!
-//! A lock lasts for its `ttl`, and as long as it is [renewed](node::Locks::renew) within that. Then it passes on, although
-//! its last holder may still be at work. [`lost`](node::Locks::lost) resolves when that happens; and what the lock guards is
-//! safe if it checks the [`Token`](ids::Token), which only ever grows: a client with an older token than one that was
-//! seen before has lost the lock since. `examples/service.rs` does both.
+//! A lock expires after its `ttl` unless it is [renewed](node::Locks::renew) in time. It then passes to the next in line, even
+//! if its last holder is still working. [`lost`](node::Locks::lost) resolves when that happens. A resource that checks the
+//! [`Token`](ids::Token) is safe in any case: tokens only grow, so a client whose token is older than one already seen
+//! has lost the lock. `examples/service.rs` does both.
 //!
 //! # What survives
 //!
 //! With [`Config::at`], everything that was acknowledged survives a panic, a kill and a power cut, as long as
-//! [`Config::fsync`] is left at `Always`. A start begins every span again in full. With [`Config::in_memory`], nothing does.
-//! A node that can no longer keep its promises halts: each call ends with [`Stopped`](spine::runtime::Stopped), and
-//! [`Node::halted`] says why. The program around it goes on: a node installs no signal handlers, prints nothing, and never
-//! ends the process. It logs to [`tracing`](https://docs.rs/tracing).
+//! [`Config::fsync`] is left at `Always`. Every start restarts all timeouts in full. With [`Config::in_memory`], nothing survives.
+//! A node that can no longer keep its promises halts: every call then returns [`Stopped`](spine::runtime::Stopped), and
+//! [`Node::halted`] gives the reason. The program around it continues: a node installs no signal handlers, prints nothing, and
+//! never ends the process. It logs to [`tracing`](https://docs.rs/tracing).
 //!
 //! # Testing
 //!
-//! [`Config::manual`] makes a node in memory whose time moves only with a [`ManualClock`](clock::ManualClock): what is due is
-//! done at once, waiters are notified, and a test need not sleep.
+//! [`Config::manual`] describes an in-memory node whose time advances only when its [`ManualClock`](clock::ManualClock) does:
+//! whatever becomes due happens at once, waiters are notified, and tests need not sleep.
 //!
 //! ```
 //! use sexton::clock::ManualClock;
@@ -97,16 +97,16 @@
 //! # }
 //! ```
 //!
-//! A log of an incident can become a test: `sexton replay --export` writes one that [`replay`] (feature `replay`) runs
+//! The log of an incident can become a test: `sexton replay --export` writes a log that [`replay`] (feature `replay`) can run
 //! again, see `examples/recorded_log.rs`.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `cli` (default) | the program `sexton`; a program that embeds the library needs none of it |
-//! | `http` (default) | HTTP on TCP and on a Unix socket |
-//! | `jobs` (default) | jobs as types of Rust, and workers of the program's own process |
+//! | `cli` (default) | the program `sexton`; programs that embed the library do not need it |
+//! | `http` (default) | HTTP over TCP and over a Unix socket |
+//! | `jobs` (default) | jobs as Rust types, and workers in the program's own process |
 //! | `replay` | logs as JSON lines, and their replay |
 //!
 //! A program that embeds the library sets `default-features = false`, and adds `http` if it serves HTTP.
@@ -127,7 +127,7 @@
 //! | [`schedule`] | cron expressions in time zones |
 //! | [`status`] | the status of a node, as data |
 
-// What the simulation shares with tests of the library names it from outside.
+// Code that the simulation shares with the library's tests refers to this crate as `sexton`.
 #[cfg(test)]
 extern crate self as sexton;
 
@@ -157,7 +157,7 @@ pub mod status;
 #[doc(hidden)]
 pub mod text;
 
-/// What the README shows in Rust, compiled.
+/// Compiles the README's Rust examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

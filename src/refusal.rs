@@ -1,19 +1,19 @@
-//! Why something is refused, written once: what the machines, the library, HTTP and the command line all read.
+//! The reasons for refusing a request, defined once for the machines, the library, HTTP and the command line.
 //!
-//! Never here: the words of other protocols, which stand in their codecs.
+//! Never here: the error replies of the other protocols, which are in their codecs.
 
 /// What a refusal means for the same request, sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It was carried out, and this is its answer.
+    /// The request was carried out, and this is its answer.
     Final,
-    /// Nothing was done. It would be refused again as it stands.
+    /// Nothing was done. The request would be refused again unless it is changed.
     Changed,
-    /// Nothing was done. It may succeed later.
+    /// Nothing was done. The same request may succeed later.
     Later,
 }
 
-/// How the command line ends.
+/// The exit status of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -37,14 +37,14 @@ struct Row {
 
 macro_rules! reasons {
     ($($reason:ident $word:literal $status:literal $exit:ident $retry:ident $title:literal)*) => {
-        /// Why something is refused.
+        /// Why a request is refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason {
             $(#[doc = $title] $reason,)*
         }
 
         impl Reason {
-            /// All of them.
+            /// Every reason.
             pub const ALL: &'static [Self] = &[$(Self::$reason),*];
 
             const fn row(self) -> Row {
@@ -63,82 +63,82 @@ macro_rules! reasons {
 }
 
 reasons! {
-    // What the actors refuse.
+    // Refused by the actors.
     Absent       "absent"         404 No          Final   "there is no such entry, job, queue, process or lease"
-    Held         "held"           409 No          Final   "another owner holds the lock, and the wait is over"
-    Stale        "stale"          409 No          Final   "the lock, the claim of the job, or the pass has another token"
-    Fencing      "fencing"        409 No          Later   "the time of the lock has run out, and its process is being killed"
-    Claimed      "claimed"        409 No          Final   "the job is claimed, and ends with its token"
-    Reserved     "reserved"       403 No          Changed "the key is kept for the coordinator itself"
-    ReadOnly     "read-only"      403 No          Changed "the queue takes no jobs"
+    Held         "held"           409 No          Final   "another owner holds the lock, and the wait timed out"
+    Stale        "stale"          409 No          Final   "the token is stale: the lock, the claim or the pass has passed on"
+    Fencing      "fencing"        409 No          Later   "the lock has expired, and its process is being killed"
+    Claimed      "claimed"        409 No          Final   "the job is claimed, and can only be ended with its token"
+    Reserved     "reserved"       403 No          Changed "the key is reserved for the coordinator"
+    ReadOnly     "read-only"      403 No          Changed "the queue accepts no jobs"
     TooBig       "too-big"        413 No          Changed "the job is longer than is allowed"
-    Draining     "draining"       503 No          Later   "the coordinator drains: it takes no new locks or jobs, no job is claimed, and no pass begins"
-    Full         "full"           503 No          Later   "there are as many entries, jobs, queues, processes or leases as are allowed"
+    Draining     "draining"       503 No          Later   "the coordinator is draining: it accepts no new locks or jobs, and starts no claims or passes"
+    Full         "full"           503 No          Later   "the limit on entries, jobs, queues, processes or leases is reached"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
     Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"
-    Stopped      "stopped"        503 Unreachable Later   "the coordinator stops, and may be there again soon"
+    Stopped      "stopped"        503 Unreachable Later   "the coordinator is stopping, and may be back soon"
     Halted       "halted"         503 Halted      Later   "the coordinator has halted: its disk failed, or an actor panicked too often"
     NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"
     Disabled     "disabled"       409 No          Changed "the lease is disabled"
-    Running      "running"        409 No          Later   "a pass of the lease runs"
+    Running      "running"        409 No          Later   "a pass of the lease is running"
     Ended        "ended"          409 No          Final   "the process has ended"
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
-    Launched     "launched"       409 No          Changed "the process was launched here, so its exit is seen and not to be reported"
+    Launched     "launched"       409 No          Changed "the process was launched by the coordinator, which sees its exit itself"
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
-    NoFaults     "no-faults"      403 No          Changed "a fault of the coordinator is asked for, and its configuration allows none"
-    NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper runs here, so nothing can be launched"
-    // What a listener bounds.
+    NoFaults     "no-faults"      403 No          Changed "faults of the coordinator may not be injected, according to its configuration"
+    NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper is running, so nothing can be launched"
+    // Limits of the listeners.
     Busy         "busy"           503 Unreachable Later   "the actors did not answer in time"
-    Crowded      "crowded"        503 Unreachable Later   "as many connections are open as are allowed, or unfinished requests hold as many bytes"
-    Waits        "waits"          503 No          Later   "as many requests wait as are allowed"
-    Large        "large"          503 No          Later   "as many large answers lie unread as are allowed"
-    // What is wrong with a request.
-    Field        "field"          400 Usage       Changed "a field is wrong, which `field` names"
-    Malformed    "malformed"      400 Usage       Changed "the body is no JSON object, or the query no UTF-8"
-    NotHttp      "not-http"       400 Usage       Changed "this is no HTTP/1.1, or has no single Host"
+    Crowded      "crowded"        503 Unreachable Later   "the limit on connections, or on the bytes of unfinished requests, is reached"
+    Waits        "waits"          503 No          Later   "the limit on waiting requests is reached"
+    Large        "large"          503 No          Later   "the limit on unread large answers is reached"
+    // Malformed requests.
+    Field        "field"          400 Usage       Changed "a field is invalid, and `field` names it"
+    Malformed    "malformed"      400 Usage       Changed "the body is not a JSON object, or the query is not UTF-8"
+    NotHttp      "not-http"       400 Usage       Changed "the request is not HTTP/1.1, or does not have exactly one Host"
     Gone         "gone"           400 Usage       Changed "the connection was closed, or written to, while the request waited"
-    NotJson      "not-json"       415 Usage       Changed "the body has another Content-Type than application/json"
-    KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key came before, with another request"
+    NotJson      "not-json"       415 Usage       Changed "the Content-Type of the body is not application/json"
+    KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key was used before, for another request"
     NotFound     "not-found"      404 Unreachable Changed "nothing is served under this path"
-    NotAllowed   "not-allowed"    405 Unreachable Changed "the path does not take this method"
+    NotAllowed   "not-allowed"    405 Unreachable Changed "the path does not support this method"
     TooSlow      "too-slow"       408 Unreachable Changed "the request took too long to arrive"
-    TooLarge     "too-large"      413 Usage       Changed "the body is longer than the path takes"
+    TooLarge     "too-large"      413 Usage       Changed "the body is longer than the path allows"
     HeadTooLarge "head-too-large" 431 Usage       Changed "the head has more than 16 KiB or 96 headers"
     NotUpgraded  "not-upgraded"   501 Unreachable Changed "CONNECT, or an upgrade to another protocol"
-    // Whose requests are answered.
+    // Access control.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
     Foreign      "foreign"        403 Unreachable Changed "a foreign Origin on TCP, or another user on the socket"
-    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes are for the coordinator's own user, on its Unix socket, and for tokens of the scope run"
-    Misdirected  "misdirected"    421 Unreachable Changed "on TCP, a Host that is not this coordinator's"
+    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes may be used only by the coordinator's own user, on its Unix socket, and with tokens of the scope run"
+    Misdirected  "misdirected"    421 Unreachable Changed "on TCP, the Host is not this coordinator's"
 }
 
 impl Reason {
-    /// The word that programs compare. It never changes.
+    /// Returns the word that programs compare. It never changes.
     pub const fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// What it means, for people: a fragment that stands alone.
+    /// Returns a description for users: a fragment that stands alone.
     pub const fn title(self) -> &'static str {
         self.row().title
     }
 
-    /// The status of the answer over HTTP.
+    /// Returns the HTTP status code of the answer.
     pub const fn status(self) -> u16 {
         self.row().status
     }
 
-    /// How the command line ends that was refused so.
+    /// Returns the exit status of a command that is refused for this reason.
     pub const fn exit(self) -> Exit {
         self.row().exit
     }
 
-    /// What it means for the same request, sent again.
+    /// Returns what the refusal means for the same request, sent again.
     pub const fn retry(self) -> Retry {
         self.row().retry
     }
 
-    /// The reason of this word.
+    /// Returns the reason that has this word, if there is one.
     pub fn parse(word: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|reason| reason.word() == word)

@@ -1,6 +1,6 @@
-//! What a node says of itself: the answer of `/v1/status`, of `sexton status`, and of [`crate::handle::Handle::status`].
+//! The status of a node: the answer of `/v1/status`, of `sexton status`, and of [`crate::handle::Handle::status`].
 //!
-//! Plain data with stable names; what asks for it is in `handle/`.
+//! Plain data with stable names; the code that collects it is in `handle/`.
 
 use crate::actors::dispatch;
 use crate::actors::lease;
@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What stands in a status as others have it.
+/// A part of the status that the schema describes only as an object.
 #[cfg(feature = "http")]
 type Object = BTreeMap<String, serde_json::Value>;
 
-/// What a node says of itself.
+/// The status of a node.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -28,106 +28,106 @@ type Object = BTreeMap<String, serde_json::Value>;
 )]
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct NodeStatus {
-    /// Version of the program.
+    /// The version of the program.
     pub version: &'static str,
-    /// The process.
+    /// The id of the node's process.
     pub pid: u32,
-    /// The data directory; none if the node keeps no files.
+    /// The data directory, if the node keeps files.
     pub data: Option<PathBuf>,
-    /// `always`, `interval:MS`, `never`, or `memory`.
+    /// The durability: `always`, `interval:MS`, `never`, or `memory`.
     pub fsync: String,
-    /// Where the doors are.
+    /// The addresses of the listeners.
     pub doors: Doors,
-    /// Milliseconds since the start.
+    /// Milliseconds since the node started.
     pub uptime_ms: u64,
-    /// Node time.
+    /// Node time, in milliseconds since 1970.
     pub now: Timestamp,
-    /// Wall clock less node time, in milliseconds.
+    /// The wall clock minus node time, in milliseconds.
     pub wall_offset_ms: i64,
-    /// How far the wall clock is ahead of what was expected, in milliseconds, while it is in doubt: nothing is pruned then.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; nothing is pruned meanwhile.
     pub clock_ahead_ms: Option<u64>,
-    /// What the start found.
+    /// What recovery found at the start.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
-    /// What came of the newest reload of the configuration; none before the first.
+    /// The result of the newest reload of the configuration, if there was one.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub reloaded: Option<Reloaded>,
-    /// Whether something is taken on no more until the next start.
+    /// Whether some kinds of new work are refused until the next start.
     pub draining: bool,
-    /// What that is: `locks`, `jobs`, `claims` of jobs, `passes` of leases, `tasks`.
+    /// The kinds of work that are refused: `locks`, `jobs`, `claims` of jobs, `passes` of leases, `tasks`.
     pub draining_what: Vec<&'static str>,
-    /// Owners of locks.
+    /// The number of lock owners.
     pub lock_owners: u32,
-    /// Contenders for locks.
+    /// The number of contenders for locks.
     pub lock_contenders: u32,
-    /// Jobs and queues.
+    /// Totals of jobs and queues.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub queues: Totals,
-    /// Passes of leases.
+    /// Totals of passes of leases.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub leases: lease::Totals,
-    /// Tasks.
+    /// Totals of tasks.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub tasks: dispatch::Totals,
-    /// What a limit of memory bounds here: `tree`, a process and all that it started together, or `process`, each of them; none
-    /// as long as no process was launched.
+    /// What a memory limit applies to here: `tree`, a process and everything it started together, or `process`, each process separately.
+    /// Absent until a process has been launched.
     pub memory_limits: Option<&'static str>,
-    /// Commands delivered and not yet answered.
+    /// The number of commands delivered and not yet answered.
     pub open_commands: u64,
-    /// The journal; none if the node keeps no files.
+    /// The journal, if the node keeps files.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub journal: Option<JournalStatus>,
-    /// The snapshots; none if the node keeps no files.
+    /// The snapshots, if the node keeps files.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub snapshots: Option<SnapshotStatus>,
     /// The actors.
     #[cfg_attr(feature = "http", schemars(with = "Vec<Object>"))]
     pub actors: Vec<ActorReport>,
-    /// The LockServer door's statistics.
+    /// Statistics of the LockServer listener.
     pub lockserver: Option<LockserverStats>,
-    /// What became of those who came to the beanstalkd door.
+    /// Statistics of the beanstalkd listener.
     pub beanstalk: Option<BeanstalkStats>,
-    /// The HTTP door's statistics.
+    /// Statistics of the HTTP listeners.
     pub http: Option<HttpStats>,
-    /// The machine that it runs on.
+    /// The machine that the node runs on.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub host: HostStatus,
-    /// What its process has.
+    /// The resources that the node's process uses.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub process: ProcessStatus,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
 }
 
-/// The machine that a node runs on. What cannot be read is none.
+/// The machine that a node runs on. Values that cannot be read are `None`.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct HostStatus {
-    /// Tasks that run or wait to, averaged over 1, 5 and 15 minutes.
+    /// The load averages over 1, 5 and 15 minutes.
     pub load: Option<[f64; 3]>,
-    /// Processors that the process may use.
+    /// The number of processors that the process may use.
     pub processors: Option<usize>,
-    /// Memory of the machine.
+    /// The memory of the machine, in bytes.
     pub memory_bytes: Option<u64>,
-    /// What of it could be had without swapping.
+    /// The memory available without swapping, in bytes.
     pub memory_available_bytes: Option<u64>,
     /// Milliseconds since the machine started.
     pub uptime_ms: Option<u64>,
 }
 
-/// What a node's process has. What cannot be read is none.
+/// The resources that a node's process uses. Values that cannot be read are `None`.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct ProcessStatus {
-    /// Its memory.
+    /// Memory in use, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The most that it ever had.
+    /// The peak of memory in use, in bytes.
     pub memory_peak_bytes: Option<u64>,
     /// Open descriptors: files and connections.
     pub descriptors: Option<u64>,
-    /// How many it may open; none if that is not limited.
+    /// The most descriptors that may be open; `None` if there is no limit.
     pub descriptors_max: Option<u64>,
 }
 
-/// Where the doors are.
+/// The addresses of the listeners.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -135,9 +135,9 @@ pub struct ProcessStatus {
 )]
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Doors {
-    /// LockServer protocol.
+    /// The LockServer protocol.
     pub lockserver: Option<SocketAddr>,
-    /// beanstalkd's protocol.
+    /// The beanstalkd protocol.
     #[cfg_attr(feature = "http", schemars(with = "Option<String>"))]
     pub beanstalk: Option<Address>,
     /// HTTP over TCP.
@@ -146,20 +146,20 @@ pub struct Doors {
     pub socket: Option<PathBuf>,
 }
 
-/// What listeners show: where they are, and what became of those who came.
+/// The addresses and the statistics of the listeners.
 #[derive(Clone, Debug, Default)]
 pub struct Listening {
-    /// Where they are.
+    /// The addresses.
     pub doors: Doors,
-    /// Statistics of LockServer's.
+    /// Statistics of the LockServer listener.
     pub lockserver: Option<LockserverStats>,
-    /// Statistics of beanstalkd's.
+    /// Statistics of the beanstalkd listener.
     pub beanstalk: Option<BeanstalkStats>,
-    /// Statistics of HTTP's.
+    /// Statistics of the HTTP listeners.
     pub http: Option<HttpStats>,
 }
 
-/// The LockServer door's statistics of one moment, in the order of its command 8.
+/// Statistics of the LockServer listener at one moment, in the order of its command 8.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -183,23 +183,23 @@ pub struct LockserverStats {
     pub release_alls: u32,
     /// Listings.
     pub dumps: u32,
-    /// Requests for these numbers.
+    /// Requests for these statistics.
     pub statistics: u32,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections from hosts that are not let in.
+    /// Connections refused because the host is not allowed.
     pub rejected_hosts: u64,
-    /// Connections beyond the limit.
+    /// Connections refused because the limit was reached.
     pub rejected_busy: u64,
-    /// Lock owners now.
+    /// Current lock owners.
     pub owners: u64,
-    /// Contenders now.
+    /// Current contenders.
     pub contenders: u64,
-    /// Connections now.
+    /// Current connections.
     pub active: u32,
 }
 
-/// What became of those who came to the beanstalkd door since it opened.
+/// Statistics of the beanstalkd listener since it opened.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -209,18 +209,18 @@ pub struct LockserverStats {
 pub struct BeanstalkStats {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections from hosts that are not in the list.
+    /// Connections refused because the host is not allowed.
     pub rejected_hosts: u64,
-    /// Connections beyond the limit.
+    /// Connections refused because the limit was reached.
     pub rejected_busy: u64,
-    /// Connections now.
+    /// Current connections.
     pub active: u32,
-    /// How often each command came, by its name.
+    /// How often each command was received, by name.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub commands: BTreeMap<&'static str, u64>,
 }
 
-/// The HTTP door's statistics, both listeners together.
+/// Statistics of the HTTP listeners, TCP and Unix socket together.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -230,68 +230,68 @@ pub struct BeanstalkStats {
 pub struct HttpStats {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections beyond the limit.
+    /// Connections refused because the limit was reached.
     pub rejected_busy: u64,
-    /// Requests answered as asked.
+    /// Requests answered without an error: statuses below 400.
     pub answered: u64,
     /// Requests refused: statuses 400 to 499.
     pub refused: u64,
     /// Requests that could not be answered: statuses from 500.
     pub failed: u64,
-    /// Connections now.
+    /// Current connections.
     pub active: u32,
 }
 
-/// What came of a reload of the configuration.
+/// The result of a reload of the configuration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Reloaded {
-    /// Which since the start, from 1.
+    /// The number of this reload since the start, from 1.
     pub count: u64,
-    /// Why something stayed as it was, in words; empty if all was read.
+    /// Why something was left unchanged; empty if everything was read.
     pub problems: Vec<String>,
 }
 
-/// What a start found.
+/// What recovery found at a start.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Recovered {
-    /// Records replayed.
+    /// The number of records replayed.
     pub records: u64,
-    /// Whether the coordinator before had stopped in good order, or there was none.
+    /// Whether the previous run shut down cleanly, or there was none.
     pub clean: bool,
     /// How long recovery took, in milliseconds.
     pub ms: u64,
-    /// The end of the log that was cut, as text.
+    /// The end of the log that was cut off, described as text.
     pub cut: Option<String>,
-    /// The snapshot that the start began with, and up to where it went.
+    /// The snapshot that recovery began with, and the last sequence number it covers.
     pub snapshot: Option<(String, Seq)>,
-    /// What was wrong with snapshots, in words. They are written anew.
+    /// Problems found in snapshots, as text. The snapshots are written again.
     pub mended: Vec<String>,
 }
 
-/// The journal, as the status shows it.
+/// The journal, as shown in the status.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct JournalStatus {
-    /// Entries up to here may be answered.
+    /// Entries up to this one may be answered.
     pub released: Seq,
-    /// What it has done since the start.
+    /// Counters since the start.
     #[serde(flatten)]
     pub counts: JournalCounts,
-    /// `ample`, or what a full disk leaves.
+    /// The disk space left: `ample`, `low` or `scant`.
     pub room: &'static str,
 }
 
-/// One actor, as the status shows it.
+/// An actor, as shown in the status.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ActorReport {
-    /// What it says of itself.
+    /// What the actor reports.
     #[serde(flatten)]
     pub status: ActorStatus,
-    /// Its panics.
+    /// Its panics, as the Supervisor has recorded them.
     #[serde(flatten)]
     pub panics: supervisor::Record,
 }
 
-/// The durability as flags name it.
+/// Returns the durability as the flag spells it; `memory` if there are no `files`.
 pub(crate) fn fsync_words(fsync: Fsync, files: bool) -> String {
     match fsync {
         _ if !files => "memory".to_owned(),

@@ -1,8 +1,8 @@
-//! Values as text for people. Bytes: themselves where they are printable UTF-8 without a backslash, else with escapes
-//! that can be read back. Counts, sizes and spans in the units that people use.
+//! Formats values as text for users. Bytes are shown as they are where they are printable UTF-8 without a backslash, otherwise with
+//! escapes that can be read back. Counts, sizes and durations are shown in customary units.
 
-/// Whether a character is not shown but obeyed: control characters, and those that end a line or turn the direction of
-/// what stands beside them.
+/// Whether a character is acted on rather than shown: control characters, line separators, and characters that change the direction of
+/// text.
 pub fn steers(letter: char) -> bool {
     let turns = matches!(
         letter,
@@ -11,7 +11,7 @@ pub fn steers(letter: char) -> bool {
     turns || letter.is_control()
 }
 
-/// The bytes as text, with `\xNN` for what is not printable.
+/// Formats bytes as text, with `\xNN` for bytes that are not printable.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(|c: char| steers(c) || c == '\\') => text.to_owned(),
@@ -19,7 +19,7 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     }
 }
 
-/// Reads what [`escaped`] wrote; `None` for a broken escape.
+/// Parses what [`escaped`] wrote; `None` for a broken escape.
 pub(super) fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -47,7 +47,7 @@ pub(super) fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A count with its thousands apart.
+/// Formats a number with its thousands separated by commas.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -60,13 +60,13 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// So many of them, in words.
+/// Formats a count with its noun, such as `2,000 records`.
 pub fn count(number: u64, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {one}{plural}", grouped(number))
 }
 
-/// A size in the unit that leaves it at least one whole.
+/// Formats a size in the largest unit of which it has at least one.
 pub fn bytes(number: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut scaled = (number, 0, "B");
@@ -82,7 +82,7 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// A span in its two largest units.
+/// Formats a duration in its two largest units.
 pub fn span(ms: u64) -> String {
     let seconds = ms / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -59,7 +59,9 @@ pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
             .location()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let words = panic.payload_as_str().unwrap_or("a panic without words");
+        let words = panic
+            .payload_as_str()
+            .unwrap_or("a panic without a message");
         tracing::error!(place, "panicked: {words}");
     }));
     Filter(changing)

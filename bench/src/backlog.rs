@@ -1,7 +1,7 @@
-//! `sexton-bench backlog`: a queue with very many waiting jobs, what they weigh, what they cost those who work on it, and
-//! how they come back after kill -9.
+//! `sexton-bench backlog`: a queue with very many waiting jobs: their size, what they cost active clients, and how long
+//! recovery takes after kill -9.
 //!
-//! Each contestant goes through its acts alone, each on a fresh directory.
+//! Each contestant goes through its steps alone, each on a fresh directory.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -20,24 +20,23 @@ use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How many jobs are a few.
+/// The size of a small queue.
 const FEW: u32 = 1000;
 
-/// Connections that fill the queue, and that work on it.
+/// The number of connections that fill the queue, and that work on it.
 const FILLERS: u32 = 16;
 const WORKERS: u32 = 50;
 
 const BODY_BYTES: usize = 64;
 
-/// Measure a queue with very many waiting jobs: what they weigh, what they cost, how they come back after kill -9.
+/// Measure a queue with very many waiting jobs: memory, cost of a cycle, and recovery after kill -9.
 ///
-/// Jobs of 64 bytes are put over TCP, and wait. Everything is on disk before the answer in sexton, and in Redis with
-/// appendfsync always, whose checkpoint is a rewrite of its append-only file. beanstalkd never syncs its log here (-F): it
-/// would sync after each job, and take an hour. A restart counts from the start of the program until the first answer
-/// that counts every job.
+/// Jobs of 64 bytes are put over TCP, and wait. In sexton, and in Redis with appendfsync always, everything is on disk before the answer;
+/// Redis' checkpoint is a rewrite of its append-only file. beanstalkd never syncs its log here (-F): it would sync after each job, and
+/// take an hour. A restart is timed from the start of the program to the first answer that counts every job.
 ///
-/// A cycle puts a job, reserves the oldest and deletes it, at 50 connections, while so many others wait. It is measured
-/// right behind the restart. Servers are measured in turn, alone on the machine.
+/// A cycle puts a job, reserves the oldest and deletes it, over 50 connections, while the given number of jobs waits. It is measured
+/// right after the restart. Servers are measured in turn, alone on the machine.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench backlog                       a million jobs, three rounds, about three minutes
@@ -46,15 +45,15 @@ const BODY_BYTES: usize = 64;
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Backlog {
-    /// Jobs that wait
+    /// Number of waiting jobs
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=9_000_000))]
     jobs: u32,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long cycles are measured, after half as long that does not count: the checkpoint behind a restart is over then
+    /// Time for which cycles are measured, after an uncounted warm-up of half of it, in which the checkpoint after a restart ends
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds)]
     seconds: Duration,
 
@@ -62,7 +61,7 @@ pub(crate) struct Backlog {
     site: Site,
 }
 
-/// The rows of the table, with so many jobs.
+/// The rows of the table for this number of jobs.
 fn rows(jobs: u32) -> Vec<Row> {
     let few = grouped(jobs.min(FEW).into());
     let all = grouped(jobs.into());
@@ -81,10 +80,10 @@ fn rows(jobs: u32) -> Vec<Row> {
     ]
 }
 
-/// A server of jobs.
+/// A job server.
 type Server = Peer<Speech>;
 
-/// Starts a contestant, on disk or not, with its data below a directory.
+/// Starts a contestant, with its data below a directory, or without files.
 type Start = fn(bool, &Site) -> Result<Server, Failure>;
 
 impl Backlog {
@@ -186,7 +185,7 @@ impl Backlog {
         Ok(round)
     }
 
-    /// Kills the server; how long it takes until every job waits again, in milliseconds.
+    /// Kills and restarts the server; returns how long it takes until every job waits again, in milliseconds.
     fn restart(&self, peer: &mut Server, stop: &Stop) -> Result<f64, Failure> {
         peer.kill()?;
         let began = now();
@@ -195,7 +194,7 @@ impl Backlog {
         Ok(ms(now() - began))
     }
 
-    /// Microseconds from one cycle to the next, all connections together.
+    /// Returns the average time from one cycle to the next over all connections, in microseconds.
     fn cycle(&self, peer: &Server, stop: &Stop) -> Result<f64, Failure> {
         let how = (peer.protocol, Work::Cycles);
         let clients = (0..WORKERS).map(|at| Jobs::new(how, (at, 1), body(), now()));
@@ -210,7 +209,7 @@ fn body() -> Rc<[u8]> {
     [b'x'; BODY_BYTES].into()
 }
 
-/// Puts so many jobs; how long that took.
+/// Puts `jobs` jobs, and returns how long that took.
 fn fill(peer: &Server, jobs: u32, stop: &Stop) -> Result<Duration, Failure> {
     let share = jobs.div_ceil(FILLERS);
     let clients = (0..FILLERS).map(|at| {

@@ -1,4 +1,4 @@
-//! A coordinator for tasks, and what is heard of it: what `dispatch` measures with.
+//! A coordinator for tasks, with its events, for the measurements of `dispatch`.
 
 use crate::coordinator::{Coordinator, Grounds, ask, signal};
 use crate::failing::{How, Written, written};
@@ -16,16 +16,16 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// How long an attempt may take that loops.
+/// How long an attempt may run if its command loops, in milliseconds.
 pub(crate) const FAIL_AFTER_MS: u64 = 200;
 
-/// How long anything may take.
+/// The longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two looks.
+/// The pause between two polls.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A coordinator for tasks, and what is heard of it.
+/// A coordinator for tasks, with its events.
 pub(crate) struct Bed {
     pub(crate) coordinator: Coordinator,
     last: Fifo,
@@ -33,7 +33,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// One whose server has as many threads, and which makes faults that are asked for.
+    /// Starts a coordinator that allows fault injection, with a server of `threads` threads.
     pub(crate) fn make(grounds: Grounds<'_>, folder: &Path, threads: u32) -> Result<Self, Failure> {
         let config = folder.join("sexton.toml");
         std::fs::write(&config, "[tasks]\nallow_fault_injection = true\n")
@@ -63,7 +63,7 @@ impl Bed {
             .map(drop)
     }
 
-    /// A task whose command ends so.
+    /// Returns a task whose command ends in the way `how`.
     pub(crate) fn of(&self, how: How, more: &Value) -> Result<Value, Failure> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let word = how.word();
@@ -79,7 +79,7 @@ impl Bed {
         Ok(body)
     }
 
-    /// Adds as many tasks, side by side.
+    /// Adds `count` tasks, over several connections at once.
     pub(crate) fn add(&self, count: u32, body: &Value, stop: &Stop) -> Result<(), Failure> {
         let add = |stream: &mut _, _| ask(stream, "/v1/tasks/add", Some(body)).map(drop);
         self.coordinator.side_by_side(count, stop, add).map(drop)
@@ -91,11 +91,11 @@ impl Bed {
         id.ok_or_else(|| Failure::new(format!("it was not added: {task}")))
     }
 
-    /// The next event of this kind, of this task if one is named.
+    /// Returns the next event of a wanted kind, of this task if one is named.
     fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
         loop {
             let heard = self.events.recv_timeout(PATIENCE);
-            let heard = heard.map_err(|_| Failure::new("a task came to no end"))??;
+            let heard = heard.map_err(|_| Failure::new("a task did not end"))??;
             let kind = heard.what.get("kind").and_then(Value::as_str);
             let of = heard.what.get("task").and_then(Value::as_u64);
             if kind.is_some_and(&wanted) && (task.is_none() || of == task) {
@@ -104,18 +104,18 @@ impl Bed {
         }
     }
 
-    /// The end of an attempt, of this task if one is named.
+    /// Returns the event at the end of an attempt, of this task if one is named.
     pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Happening, Failure> {
         let is_end = |kind: &str| ["completed", "failed", "reset", "waits"].contains(&kind);
         self.next(is_end, task)
     }
 
-    /// What the next command wrote.
+    /// Returns what the next command wrote.
     pub(crate) fn written(&mut self) -> Result<Written, Failure> {
         written(&mut self.last)
     }
 
-    /// What the command of this task wrote.
+    /// Returns what the command of this task wrote.
     fn written_by(&mut self, task: u64) -> Result<Written, Failure> {
         loop {
             let command = self.written()?;
@@ -125,19 +125,19 @@ impl Bed {
         }
     }
 
-    /// A task is not run again.
+    /// Cancels a task that would otherwise be run again.
     fn end(&self, task: u64, end: &Happening) -> Result<(), Failure> {
         if end.what.get("kind").and_then(Value::as_str) != Some("reset") {
             return Ok(());
         }
         let body = json!({"id": task, "act": "terminate", "now": true});
         let mut stream = self.coordinator.connect()?;
-        // One that has come to an end by itself meanwhile is over.
+        // A task that has ended by itself meanwhile is done.
         drop(ask(&mut stream, "/v1/tasks/act", Some(&body)));
         Ok(())
     }
 
-    /// From what the command of a task wrote as its last act to the end of its attempt, in milliseconds.
+    /// Measures from the last act of a task's command, as it recorded it, to the end of the attempt, in milliseconds.
     pub(crate) fn measure(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -147,7 +147,7 @@ impl Bed {
         Ok(since(command.at, end.at))
     }
 
-    /// From when a launch is asked for that fails to the end of its attempt.
+    /// Measures from the request for a launch that fails to the end of the attempt, in milliseconds.
     pub(crate) fn unlaunched(&self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -157,7 +157,7 @@ impl Bed {
         Ok(since(asked.at, end.at))
     }
 
-    /// From when an attempt is to be over to when it is.
+    /// Measures by how much an attempt exceeds its time limit, in milliseconds.
     pub(crate) fn overdue(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -167,7 +167,7 @@ impl Bed {
         Ok(since(claimed.at + FAIL_AFTER_MS * 1_000_000, end.at))
     }
 
-    /// From when a keeper is killed, and then the command, to the end of its attempt.
+    /// Measures from the kill of the keeper, and then of the command, to the end of the attempt, in milliseconds.
     pub(crate) fn keeper_killed(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -182,7 +182,7 @@ impl Bed {
         Ok(since(killed, end.at))
     }
 
-    /// From when a task is added to when its command runs.
+    /// Measures from the addition of a task to the start of its command.
     pub(crate) fn started(&mut self, stop: &Stop) -> Result<Latencies, Failure> {
         let body = self.of(How::Ends, &json!({}))?;
         let mut latencies = Latencies::default();
@@ -197,7 +197,7 @@ impl Bed {
         Ok(latencies)
     }
 
-    /// Waits until as many tasks have this status, page by page.
+    /// Waits until `count` tasks have this status, counting them page by page.
     pub(crate) fn await_count(
         &self,
         status: &str,
@@ -242,7 +242,7 @@ pub(crate) fn merge(body: &mut Value, more: &Value) {
     }
 }
 
-/// Milliseconds between two readings of the clock.
+/// Returns the milliseconds between two readings of the clock.
 fn since(began: u64, ended: u64) -> f64 {
     ms(Duration::from_nanos(ended.saturating_sub(began)))
 }

@@ -1,5 +1,5 @@
-//! `sexton-bench bindings`: how soon a lock passes on when its owner is killed, what `sexton lock run` costs beside flock(1),
-//! ten thousand locks whose owner ends at once, and what a trigger of a lease costs among few and among many.
+//! `sexton-bench bindings`: how soon a lock passes on when its owner is killed, what `sexton lock run` costs compared with flock(1),
+//! ten thousand locks whose owner ends at once, and what a trigger of a lease costs among few leases and among many.
 
 use crate::chance::Chance;
 use crate::codec::name;
@@ -25,15 +25,15 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long what a killed process left lives on: longer than several looks at it.
+/// How long a process left behind by a killed one lives: longer than several checks for it.
 const LINGERS: Duration = Duration::from_millis(300);
 
-/// Measure rights that end with processes: grants after a kill, `lock run` beside flock(1), many at once, and leases.
+/// Measure rights that end with processes: grants after a kill, `lock run` compared with flock(1), many at once, and leases.
 ///
-/// Everything is on disk before the coordinator answers. From the kill of the owner to the answer that the next has the lock:
-/// where the owner registered itself, and the lock ends with it, reaped or not; where the coordinator launched it, and its tree is to be
-/// proved empty; and where it left something that ends 300 ms later, from the end of that. `lock run true` and `flock true` are
-/// run in turn, from start to end.
+/// Everything is on disk before the coordinator answers. A grant is timed from the kill of the owner to the answer that gives the lock to
+/// the next in line. There are three cases: the owner registered itself, and the lock ends with it, reaped or not; the coordinator
+/// launched the owner, and its process tree must be shown to be empty; and the owner left behind something that ends 300 ms later, timed
+/// from the end of that. `lock run true` and `flock true` are run in turn, and timed from start to end.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench bindings                        everything, three rounds, about two minutes
@@ -42,31 +42,31 @@ const LINGERS: Duration = Duration::from_millis(300);
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Bindings {
-    /// What is measured [default: all]
+    /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     parts: Vec<Part>,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How often an owner is killed in a round, of each kind; a tenth as often where it leaves something
+    /// Number of owners killed in a round, for each kind; a tenth of it where something is left behind
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
-    /// How often `lock run true` and `flock true` are run in a round
+    /// Number of runs of `lock run true` and `flock true` in a round
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
 
-    /// How many locks end with one owner
+    /// Number of locks that end with one owner
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     entries: u32,
 
-    /// How many leases there are in the end; at first a hundredth of them
+    /// Number of leases in the end; the first measurement has a hundredth of it
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     leases: u32,
 
-    /// How many passes are triggered in a round, among few leases and among all
+    /// Number of passes triggered in a round, among few leases and among all
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     triggers: u32,
 
@@ -74,18 +74,18 @@ pub(crate) struct Bindings {
     site: Site,
 }
 
-/// Measurements that go together.
+/// A group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// An owner is killed.
+    /// Kill an owner
     Grant,
-    /// An owner is killed, and what it left ends later.
+    /// Kill an owner that leaves behind something that ends later
     Left,
-    /// `lock run true` beside `flock true`.
+    /// Compare `lock run true` with `flock true`
     Run,
-    /// Many locks of one owner.
+    /// Many locks of one owner
     Many,
-    /// Leases, few and many.
+    /// Few leases, and many
     Leases,
 }
 
@@ -210,7 +210,7 @@ impl Bindings {
     }
 }
 
-/// The rounds, while they are measured.
+/// The rounds being measured.
 struct Measuring<'a> {
     bindings: &'a Bindings,
     grounds: Grounds<'a>,
@@ -252,7 +252,7 @@ impl Measuring<'_> {
         Ok(coordinator)
     }
 
-    /// Owners that registered themselves: the lock ends with the process.
+    /// Measures owners that registered themselves: the lock ends with the process.
     fn registered(&self) -> Result<Latencies, Failure> {
         let coordinator = self.start()?;
         let mut line = Line::to(&coordinator)?;
@@ -266,7 +266,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Owners that the coordinator launched: the lock ends with the tree.
+    /// Measures owners launched by the coordinator: the lock ends with the process tree.
     fn launched(&self) -> Result<Latencies, Failure> {
         let coordinator = self.start()?;
         let mut line = Line::to(&coordinator)?;
@@ -281,7 +281,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// The same, where something is left that ends later.
+    /// The same for owners that leave behind something that ends later.
     fn left(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -307,7 +307,7 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// `lock run true` and `flock true`, in turn.
+    /// Runs `lock run true` and `flock true`, in turn.
     fn runs(&self, round: &mut Round) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let file = coordinator.data().join("flock");
@@ -323,7 +323,7 @@ impl Measuring<'_> {
             command.arg(&file).arg("true");
             taken(command)
         };
-        // What a first one brings into memory is no price of each.
+        // The first run loads the program into memory, which is not a cost of every run.
         run()?;
         let has_flock = has_flock();
         let (mut runs, mut flocks) = (Latencies::default(), Latencies::default());
@@ -345,7 +345,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Locks of one owner, each with somebody who waits, until all of those have theirs.
+    /// Measures many locks of one owner, each with a waiter, until all waiters have theirs.
     fn many(&self) -> Result<Duration, Failure> {
         let coordinator = self.start()?;
         let entries = self.bindings.entries / WAITERS * WAITERS;
@@ -377,15 +377,15 @@ impl Measuring<'_> {
         Ok(now() - began)
     }
 
-    /// Passes of leases that are claimed and finished at random, where there are few leases and where there are many.
+    /// Measures passes of leases that are claimed and finished at random, among few leases and among many.
     fn triggers(&self, round: &mut Round) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let trigger = |stream: &mut UnixStream, number: u32| {
             let lease = format!("lease {number}");
-            // A period that is over by the next trigger, so that each is a pass.
+            // The period is over by the next trigger, so every claim is a pass.
             let asked = json!({ "name": lease, "period_ms": 1, "ttl_ms": 600_000 });
             let claimed = ask(stream, "/v1/leases/claim", Some(&asked))?;
-            // Another connection may have the pass of this lease just now.
+            // Another connection may hold the pass of this lease right now.
             if let Some(token) = claimed.get("token").and_then(Value::as_u64) {
                 let finished = json!({ "name": lease, "token": token });
                 ask(stream, "/v1/leases/finish", Some(&finished))?;
@@ -426,7 +426,7 @@ fn has_flock() -> bool {
     asked.status().is_ok_and(|status| status.success())
 }
 
-/// From start to end.
+/// Runs a command, and returns how long it took.
 fn taken(mut command: Command) -> Result<Duration, Failure> {
     let began = now();
     let status = command.stdin(Stdio::null()).status();

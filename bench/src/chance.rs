@@ -1,15 +1,15 @@
-//! Random numbers that are the same in each run: Marsaglia's xorshift with the triple 13, 7, 17.
+//! Random numbers that are the same in every run: Marsaglia's xorshift with the triple 13, 7, 17.
 
-/// A sequence of them.
+/// A sequence of random numbers.
 pub(crate) struct Chance(u64);
 
 impl Chance {
     pub(crate) fn new(seed: u32) -> Self {
-        // Numbers that differ in few bits give xorshift a poor start.
+        // Seeds that differ in few bits give xorshift a poor start.
         Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A number below `end`, each as likely as any other.
+    /// Returns a number below `end`, each with the same probability.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -17,17 +17,17 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Connections, each with a share of the locks.
+/// The number of connections, each with a share of the locks.
 const CONNECTIONS: u32 = 16;
 
-/// How often disk and memory are looked at.
+/// How often disk and memory are sampled.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Measure what many changes leave behind, on disk and in memory.
 ///
-/// Random locks with keys and owners of 16 bytes are acquired where they are free and released where they are held, so
-/// that half of them are held at any time. Everything is on disk before the answer, in sexton and in Redis with its
-/// append-only file, which it rewrites whenever it has doubled. Largest and last figures are told.
+/// Random locks with keys and owners of 16 bytes are acquired if they are free and released if they are held, so that half of them are
+/// held at any time. In sexton, and in Redis with its append-only file, which it rewrites whenever it has doubled, everything is on disk
+/// before the answer. The largest and the last figures are reported.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench churn                        ten million changes of a hundred thousand locks, about a minute
@@ -35,11 +35,11 @@ const LOOK: Duration = Duration::from_millis(100);
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Churn {
-    /// Acquires and releases together
+    /// Number of changes: acquires and releases together
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     changes: u64,
 
-    /// Locks
+    /// Number of locks
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(16..=3_900_000))]
     locks: u32,
 
@@ -47,7 +47,7 @@ pub(crate) struct Churn {
     site: Site,
 }
 
-/// The largest, and the last.
+/// The largest and the last sample.
 #[derive(Clone, Copy, Default, serde::Serialize)]
 struct Bytes {
     largest: u64,
@@ -61,7 +61,7 @@ impl Bytes {
     }
 }
 
-/// What it came to.
+/// The result for one server.
 #[derive(serde::Serialize)]
 struct Found {
     server: &'static str,
@@ -150,7 +150,7 @@ impl Churn {
     }
 }
 
-/// What the files of a folder take up. They come and go while it is counted.
+/// Returns the disk space used by the files of a folder. They may come and go meanwhile.
 fn size(folder: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;

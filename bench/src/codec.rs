@@ -1,6 +1,6 @@
-//! What a lock client says to each server, and what it hears. Sans-I/O.
+//! The requests of a lock client to each server, and the answers. Sans-I/O.
 //!
-//! Keys and owners have the same length for both, so that neither server has more bytes to look at than it must.
+//! Keys and owners have the same length for both, so that neither server has more bytes to process than it must.
 
 use crate::gateway::Gateway;
 use std::fmt::Write as _;
@@ -12,27 +12,27 @@ pub(crate) type Name = [u8; 16];
 const COMPARE_AND_DELETE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// Gives the key its full time again if it is still the owner's, as every Redis lock client does.
+/// Resets the key's time to live if it is still the owner's, as every Redis lock client does.
 const COMPARE_AND_RENEW: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// Seconds that a lock lives without renewal: longer than any measurement uses one.
+/// The time to live of a lock without renewal, in seconds: longer than any measurement holds one.
 const TTL_SECONDS: u16 = 30;
 
-/// Seconds that a lock lives which is to be there all the time: the longest that LockServer knows.
+/// The time to live of a lock that stays held throughout, in seconds: the longest that LockServer allows.
 const HELD_TTL_SECONDS: u16 = u16::MAX;
 
-/// The same in milliseconds, as Redis is told.
+/// The same in milliseconds, for Redis.
 const HELD_TTL_MS: &[u8] = b"65535000";
 
-/// Seconds that a contender waits without renewal.
+/// How long a contender waits without renewal, in seconds.
 const TTW_SECONDS: u16 = 60;
 
-/// How to speak to a server.
+/// The protocol of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Protocol {
-    /// LockServer's.
+    /// LockServer's protocol.
     Lockserver,
-    /// Redis', with the names under which the server keeps its scripts.
+    /// Redis' protocol, with the names under which the server keeps its scripts.
     Redis {
         /// SHA-1 of the release script, in hexadecimal.
         release: String,
@@ -43,46 +43,46 @@ pub(crate) enum Protocol {
     Http(Gateway),
 }
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The lock; of sexton also a place in line.
+    /// Acquire the lock; sexton also gives a position in line.
     Acquire,
-    /// The lock, for hours.
+    /// Acquire the lock for hours.
     Hold,
-    /// Its place in line.
+    /// Return the position in line.
     Place,
-    /// The lock's full time once more.
+    /// Reset the lock's time to live.
     Renew,
-    /// To give the lock back, or to leave the line.
+    /// Release the lock, or leave the line.
     Release,
 }
 
-/// What it hears.
+/// A server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The lock is its own.
+    /// The lock was granted.
     Granted,
-    /// This many are in line up to this client; never less than 2.
+    /// The client's position in line; never less than 2.
     InLine(u32),
-    /// The lock is somebody else's, and nobody keeps a place for this client.
+    /// Someone else has the lock, and there is no line.
     Taken,
-    /// So many locks were given back.
+    /// The number of locks released.
     Released(u64),
-    /// Whether the lock was the client's own, and has its full time again.
+    /// Whether the lock was the client's own, and was renewed.
     Renewed(bool),
 }
 
-/// An answer that a lock server does not give.
+/// An answer that a lock server would not give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("asked {asked:?}, and heard {heard}")]
+#[error("asked {asked:?}, received {heard}")]
 pub(crate) struct Unexpected {
     pub(crate) asked: Asked,
     pub(crate) heard: String,
 }
 
 impl Protocol {
-    /// What the server says first, unasked.
+    /// Returns what the server sends first, unprompted.
     pub(crate) fn greeting(&self) -> &'static [u8] {
         match self {
             Self::Lockserver => &[1],
@@ -90,7 +90,7 @@ impl Protocol {
         }
     }
 
-    /// Puts a command behind `output`.
+    /// Appends a request to `output`.
     pub(crate) fn ask(&self, asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
         match self {
             Self::Lockserver => ask_lockserver(asked, key, owner, output),
@@ -106,7 +106,7 @@ impl Protocol {
         }
     }
 
-    /// The answer at the start of `input` and its length; `None` if more bytes are needed.
+    /// Parses the answer at the start of `input`, and returns it with its length; `None` if more bytes are needed.
     pub(crate) fn hear(
         &self,
         asked: Asked,
@@ -120,7 +120,7 @@ impl Protocol {
     }
 }
 
-/// The commands that make Redis keep the scripts, release and renewal; each answers with a bulk string of 40 bytes.
+/// Returns the commands that make Redis keep the scripts, release and renewal; each is answered with a bulk string of 40 bytes.
 pub(crate) fn load_scripts() -> [Vec<u8>; 2] {
     [COMPARE_AND_DELETE, COMPARE_AND_RENEW].map(|script| {
         let mut output = Vec::new();
@@ -222,7 +222,7 @@ fn hear_redis(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Une
     Ok(Some((answer, end + 1)))
 }
 
-/// A name of 16 bytes from two numbers, in hexadecimal.
+/// Returns a name of 16 bytes made from two numbers, in hexadecimal.
 pub(crate) fn name(first: u32, second: u32) -> Name {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let number = u64::from(first) << 32 | u64::from(second);

@@ -1,6 +1,6 @@
-//! A client that wants the one lock that everybody wants: it acquires it, gives it back at once, and again.
+//! A client that competes for the one lock that all clients want: it acquires it, releases it at once, and starts over.
 //!
-//! docs/benchmarks.md, "Waiting in line", tells for users how the sexton client paces itself.
+//! docs/benchmarks.md, "Waiting in line", describes for users how the sexton client paces itself.
 
 use crate::chance::Chance;
 use crate::codec::{Answer, Asked, Name, Protocol, name};
@@ -9,18 +9,18 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How a client that does not have the lock asks again.
+/// How a client without the lock asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// It tries to take the lock, this long after it was taken; the server knows of no line.
+    /// It tries to take the lock again after this long; the server has no line.
     Try(Duration),
-    /// It stands in line, and asks for its place when it expects to be the next.
+    /// It waits in line, and asks for its position when it expects to be next.
     Line,
-    /// As long as nobody else stands in line it goes on; then it steps aside for a while, and stands in line again.
+    /// It goes on as long as nobody else is in line; then it steps aside for a while, and joins the line again.
     Turns,
 }
 
-/// One connection that wants the lock.
+/// A connection that wants the lock.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "they are independent: a client in line may rest or look, be about to end or not"
@@ -30,62 +30,62 @@ pub(crate) struct Contender {
     pace: Pace,
     key: Name,
     owner: Name,
-    /// Asked and not yet answered.
+    /// Requests not yet answered.
     open: VecDeque<Asked>,
-    /// It has nothing open and waits to be woken.
+    /// Whether it has nothing open and waits to be woken.
     resting: bool,
-    /// The server keeps a place for it.
+    /// Whether it has a position in line.
     in_line: bool,
-    /// It saw itself near the front, and looks at once again.
+    /// Whether it saw itself near the front, and asks again at once.
     near: bool,
-    /// It gave the lock back, and asked for it again with the same write.
+    /// Whether it released the lock and requested it again in the same write.
     again: bool,
-    /// When it first asked for the lock that it waits for.
+    /// When it first requested the lock that it waits for.
     wanted: Instant,
     progress: Progress,
-    /// How long it steps aside for each grant of its turn: whoever had much stays away long.
+    /// How long it steps aside for each grant of its turn, so that a client with many grants stays away long.
     aside: Duration,
-    /// Grants since it came back.
+    /// The number of grants since it came back.
     in_turn: u32,
-    /// A little disorder: clients that step aside together must not come back together.
+    /// Some randomness, so that clients that step aside together do not come back together.
     chance: Chance,
     done: u64,
     finishing: bool,
 }
 
-/// Up to this place a client looks at once again: it must see the lock the moment it is there.
+/// From this position on, a client asks again at once: it must notice the lock the moment it is free.
 const NEAR: u32 = 3;
 
-/// So much longer for each grant of its turn a client stays away, for each one it finds waiting already.
+/// The increase of the time aside per grant, for each client found waiting already.
 const ASIDE_STEP: Duration = Duration::from_micros(100);
 
-/// More than so many waiting say no more than these.
+/// The most waiting clients that count for that.
 const CROWD_MAX: u32 = 4;
 
-/// The longest a client stays away.
+/// The longest that a client stays away.
 const ASIDE_MAX: Duration = Duration::from_millis(50);
 
-/// What a client knows of how fast the line moves.
+/// A client's estimate of how fast the line moves.
 #[derive(Default)]
 struct Progress {
-    /// When it came into this line, and at which place.
+    /// When it joined this line, and at which position.
     joined: Option<(Instant, u32)>,
-    /// What a place takes when nothing disturbs the line; unknown at first.
+    /// The time per position when nothing disturbs the line; unknown at first.
     per_place: Option<Duration>,
 }
 
 impl Progress {
-    /// Notes a place in line, and tells how long to wait before looking again.
+    /// Notes a position in line, and returns how long to wait before asking again.
     fn rest(&mut self, now: Instant, place: u32) -> Duration {
         self.joined.get_or_insert((now, place));
-        // Early: looking once more costs the line little, looking too late stops it for everybody behind.
+        // Rather too early: asking once more costs the line little, asking too late stops it for everyone after.
         self.per_place.unwrap_or_default() * place.saturating_sub(NEAR) * 3 / 4
     }
 
-    /// Notes the lock. Whoever did not look before it was there came late, and held up the line itself.
+    /// Notes the grant. A client that did not ask before the lock was free was late, and held up the line itself.
     ///
-    /// Slowness is learned slowly: a line that waited for one late client looks slow to all, and if all believed it,
-    /// all would come late.
+    /// Estimates increase slowly: a line that waited for one late client looks slow to all, and if all believed it,
+    /// all would be late.
     fn granted(&mut self, now: Instant, late: bool) {
         if let Some((joined, place)) = self.joined.take() {
             let seen = (now - joined) / (place - 1);
@@ -96,7 +96,7 @@ impl Progress {
 }
 
 impl Contender {
-    /// The client on this connection.
+    /// Creates the client of this connection.
     pub(crate) fn new(
         protocol: Rc<Protocol>,
         pace: Pace,
@@ -131,7 +131,7 @@ impl Contender {
             .ask(asked, &self.key, &self.owner, turn.output);
     }
 
-    /// Asks for the lock anew.
+    /// Starts a new request for the lock.
     fn want(&mut self, turn: &mut Turn<'_>) {
         self.wanted = turn.now;
         self.ask(Asked::Acquire, turn);
@@ -148,7 +148,7 @@ impl Contender {
         self.near = false;
         self.again = false;
         self.ask(Asked::Release, turn);
-        // Where there is a line, this does not take the lock from those who wait: it goes behind them.
+        // Where there is a line, this does not take the lock from those who wait: it goes to the end of the line.
         self.in_turn += 1;
         self.again = match self.pace {
             Pace::Try(_) => false,
@@ -178,8 +178,8 @@ impl Contender {
         }
     }
 
-    /// Comes back, and learns how crowded the line is. Steps that are added and shares that are taken off bring clients
-    /// with different habits together.
+    /// Adjusts to how crowded the line was on coming back. Additive increase and multiplicative decrease let clients with different
+    /// intervals converge.
     fn meets(&mut self, place: u32) {
         self.aside = match place.saturating_sub(2) {
             0 => self.aside * 7 / 8,

@@ -1,5 +1,5 @@
-//! A coordinator under test that launches processes. Whatever it launched ends with it, and so does its keeper: nothing
-//! outlives a measurement, also not one that failed.
+//! A coordinator under test that launches processes. Everything it launched ends with it, and so does its keeper: nothing
+//! outlives a measurement, even one that failed.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -16,30 +16,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Connections that ask side by side.
+/// The number of connections that send requests concurrently.
 const CLIENTS: u32 = 16;
 
-/// A coordinator that does not answer for so long has failed.
+/// A coordinator that does not answer for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two questions whether all is as it is to be.
+/// The pause between two polls of the coordinator's state.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where coordinators are started, and where their directories stay until all is measured: for minutes after files were removed,
-/// ext4 looks at each of them again whenever it makes another, which would be part of whatever is measured next.
+/// Where coordinators are started, and where their directories stay until everything is measured: for minutes after files were removed,
+/// ext4 looks at each of them again whenever it creates another, which would distort the next measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'a> {
     pub(crate) site: &'a Site,
     pub(crate) attic: &'a Path,
 }
 
-/// A coordinator that runs, with everything on disk before it answers.
+/// A running coordinator, with everything on disk before it answers.
 pub(crate) struct Coordinator {
     peer: Peer<()>,
     attic: PathBuf,
 }
 
-/// A process that was launched.
+/// A launched process.
 #[derive(Clone, Debug)]
 pub(crate) struct Launched {
     pub(crate) id: String,
@@ -47,39 +47,39 @@ pub(crate) struct Launched {
 }
 
 impl Coordinator {
-    /// Starts one on a fresh directory, with the services of a configuration if there is one.
+    /// Starts a coordinator on a fresh directory, with the services of a configuration if there is one.
     pub(crate) fn start(config: Option<&Path>, grounds: Grounds<'_>) -> Result<Self, Failure> {
         let peer = Peer::sexton_for_processes(config, grounds.site)?;
         let attic = grounds.attic.to_owned();
         Ok(Self { peer, attic })
     }
 
-    /// Where it keeps its data.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> &Path {
         self.peer.data()
     }
 
-    /// Where it speaks LockServer's protocol.
+    /// Returns the address of the LockServer listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.peer.address
     }
 
-    /// A connection to its Unix socket.
+    /// Connects to the coordinator's Unix socket.
     pub(crate) fn connect(&self) -> Result<UnixStream, Failure> {
         connect(self.data())
     }
 
-    /// Asks it once, on a connection of its own.
+    /// Sends one request, on a connection of its own.
     pub(crate) fn ask(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         ask(&mut self.connect()?, path, body)
     }
 
-    /// Has the keeper run.
+    /// Makes sure that the keeper runs.
     pub(crate) fn has_keeper(&self) -> Result<(), Failure> {
         self.ask("/v1/processes/keeper", Some(&json!({}))).map(drop)
     }
 
-    /// Launches as many, side by side; each is answered when it runs, and what was asked for is on disk.
+    /// Launches `count` processes over several connections; each is answered when it runs, and the request is on disk.
     pub(crate) fn launch(
         &self,
         count: u32,
@@ -93,7 +93,7 @@ impl Coordinator {
         self.side_by_side(count, stop, launch)
     }
 
-    /// Asks for as many things, on connections side by side; what came of each, in no order.
+    /// Sends `count` requests over several connections, and returns the results in no particular order.
     pub(crate) fn side_by_side<T: Send>(
         &self,
         count: u32,
@@ -129,14 +129,14 @@ impl Coordinator {
         })
     }
 
-    /// How many records have one of these statuses. None if it does not answer yet.
+    /// Returns how many records have one of these statuses; `None` if the coordinator does not answer yet.
     fn count(&self, status: &str) -> Option<u64> {
         let path = format!("/v1/processes/count?status={status}");
         let mut stream = on_socket(self.peer.data(), PATIENCE).ok()?;
         ask(&mut stream, &path, None).ok()?.get("count")?.as_u64()
     }
 
-    /// Waits until as many records have this status.
+    /// Waits until that many records have this status.
     pub(crate) fn await_count(
         &mut self,
         status: &str,
@@ -159,29 +159,29 @@ impl Coordinator {
         }
     }
 
-    /// Ends it as a crash does. Its keeper and what that launched run on.
+    /// Kills the coordinator as a crash would. Its keeper and the launched processes run on.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.peer.kill()
     }
 
-    /// Starts it again. Returns before it serves.
+    /// Starts the coordinator again. Returns before it serves requests.
     pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
         self.peer.start_again()
     }
 
-    /// Bytes of memory that it and its keeper have: what they share with others counts in parts.
+    /// Returns the memory of the coordinator and its keeper, in bytes; shared pages count proportionally.
     pub(crate) fn memory(&self) -> Result<f64, Failure> {
         let keeper = self.keeper();
         let keeper = keeper.ok_or_else(|| Failure::new("there is no keeper"))?;
         Ok(proportional(self.peer.pid())? + proportional(keeper)?)
     }
 
-    /// Bytes of memory that it has.
+    /// Returns the resident memory of the coordinator, in bytes.
     pub(crate) fn resident(&self) -> Result<u64, Failure> {
         self.peer.resident()
     }
 
-    /// Processor time that its threads have taken so far, to the nanosecond.
+    /// Returns the processor time that its threads have used so far, with nanosecond precision.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
         let cannot = || Failure::to("read what the coordinator took");
         let tasks = fs::read_dir(format!("/proc/{}/task", self.peer.pid())).map_err(cannot())?;
@@ -197,7 +197,7 @@ impl Coordinator {
         Ok(all)
     }
 
-    /// The PID of its keeper, if it has one.
+    /// Returns the PID of the keeper, if there is one.
     pub(crate) fn keeper(&self) -> Option<u32> {
         let lock = fs::read_to_string(self.peer.data().join("keeper.lock"));
         lock.ok()?.trim().parse().ok()
@@ -206,12 +206,12 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        // Whatever cannot be ended is nothing that anybody could be told of here.
+        // An error cannot be reported to anyone here.
         drop(self.peer.kill());
         if let Some(keeper) = self.keeper() {
             end_keeper(keeper);
         }
-        // If it cannot be moved, it is removed now.
+        // If the directory cannot be moved, it is removed now.
         let data = self.peer.data();
         drop(fs::rename(
             data,
@@ -232,14 +232,14 @@ fn end_keeper(keeper: u32) {
             signal(*child, Signal::KILL);
         }
         if children.is_empty() {
-            // It ends by this when it has no child, and removes its control group.
+            // The keeper ends on this signal when it has no children, and removes its control group.
             signal(keeper, Signal::TERM);
         }
         rest(LOOK);
     }
 }
 
-/// One request on a connection that stays; the answer has to be that it was done.
+/// Sends one request on a persistent connection; an answer other than success is an error.
 pub(crate) fn ask(
     stream: &mut UnixStream,
     path: &str,
@@ -264,17 +264,17 @@ fn launched_of(record: &Value) -> Result<Launched, Failure> {
     }
 }
 
-/// Sends a signal to the process that has this PID, if one has.
+/// Sends a signal to the process with this PID, if there is one.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(pidfd) = pidfd {
-        // One that has ended meanwhile needs none.
+        // A process that has ended meanwhile needs no signal.
         let _ = pidfd_send_signal(pidfd, signal);
     }
 }
 
-/// Whether it runs: a zombie does not.
+/// Whether a process runs: a zombie does not.
 fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z")
 }
@@ -286,16 +286,16 @@ fn children_of(parent: u32) -> Vec<u32> {
     pids.filter(is_child).collect()
 }
 
-/// State and parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: u32) -> Option<(String, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // proc(5): the name, in parentheses, may hold anything.
+    // proc(5): the name, in parentheses, may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }
 
-/// Its proportional set size in bytes.
+/// Returns the proportional set size of a process, in bytes.
 fn proportional(pid: u32) -> Result<f64, Failure> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(&path).map_err(Failure::to(format!("read {path}")))?;

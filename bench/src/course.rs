@@ -1,4 +1,4 @@
-//! How a measurement over sockets goes: how often and how long, as flags say it; and one round of one server.
+//! The course of a measurement over sockets: its rounds and durations, from flags; and one round of one server.
 
 use crate::failure::Failure;
 use crate::figures::{Round, as_float};
@@ -9,18 +9,18 @@ use crate::site::Site;
 use clap::Args;
 use std::time::Duration;
 
-/// The flags.
+/// The flags of a measurement.
 #[derive(Args)]
 pub(crate) struct Course {
-    /// How often each row is measured
+    /// Number of rounds for each row
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
-    /// How long a measurement takes
+    /// Duration of a measurement
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub(crate) seconds: Duration,
 
-    /// How long a measurement runs before it counts
+    /// Duration of the uncounted warm-up
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
     pub(crate) warm_up: Duration,
 
@@ -29,7 +29,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// Measures these clients of a server once, for so many times as long as the flags say.
+    /// Measures these clients of a server once, for a multiple of the durations in the flags.
     pub(crate) fn round<P, C: Client>(
         &self,
         (peer, greeting): (&Peer<P>, &[u8]),

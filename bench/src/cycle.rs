@@ -1,12 +1,12 @@
-//! A client with locks of its own: it acquires some, and when it has them all gives them back.
+//! A client with its own locks: it acquires some, and releases them once it has them all.
 
 use crate::codec::{Answer, Asked, Name, Protocol, name};
 use crate::load::{Client, Turn, Wrong};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// One connection's cycles. A cycle is an acquisition and a release; with a depth of 16, sixteen locks are asked for in
-/// one write, and given back in one write when all are granted.
+/// The cycles of one connection. A cycle is an acquisition and a release; with a depth of 16, sixteen locks are requested in
+/// one write, and released in one write when all are granted.
 pub(crate) struct Cycles {
     protocol: Rc<Protocol>,
     connection: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Cycles {
 }
 
 impl Cycles {
-    /// The client on this connection, with so many locks at a time.
+    /// Creates the client of this connection, with `depth` locks at a time.
     pub(crate) fn new(protocol: Rc<Protocol>, connection: u32, depth: u32, now: Instant) -> Self {
         Self {
             protocol,
@@ -56,7 +56,7 @@ impl Cycles {
         self.ask(Asked::Acquire, turn);
     }
 
-    /// Every answer to what was asked is there.
+    /// Continues when all requests are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         if self.asked == Asked::Acquire {
             self.ask(Asked::Release, turn);

@@ -1,4 +1,4 @@
-//! `sexton-bench dispatch`: how long it takes until a task whose attempt broke can go on, for each failure mode of Wip, and what
+//! `sexton-bench dispatch`: how long it takes until a task whose attempt failed can go on, for each failure mode of Wip, and what
 //! tasks cost.
 
 use crate::bed::{self, Bed, merge};
@@ -22,22 +22,22 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Threads of the one server: as many tasks run at a time.
+/// Threads of the only server: the number of tasks that run at a time.
 const THREADS: u32 = 16;
 
-/// Between two kills of a keeper, since one that keeps ending is not started for ever, and between two panics of an actor.
+/// The pause between two kills of a keeper, since one that keeps ending is not restarted forever, and between two panics of an actor.
 const APART: Duration = Duration::from_millis(2500);
 
-/// Faults that need that are made so often at most.
+/// The most faults that need such a pause.
 const APART_MAX: u32 = 10;
 
-/// Of the tasks that run when the coordinator is killed every so many dies meanwhile.
+/// While the coordinator is down, one in this many of the running tasks dies.
 const DIES_EACH: usize = 10;
 
 /// Measure tasks: how long each failure mode of Wip lasts here, and what tasks cost.
 ///
-/// A recovery counts from the clock that the failing process reads as its last act (or that whoever makes the fault reads), until the
-/// event is heard that the thread is free and the task can go on, or has failed. Events are told when they are on disk.
+/// A recovery is timed from the clock that the failing process reads as its last act (or that the program causing the fault reads) to the
+/// arrival of the event that the thread is free and the task can go on, or has failed. Events are sent when they are on disk.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -47,27 +47,27 @@ Examples:
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Dispatch {
-    /// How often each fault is made
+    /// Number of faults of each kind
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     runs: u32,
 
-    /// How many tasks run when the coordinator is killed
+    /// Number of tasks that run when the coordinator is killed
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=9000))]
     running: u32,
 
-    /// How often figures are measured
+    /// Number of rounds for the other figures
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
 
-    /// How many tasks are run to their ends
+    /// Number of tasks that are run to their end
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     tasks: u32,
 
-    /// How many tasks wait when they are weighed
+    /// Number of waiting tasks when their memory is measured
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=900_000))]
     waiting: u32,
 
-    /// How many servers there are
+    /// Number of servers
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=9000))]
     servers: u32,
 
@@ -121,11 +121,11 @@ impl Dispatch {
         Ok(())
     }
 
-    /// How long each of many faults of one kind lasted, in milliseconds.
+    /// Returns how long each of many faults of one kind lasted, in milliseconds.
     fn recover(&self, mode: &Mode, grounds: Grounds<'_>, stop: &Stop) -> Result<Vec<f64>, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;
-        // What a first launch brings into memory, and the start of a keeper, is no part of a recovery.
+        // The first launch, and the start of the keeper, are not part of a recovery.
         bed.measure(&bed.of(How::Ends, &json!({}))?, stop)?;
         let times = |most| 0..self.runs.min(most);
         let each = |bed: &mut Bed, most, body: Value| -> Result<Vec<f64>, Failure> {
@@ -175,7 +175,7 @@ impl Dispatch {
         }
     }
 
-    /// Kills a coordinator while tasks run; from its restart until all of them are as they are.
+    /// Kills a coordinator while tasks run. Measures from its restart until all tasks have the right status, in milliseconds.
     fn coordinator_killed(&self, grounds: Grounds<'_>, stop: &Stop) -> Result<f64, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), self.running)?;

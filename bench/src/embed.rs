@@ -16,21 +16,21 @@ use sexton::{Config, Node, block_on};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Cycles of a batch.
+/// The number of cycles in a batch.
 const BATCH: u32 = 256;
 
-/// Futures that go on side by side.
+/// The number of futures that run concurrently.
 const FUTURES: u32 = 256;
 
 /// Measure a node inside the program that uses it: batches, futures, one call at a time.
 ///
-/// A node without files and without doors, asked from one thread. A cycle acquires a lock and releases it. Batches have
-/// 256 acquires and their releases in one call; futures are 256 tasks of a current-thread runtime, each of which awaits
-/// its own calls; one call at a time awaits an acquire and then a release, and counts how long the acquire took. A waiter
-/// is a task that awaits a lock which another holds: counted is the time from that other's release until the waiter has it.
+/// A node without files and listeners is called from one thread. A cycle acquires a lock and releases it. A batch has 256 acquires and
+/// their releases in one call. Futures are 256 tasks of a current-thread runtime, each of which awaits its own calls. One call at a time
+/// awaits an acquire and then a release, and times the acquire. A waiter is a task that awaits a lock held by another: measured is the
+/// time from the other's release until the waiter has it.
 ///
-/// A cycle of jobs puts 256 and claims them in one call, and ends them in another: in a queue alone, and in one of 100,000
-/// queues of 1,000 tenants, of which ten have something to claim. One of those is named by chance, 256 times in a call.
+/// A cycle of jobs puts 256 and claims them in one call, and ends them in another: in a single queue, and in one of 100,000 queues of
+/// 1,000 tenants, of which ten have something to claim. Finding one of those at random is measured in calls of 256.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench embed
@@ -39,15 +39,15 @@ const FUTURES: u32 = 256;
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Embed {
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long each round of each row is
+    /// Duration of each round of each row
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// Figures for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -123,7 +123,7 @@ impl Embed {
         ))
     }
 
-    /// Cycles a second in batches.
+    /// Returns cycles per second in batches.
     fn batches(&self, locks: &Locks, stop: &Stop) -> Result<f64, Failure> {
         let began = now();
         let mut cycles = 0;
@@ -141,7 +141,7 @@ impl Embed {
         Ok(as_float(cycles) / (now() - began).as_secs_f64())
     }
 
-    /// Cycles a second with a future for each operation.
+    /// Returns cycles per second with a future for each operation.
     fn futures(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<f64, Failure> {
         let began = now();
         let end = began + self.seconds;
@@ -169,7 +169,7 @@ impl Embed {
         Ok(as_float(cycles) / (now() - began).as_secs_f64())
     }
 
-    /// How long it takes from a release until who waits for it has the lock.
+    /// Measures from a release until the waiter has the lock.
     fn told(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
         let end = now() + self.seconds;
         let names = |owner| Entry::new("passed-on", owner).expect("short names");
@@ -183,7 +183,7 @@ impl Embed {
         Ok(latencies)
     }
 
-    /// How long an acquire takes that is awaited alone.
+    /// Measures an acquire that is awaited alone.
     fn single(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<Latencies, Failure> {
         let end = now() + self.seconds;
         let entry = entry(0);
@@ -204,7 +204,7 @@ impl Embed {
     }
 }
 
-/// Gives a lock back that somebody waits for; how long it took until that one had it.
+/// Releases a lock that someone waits for, and returns how long it took until the waiter had it.
 async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, LockError> {
     let held = locks.acquire(from, Terms::default()).await?;
     let waiting = Terms {
@@ -218,7 +218,7 @@ async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, Lo
         Ok::<_, LockError>(had)
     };
     let holder = async {
-        // It stands in line once it can be seen there.
+        // The waiter is in line once its position can be seen.
         while locks.place(to).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -244,7 +244,7 @@ fn entry(number: u32) -> Entry {
     Entry::new(&name, &name).expect("16 bytes are within 255")
 }
 
-/// Acquires, and their releases.
+/// Returns acquires, and their releases.
 fn batch() -> Vec<Item<LockMachine>> {
     let acquires = (0..BATCH).map(|number| {
         let Entry { key, index, owner } = entry(number);

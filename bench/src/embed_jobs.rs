@@ -1,5 +1,5 @@
-//! Jobs of a node inside the program: cycles in batches, in one queue alone and among a hundred thousand, and how fast a
-//! ready one of so many is named.
+//! Jobs of a node inside the program: cycles in batches, in a single queue and among a hundred thousand, and how fast a
+//! ready one of so many queues is found.
 
 use crate::failure::Failure;
 use crate::figures::{Spread, as_float, grouped};
@@ -13,30 +13,30 @@ use sexton::spine::delivery::Item;
 use sexton::{Config, Node, block_on};
 use std::time::Duration;
 
-/// Jobs of a batch.
+/// The number of jobs in a batch.
 const BATCH: usize = 256;
 
-/// Tenants, and types of each: so many queues.
+/// Tenants, and job types of each: the product is the number of queues.
 const TENANTS: u32 = 1000;
 const TYPES: u32 = 100;
 
-/// How many of them have something to claim.
+/// How many of the queues have something to claim.
 const READY: u32 = 10;
 
-/// Longer than any measurement.
+/// A delay longer than any measurement.
 const LATER_MS: u64 = 365 * 24 * 3_600_000;
 
-/// What was measured, each a second.
+/// The measured rates, per second.
 pub(crate) struct Rates {
-    /// Cycles in one queue alone.
+    /// Cycles in a single queue.
     pub(crate) alone: f64,
     /// Cycles in one queue of very many.
     pub(crate) among: f64,
-    /// Ready queues that were named, of very many.
+    /// Ready queues found among very many.
     pub(crate) named: f64,
 }
 
-/// Measures all of it, each for so long, on nodes of its own.
+/// Measures all rates, each for `span`, on nodes of their own.
 pub(crate) fn measure(span: Duration, stop: &Stop) -> Result<Rates, Failure> {
     let node = Node::open(Config::in_memory())?;
     let alone = cycles(&node.handle().queues(), span, stop)?;
@@ -54,7 +54,7 @@ pub(crate) fn measure(span: Duration, stop: &Stop) -> Result<Rates, Failure> {
     })
 }
 
-/// The lines of these rounds for people.
+/// Formats the results of these rounds as text.
 pub(crate) fn lines(rounds: &[Rates]) -> String {
     let line = |words: &str, Spread { median, min, max }: Spread, what: &str| {
         let (median, min, max) = (grouped(median), grouped(min), grouped(max));
@@ -80,7 +80,7 @@ pub(crate) fn lines(rounds: &[Rates]) -> String {
     )
 }
 
-/// The same for programs.
+/// Returns the results of these rounds as JSON.
 pub(crate) fn document(rounds: &[Rates]) -> serde_json::Value {
     serde_json::json!({
         "cycles_per_second": spread(rounds, |rates| rates.alone),
@@ -107,7 +107,7 @@ fn job(queue: QueueName) -> Put {
     }
 }
 
-/// A job that waits for later in each queue, and one to claim in a few.
+/// Puts a delayed job into each queue, and one to claim into a few.
 fn fill(queues: &Queues, stop: &Stop) -> Result<(), Failure> {
     for tenant in 0..TENANTS {
         stop.check()?;
@@ -132,7 +132,7 @@ fn ask(queues: &Queues, items: Vec<Item<QueueMachine>>) -> Result<Vec<Reply>, Fa
         .collect()
 }
 
-/// Cycles a second: jobs are put, claimed and ended, so many at a time.
+/// Returns cycles per second: jobs are put, claimed and ended, a batch at a time.
 fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
     let name = queue(TENANTS - 1, 0);
     let pop = Pop {
@@ -171,7 +171,7 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
     Ok(as_float(cycles) / (now() - began).as_secs_f64())
 }
 
-/// How many ready queues are named in a second.
+/// Returns how many ready queues are found per second.
 fn named(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
     let (began, mut count) = (now(), 0);
     while now() - began < span {

@@ -1,4 +1,4 @@
-//! How long it takes from the last act of a process until its end is on record: the processes, and who hears of it.
+//! How long it takes from the last act of a process until its end is on record: the processes, and the event listener.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Between two ends that come one after the other: long enough for each to be on record before the next.
+/// The pause between two successive ends: long enough for each to be on record before the next.
 const APART: Duration = Duration::from_millis(4);
 
-/// How long all ends together may take.
+/// The longest that all ends together may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a process writes: its id, and the nanoseconds of its clock; 0 if it is only ready to end.
+/// The size of what a process writes: its id, and its clock in nanoseconds, or 0 when it is ready to end.
 const FRAME: usize = 24;
 
-/// A process that ends when it is told to, and writes as its last act what its clock says. Started by `processes`.
+/// A process that ends on request, and writes its clock as its last act. Started by `processes`.
 #[derive(Args)]
 pub(crate) struct Ending {
     /// A pipe from which it reads one byte before it ends
@@ -36,7 +36,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Waits, and returns so that the process ends.
+    /// Waits for the request, and returns so that the process ends.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let own = std::env::var_os("SEXTON_PROCESS_ID").unwrap_or_default();
         let id = parse(&own.to_string_lossy())
@@ -70,7 +70,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Listens to what ends from now on.
+    /// Listens for processes that end from now on.
     pub(crate) fn of(coordinator: &'a Coordinator, folder: &Path) -> Result<Self, Failure> {
         let go = Fifo::create(&folder.join("go"))?;
         let last = Fifo::create(&folder.join("last"))?;
@@ -87,8 +87,8 @@ impl<'a> Ends<'a> {
         })
     }
 
-    /// Launches as many, and has them end: all at once, or one after the other. From the clock of each, read as its last
-    /// act, to when its end was heard of, which is when it is on record and on disk.
+    /// Launches `count` processes, and lets them end, all at once or one after another. Measures from the clock that each reads as its
+    /// last act to the arrival of the event, which is sent once its end is on disk.
     pub(crate) fn measure(
         &mut self,
         count: u32,
@@ -120,7 +120,7 @@ impl<'a> Ends<'a> {
             stop.check()?;
             let left = patience.saturating_duration_since(now());
             let heard = self.events.recv_timeout(left);
-            let missing = || Failure::new(format!("{} ends were not heard of", began.len()));
+            let missing = || Failure::new(format!("{} ends were not reported", began.len()));
             let Happening { what, at } = heard.map_err(|_| missing())??;
             let id = what.get("process").and_then(Value::as_str);
             let id = id.and_then(parse);

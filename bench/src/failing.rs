@@ -1,4 +1,4 @@
-//! The commands of tasks that `dispatch` measures: each writes what its clock says, and then fails or ends as it is told to.
+//! The commands of the tasks that `dispatch` measures: each writes its clock, and then fails or ends as requested.
 
 use crate::failure::Failure;
 use crate::happening::clock;
@@ -10,10 +10,10 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// What is written: the number of the task, its PID, and the nanoseconds of the clock.
+/// The size of what is written: the number of the task, its PID, and the clock in nanoseconds.
 const FRAME: usize = 24;
 
-/// A command of a task. Started by `dispatch`.
+/// The command of a task. Started by `dispatch`.
 #[derive(Args)]
 pub(crate) struct Failing {
     /// How it ends
@@ -30,16 +30,16 @@ pub(crate) enum How {
     Ends,
     /// By SIGKILL.
     Dies,
-    /// By SIGKILL, when it has saved something.
+    /// By SIGKILL, after it has saved something.
     Saves,
     /// Never.
     Loops,
-    /// It writes when it begins, and waits until it is killed.
+    /// It writes when it starts, and waits until it is killed.
     Waits,
 }
 
 impl How {
-    /// The word for it on a command line.
+    /// Returns the word for it on a command line.
     pub(crate) fn word(self) -> String {
         let value = self.to_possible_value();
         value.map(|it| it.get_name().to_owned()).unwrap_or_default()
@@ -94,15 +94,15 @@ impl Failing {
 /// What a command wrote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// Its task.
+    /// The task's number.
     pub(crate) task: u64,
-    /// Its PID.
+    /// The command's PID.
     pub(crate) pid: u32,
-    /// Its clock, as the last that it did.
+    /// The clock, read as its last act.
     pub(crate) at: u64,
 }
 
-/// What the next command wrote.
+/// Reads what the next command wrote.
 pub(crate) fn written(last: &mut Fifo) -> Result<Written, Failure> {
     let mut frame = [0; FRAME];
     last.read(&mut frame)?;

@@ -1,10 +1,10 @@
-//! Why a measurement ended before its time. Printed by `main`, with exit status 1.
+//! Why a measurement ended early. Printed by `main`, with exit status 1.
 
 use sexton::node::NodeError;
 use sexton::spine::shared::Halt;
 use std::fmt;
 
-/// What went wrong, in words.
+/// A description of what went wrong.
 pub(crate) struct Failure(String);
 
 impl Failure {
@@ -12,7 +12,7 @@ impl Failure {
         Self(words.into())
     }
 
-    /// For `map_err`: this failed, and the error says why.
+    /// Returns a function for `map_err` that reports the failed operation with the error.
     pub(crate) fn to<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Self {
         move |error| Self(format!("failed to {what}: {error}"))
     }

@@ -1,4 +1,4 @@
-//! What a sync costs here: nothing that waits for the disk can be faster, and no two machines are alike in it.
+//! The cost of a sync on this machine: nothing that waits for the disk can be faster, and it differs between machines.
 
 use crate::failure::Failure;
 use crate::figures::Latencies;
@@ -7,13 +7,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// How often it is tried.
+/// The number of syncs measured.
 const TRIES: u64 = 200;
 
-/// What is written before each, as a small record is: into blocks that are there.
+/// The number of bytes written before each sync, like a small record: into existing blocks.
 const BYTES: usize = 512;
 
-/// The median of a bare fdatasync behind a small write to a file below this directory, in microseconds.
+/// Returns the median time of an fdatasync after a small write to a file below `root`, in microseconds.
 pub(crate) fn median_us(root: &Path) -> Result<f64, Failure> {
     let cannot = || Failure::to("measure a sync");
     let folder = tempfile::tempdir_in(root).map_err(cannot())?;
@@ -32,7 +32,7 @@ pub(crate) fn median_us(root: &Path) -> Result<f64, Failure> {
     Ok(taken.quantile_us(0.5))
 }
 
-/// The same as a remark.
+/// Returns the same as a remark.
 pub(crate) fn remark(root: &Path) -> Result<String, Failure> {
     let median = median_us(root)?;
     Ok(format!(

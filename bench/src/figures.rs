@@ -1,20 +1,20 @@
-//! From measurements to figures: quantiles of one round, medians of several, a table for people, JSON for programs.
+//! From measurements to figures: quantiles of one round, medians of several, a table as text, and JSON.
 
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Steps per doubling: a quantile is told to within about three per cent.
+/// Steps per doubling: a quantile is accurate to about three per cent.
 const STEPS: u64 = 16;
 
-/// How long things took, as counts of nanoseconds in steps that grow with them.
+/// A histogram of durations, as counts of nanoseconds in steps that grow with them.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     counts: Vec<u64>,
 }
 
 impl Latencies {
-    /// Notes one.
+    /// Records a duration.
     pub(crate) fn note(&mut self, latency: Duration) {
         let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         let step = step_of(nanos);
@@ -26,7 +26,7 @@ impl Latencies {
         }
     }
 
-    /// The latency, in microseconds, that this share of all does not exceed; zero if nothing was noted.
+    /// Returns the latency in microseconds that this share of all does not exceed; zero if nothing was recorded.
     pub(crate) fn quantile_us(&self, share: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();
         let wanted = as_float(all) * share;
@@ -41,7 +41,7 @@ impl Latencies {
     }
 }
 
-/// The step of a number: its highest bits.
+/// Returns the step of a number, which its highest bits determine.
 fn step_of(number: u64) -> usize {
     let step = match number.checked_ilog2() {
         None | Some(0..4) => number,
@@ -50,7 +50,7 @@ fn step_of(number: u64) -> usize {
     usize::try_from(step).expect("at most 64 times 16 steps")
 }
 
-/// The least number of a step.
+/// Returns the least number of a step.
 fn start_of(step: u64) -> u64 {
     match step / STEPS {
         0 => step,
@@ -58,7 +58,7 @@ fn start_of(step: u64) -> u64 {
     }
 }
 
-/// Counts of a measurement are far below 2^52, up to where this is exact.
+/// Converts a count to a float. Counts of a measurement are far below 2^52, up to which this is exact.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a figure with sixteen digits is exact enough"
@@ -75,13 +75,13 @@ pub(crate) struct Round {
     pub(crate) p99_us: f64,
     pub(crate) busiest: u64,
     pub(crate) idlest: u64,
-    /// Share of a processor that the load generator took.
+    /// The share of a processor that the load generator used.
     pub(crate) load_cpu: f64,
-    /// Share of a processor that the server took.
+    /// The share of a processor that the server used.
     pub(crate) server_cpu: f64,
 }
 
-/// The middle and the ends of several measurements.
+/// The median and the extremes of several measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -90,7 +90,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one number; all zero of none.
+    /// Computes the spread of these numbers; all zero if there are none.
     pub(crate) fn of(numbers: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = numbers.collect();
         sorted.sort_by(f64::total_cmp);
@@ -104,18 +104,18 @@ impl Spread {
     }
 }
 
-/// What a contestant came to in a row.
+/// The result of a contestant in a row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Standing {
     pub(crate) name: String,
-    /// Whether this is not sexton.
+    /// Whether the contestant is another program than sexton.
     pub(crate) peer: bool,
-    /// Cycles, or grants, a second.
+    /// Cycles, or grants, per second.
     pub(crate) per_second: Spread,
-    /// Median over the rounds of the median latency of a cycle, or of waiting for a grant.
+    /// The median over the rounds of the median latency of a cycle, or of waiting for a grant.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
-    /// Grants of the busiest client for each of the idlest, in the worst round; none if one got nothing.
+    /// Grants of the busiest client for each of the idlest, in the worst round; `None` if one got nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) busiest: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Sums up rounds; `contended` tells whether clients competed.
+    /// Summarizes rounds; `contended` is whether clients competed.
     pub(crate) fn of((name, peer): (String, bool), contended: bool, rounds: Vec<Round>) -> Self {
         let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
         let unfair = |round: &&Round| as_float(round.busiest) / as_float(round.idlest.max(1));
@@ -149,7 +149,7 @@ impl Standing {
     }
 }
 
-/// How long one that waits was kept waiting, in microseconds.
+/// How long waiters were kept waiting, in microseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Wait {
     pub(crate) row: String,
@@ -159,7 +159,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Sums up rounds.
+    /// Summarizes rounds.
     pub(crate) fn of(row: String, name: &'static str, rounds: &[Latencies]) -> Self {
         let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
         Self {
@@ -170,7 +170,7 @@ impl Wait {
         }
     }
 
-    /// The line for people.
+    /// Formats the result as a line of text.
     pub(crate) fn line(&self) -> String {
         let spread =
             |Spread { median, min, max }: Spread| format!("{median:.0} us ({min:.0}-{max:.0})");
@@ -186,12 +186,12 @@ pub(crate) struct Measured {
     /// `cycles` or `grants`.
     pub(crate) unit: &'static str,
     pub(crate) standings: Vec<Standing>,
-    /// sexton's figure for each of its best peer's, round by round; none without a peer.
+    /// sexton's figure divided by its best peer's, round by round; `None` without a peer.
     pub(crate) ratio: Option<Spread>,
 }
 
 impl Measured {
-    /// A row from its standings, sexton's first.
+    /// Creates a row from its results, sexton's first.
     pub(crate) fn new(row: String, unit: &'static str, standings: Vec<Standing>) -> Self {
         let ratio = standings.split_first().and_then(|(own, peers)| {
             let best = peers
@@ -211,7 +211,7 @@ impl Measured {
         }
     }
 
-    /// The row for people: a line for each contestant.
+    /// Formats the row as text: a line for each contestant.
     pub(crate) fn lines(&self) -> String {
         let mut lines = String::new();
         for (at, standing) in self.standings.iter().enumerate() {
@@ -245,7 +245,7 @@ impl Measured {
     }
 }
 
-/// The line above the rows.
+/// Returns the heading above the rows.
 pub(crate) fn heading() -> String {
     format!(
         "{:<13} {:<18} {:>9} {:<19} {:>7} {:>8} {:>6} {:>6}  {}\n",
@@ -253,7 +253,7 @@ pub(crate) fn heading() -> String {
     )
 }
 
-/// A whole number with its thousands marked.
+/// Formats a whole number with its thousands separated.
 pub(crate) fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();

@@ -1,27 +1,27 @@
-//! What a lock client says in JSON over HTTP, to sexton's `/v1` and to etcd's gateway, and what it hears. Sans-I/O.
+//! The requests of a lock client in JSON over HTTP, to sexton's `/v1` and to etcd's gateway, and the answers. Sans-I/O.
 //!
 //! etcd keeps a lock for as long as a lease, so each client has one of its own, granted before anything is measured
-//! and named by the number that its owner's name begins with.
+//! and identified by the number that its owner's name begins with.
 
 use crate::codec::{Answer, Asked, Name, Unexpected};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-/// Whose door it is, and which of its ways to keep a lock.
+/// The server, and the way in which it keeps a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gateway {
     /// sexton's `/v1/locks`.
     Sexton,
-    /// etcd's lock service: it keeps a line, and an unlock deletes a place in it.
+    /// etcd's lock service: it keeps a line, and an unlock deletes a position in it.
     EtcdLock,
-    /// etcd without a line: a key is put if there is none, and deleted.
+    /// etcd without a line: a key is put if it does not exist, and deleted.
     EtcdTxn,
 }
 
-/// Seconds that an etcd lease lives: longer than any measurement.
+/// The time to live of an etcd lease, in seconds: longer than any measurement.
 pub(crate) const LEASE_SECONDS: u32 = 3600;
 
-/// Puts a request behind `output`: a GET if there is no body.
+/// Appends a request to `output`: a GET if there is no body.
 pub(crate) fn put_request(path: &str, body: Option<&Value>, output: &mut Vec<u8>) {
     let request = match body {
         None => format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
@@ -36,7 +36,7 @@ pub(crate) fn put_request(path: &str, body: Option<&Value>, output: &mut Vec<u8>
     output.extend_from_slice(request.as_bytes());
 }
 
-/// Status and body of the response at the start of `input`, and its length; `None` if more bytes are needed.
+/// Parses the response at the start of `input`, and returns its status, body and length; `None` if more bytes are needed.
 pub(crate) fn response(input: &[u8]) -> Option<(u16, &[u8], usize)> {
     let head_len = input.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(input.get(..head_len)?).ok()?;
@@ -52,7 +52,7 @@ pub(crate) fn response(input: &[u8]) -> Option<(u16, &[u8], usize)> {
 }
 
 impl Gateway {
-    /// Puts a request behind `output`.
+    /// Appends a request to `output`.
     pub(crate) fn ask(self, asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
         match self {
             Self::Sexton => ask_sexton(asked, key, owner, output),
@@ -73,7 +73,7 @@ impl Gateway {
             }
             (Self::EtcdLock, Asked::Release) => ("/v3/lock/unlock", json!({"key": coded(&place)})),
             (Self::EtcdLock, Asked::Place) => {
-                // Everything below `key/`: as many as hold and wait.
+                // Everything below `key/`: one key for each client that holds or waits.
                 let [first, behind] = [b"/", b"0"].map(|end| [key.as_slice(), end].concat());
                 let range =
                     json!({"key": coded(&first), "range_end": coded(&behind), "count_only": true});
@@ -90,7 +90,7 @@ impl Gateway {
         }
     }
 
-    /// The answer at the start of `input` and its length; `None` if more bytes are needed.
+    /// Parses the answer at the start of `input`, and returns it with its length; `None` if more bytes are needed.
     pub(crate) fn hear(
         self,
         asked: Asked,
@@ -102,7 +102,7 @@ impl Gateway {
         let body_json: Value = serde_json::from_slice(body).unwrap_or_default();
         let number = |name: &str| -> Option<u32> {
             let number = body_json.get(name)?;
-            // etcd writes numbers of 64 bits as text.
+            // etcd writes 64-bit numbers as text.
             let text = number
                 .as_str()
                 .map_or_else(|| number.to_string(), str::to_owned);
@@ -161,7 +161,7 @@ fn ask_sexton(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     }
 }
 
-/// The lease of an owner: the number that its name begins with, from one.
+/// Returns the lease of an owner: the number that its name begins with, from one.
 pub(crate) fn lease(owner: &Name) -> u64 {
     let digits = owner
         .get(..8)

@@ -1,4 +1,4 @@
-//! What happens at a coordinator, with when it was heard of: its events are told when they are on disk.
+//! The events of a coordinator, with the times at which they arrived: events are sent when they are on disk.
 
 use crate::coordinator::Coordinator;
 use crate::failure::Failure;
@@ -10,26 +10,26 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// How long it may take until events come.
+/// The longest wait for events.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An event.
 #[derive(Debug)]
 pub(crate) struct Happening {
-    /// As it was told.
+    /// The event as received.
     pub(crate) what: Value,
-    /// When it was heard of, by [`clock`].
+    /// When it arrived, by [`clock`].
     pub(crate) at: u64,
 }
 
-/// Nanoseconds of the clock that all processes of a machine share.
+/// Returns the nanoseconds of the clock that all processes of a machine share.
 pub(crate) fn clock() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The events that this query lets through, from now on.
+/// Subscribes to the events that match this query, from now on.
 pub(crate) fn listen(
     coordinator: &Coordinator,
     query: &str,
@@ -49,7 +49,7 @@ pub(crate) fn listen(
     Ok(events)
 }
 
-/// Notes when what was told. Ends with the connection, or when nobody wants to know any more.
+/// Records when each event arrives. Ends with the connection, or when the receiver is gone.
 fn hear(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
     let mut input = Vec::new();
     let mut has_begun = false;
@@ -60,7 +60,7 @@ fn hear(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happen
         }
         let at = clock();
         if !has_begun {
-            // Its head has come, and so whatever happens from now on is told.
+            // The response's head has arrived, so every event from now on is received.
             has_begun = true;
             let _ = begun.send(());
         }

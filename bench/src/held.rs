@@ -1,5 +1,5 @@
-//! Clients of a table of locks that stay held: they take them all, they renew random ones, or they go about their own
-//! locks at a fixed pace beside them; and those that let go of some again.
+//! Clients of a table of locks that stay held: they take them all, renew random ones, or use their own
+//! locks at a fixed pace meanwhile; and clients that release and take some of them again.
 
 use crate::chance::Chance;
 use crate::codec::{Answer, Asked, Name, Protocol, name};
@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How many locks a taker asks for in one write.
+/// The number of locks that a taker requests in one write.
 const DEPTH: u32 = 64;
 
-/// The key and the owner of a held lock. Each has an owner of its own.
+/// Returns the key and the owner of a held lock. Each has an owner of its own.
 fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
 }
@@ -31,7 +31,7 @@ pub(crate) struct Taker {
 }
 
 impl Taker {
-    /// A client that takes these.
+    /// Creates a client that takes these locks.
     pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>) -> Self {
         Self {
             protocol,
@@ -84,7 +84,7 @@ impl Client for Taker {
     }
 }
 
-/// Renews one random held lock after the other, each as its owner.
+/// Renews random held locks one after another, each as its owner.
 pub(crate) struct Toucher {
     protocol: Rc<Protocol>,
     locks: u32,
@@ -96,7 +96,7 @@ pub(crate) struct Toucher {
 }
 
 impl Toucher {
-    /// The client on this connection, when so many locks are held.
+    /// Creates the client of this connection, for a table of `locks` held locks.
     pub(crate) fn new(protocol: Rc<Protocol>, connection: u32, locks: u32, now: Instant) -> Self {
         Self {
             protocol,
@@ -147,21 +147,21 @@ impl Client for Toucher {
     }
 }
 
-/// Acquires or releases random locks of a share of its own, many in one write: what is free is taken, what is held is
-/// let go. Goes on until all clients together have done enough.
+/// Acquires or releases random locks of a share of its own, many in one write: free locks are acquired, held ones
+/// released. Continues until all clients together have done enough.
 pub(crate) struct Churner {
     protocol: Rc<Protocol>,
     first: u32,
     held: Vec<bool>,
     chance: Chance,
-    /// What was asked and has no answer yet.
+    /// Requests not yet answered.
     open: VecDeque<Asked>,
     done: u64,
     left: Rc<Cell<u64>>,
 }
 
 impl Churner {
-    /// A client of these locks, which are free.
+    /// Creates a client of these locks, which are free.
     pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>, left: Rc<Cell<u64>>) -> Self {
         Self {
             protocol,
@@ -227,24 +227,24 @@ impl Client for Churner {
     }
 }
 
-/// Acquires and releases a lock of its own each time so much time has passed. A cycle that could not begin when it was
-/// due, since the one before had no answer yet, counts from then: who waits longest is not left out.
+/// Acquires and releases a lock of its own at a fixed interval. A cycle that could not begin when it was
+/// due, because the previous one was unanswered, counts from when it was due, so that the longest waits are not left out.
 pub(crate) struct Paced {
     protocol: Rc<Protocol>,
     connection: u32,
     period: Duration,
     /// When the next cycle is due.
     due: Instant,
-    /// The cycle that is under way: what was asked, and since when it counts.
+    /// The cycle under way: the request, and since when it counts.
     open: Option<(Asked, Instant)>,
-    /// The next cycle was due already, and waits for this one.
+    /// Whether the next cycle is due already, and waits for this one.
     owed: bool,
     cycles: u32,
     finishing: bool,
 }
 
 impl Paced {
-    /// The client on this connection, whose first cycle is due now.
+    /// Creates the client of this connection, whose first cycle is due now.
     pub(crate) fn new(
         protocol: Rc<Protocol>,
         connection: u32,
@@ -287,7 +287,7 @@ impl Client for Paced {
         } else if self.open.is_some() {
             self.owed = true;
         } else {
-            // Sleep has its own grain, which is not the server's delay.
+            // Counted from now: the inaccuracy of sleeping is not the server's delay.
             self.begin(turn.now, turn);
         }
     }
@@ -333,7 +333,7 @@ mod tests {
     use crate::figures::Latencies;
     use crate::load::now;
 
-    /// What a client says and when it wants to be woken, when it is given a turn at this time.
+    /// Gives the client a turn at this time; returns what it sends and when it wants to be woken.
     fn turn(
         latencies: &mut Latencies,
         now: Instant,

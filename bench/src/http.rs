@@ -1,4 +1,4 @@
-//! `sexton-bench http`: locks over HTTP with JSON, beside etcd's gateway in the same run.
+//! `sexton-bench http`: locks over HTTP with JSON, compared with etcd's gateway in the same run.
 
 use crate::codec::{Answer, Asked, Name, Protocol, name};
 use crate::course::Course;
@@ -18,18 +18,18 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Measure locks over HTTP, beside etcd's JSON gateway in the same run.
+/// Measure locks over HTTP, compared with etcd's JSON gateway in the same run.
 ///
-/// Each connection is kept, and acquires a lock of its own and releases it, one request after the other. Both servers
-/// have everything on disk before they answer. etcd is measured in two ways: its lock service (lock and unlock under a
-/// lease), which keeps a line as sexton does; and a transaction that puts a key if there is none, and a delete, which
-/// keeps none. Leases are granted before, one for each connection. The ratio is to the faster of the two.
+/// Each connection is persistent, and acquires a lock of its own and releases it, one request after another. Both servers have everything
+/// on disk before they answer. etcd is measured in two ways: its lock service (lock and unlock under a lease), which keeps a line as
+/// sexton does; and a transaction that puts a key if it does not exist, and a delete, which keeps none. Leases are granted beforehand,
+/// one for each connection. The ratio is to the faster of the two.
 ///
-/// Then a waiter: one connection holds a lock, another waits for it, and what counts is the time from sending the
-/// release to the waiter's answer.
+/// Then a waiter is measured: one connection holds a lock, another waits for it, and the time is from sending the release to the waiter's
+/// answer.
 #[derive(Args)]
-#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("How often everything is measured")))]
-#[command(mut_arg("seconds", |seconds| seconds.help("How long each measurement is")))]
+#[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("Number of rounds")))]
+#[command(mut_arg("seconds", |seconds| seconds.help("Duration of each measurement")))]
 #[command(after_help = "Examples:
   sexton-bench http
   sexton-bench http --connections 200 --rounds 9 --seconds 2
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Http {
-    /// How many connections there are
+    /// Number of connections
     #[arg(long, value_name = "C", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
@@ -45,10 +45,10 @@ pub(crate) struct Http {
     course: Course,
 }
 
-/// A server, which etcd lets be spoken to in two ways.
+/// A server; etcd's can be used in two ways.
 type Server = Peer<()>;
 
-/// What is measured, by name; etcd's ways are those of one server.
+/// The contestants, by name; etcd's two are ways to use one server.
 const CONTESTANTS: [(&str, Gateway); 3] = [
     ("sexton", Gateway::Sexton),
     ("etcd, lock", Gateway::EtcdLock),
@@ -89,7 +89,7 @@ impl Http {
         told.iter().try_for_each(|told| print(&told.line()))
     }
 
-    /// Cycles of each contestant, round by round.
+    /// Measures cycles of each contestant, round by round.
     fn cycles(
         &self,
         (sexton, etcd): (&Server, Option<&Server>),
@@ -126,7 +126,7 @@ impl Http {
         self.course.round(server, clients, 1, stop)
     }
 
-    /// How long a release takes to reach who waits, in each contestant that keeps a line.
+    /// Measures how long a release takes to reach the waiter, in each contestant that keeps a line.
     fn waits(
         &self,
         (sexton, etcd): (&Server, Option<&Server>),
@@ -152,7 +152,7 @@ impl Http {
         Ok(told)
     }
 
-    /// Two clients take a lock from each other.
+    /// Measures two clients that take a lock from each other.
     fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
         let mut latencies = Latencies::default();
         let key = name(u32::MAX, 0);
@@ -164,7 +164,7 @@ impl Http {
         while now() < end {
             stop.check()?;
             waiter.ask(Asked::Acquire)?;
-            // Until it stands in line, the release would be too early.
+            // Before the waiter is in line, the release would be too early.
             loop {
                 watcher.ask(Asked::Place)?;
                 if let Answer::InLine(2) = watcher.hear()? {
@@ -185,7 +185,7 @@ impl Http {
     }
 }
 
-/// A connection on which one thing is said at a time.
+/// A connection with one request at a time.
 struct Talk {
     stream: TcpStream,
     gateway: Gateway,
@@ -225,7 +225,7 @@ impl Talk {
     }
 }
 
-/// Has etcd grant the leases that its clients keep their locks by.
+/// Lets etcd grant the leases under which its clients keep their locks.
 fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
     let grant = || -> io::Result<()> {
         let mut stream = connect(etcd)?;

@@ -1,16 +1,16 @@
-//! Ctrl-C during a measurement: the measurement sees it, stops its servers, removes its directories, and ends.
+//! Ctrl-C during a measurement: the measurement notices it, stops its servers, removes its directories, and ends.
 
 use crate::failure::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether somebody wants the measurement to end.
+/// Whether the measurement should end.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// An error, if somebody wants it to end.
+    /// Returns an error if the measurement should end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) {
             Err(Failure::new("interrupted before the end"))
@@ -46,7 +46,7 @@ pub(crate) fn watched(
                 _ = terminate.recv() => stop.0.store(true, Ordering::Relaxed),
             }
         };
-        // Its result came, or it panicked, which the second line tells.
+        // The result arrived, or the thread panicked, which the second line reports.
         drop(thread.join());
         result.unwrap_or_else(|_| Err(Failure::new("the measurement panicked")))
     })

@@ -1,6 +1,6 @@
-//! What a queue client says to each server, what it hears, and what it does: puts jobs, takes them, ends them.
+//! The requests of a queue client to each server, the answers, and what it does: it puts jobs, takes them and ends them.
 //!
-//! Redis' lists are used as a queue that loses nothing is made of them: a job is moved to a list of its taker's, and
+//! Redis' lists are used as for a queue that loses nothing: a job is moved to a list of its taker's, and
 //! removed there when it is done.
 
 use crate::load::{Client, Turn, Wrong};
@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// How a server is spoken to.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
     /// beanstalkd's protocol.
@@ -19,7 +19,7 @@ pub(crate) enum Speech {
     Lists,
 }
 
-/// What a client asked.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Put,
@@ -27,10 +27,10 @@ enum Asked {
     End,
 }
 
-/// What a server answered.
+/// A server's answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
-    /// The job is in.
+    /// The job was put.
     Put,
     /// A job, by its number; Redis gives none.
     Taken(u64),
@@ -81,14 +81,14 @@ impl Speech {
         }
     }
 
-    /// The next answer, and its bytes; none if it is not whole.
+    /// Parses the next answer, and returns it with its length; `None` if it is incomplete.
     fn hear(self, asked: Asked, input: &[u8]) -> Result<Option<(Heard, usize)>, Wrong> {
         let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
             return Ok(None);
         };
         let line = input.get(..end).unwrap_or(&[]);
         let text = std::str::from_utf8(line).unwrap_or_default();
-        let wrong = || Wrong::Untrue(format!("asked {asked:?}, and heard {text:?}"));
+        let wrong = || Wrong::Untrue(format!("asked {asked:?}, received {text:?}"));
         let mut words = text.split(' ');
         let first = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
@@ -139,13 +139,13 @@ fn own_list(client: u32) -> String {
 /// What a client of jobs does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Puts so many jobs in one write, takes as many, ends them.
+    /// Puts a number of jobs in one write, takes as many, and ends them.
     Cycles,
     /// Only puts.
     Puts,
 }
 
-/// A client that works without a pause.
+/// A client that works without pause.
 pub(crate) struct Jobs {
     speech: Speech,
     work: Work,
@@ -153,7 +153,7 @@ pub(crate) struct Jobs {
     depth: u32,
     body: Rc<[u8]>,
     asked: Asked,
-    /// Answers that are still to come.
+    /// The number of outstanding answers.
     open: u32,
     taken: Vec<u64>,
     began: Instant,
@@ -185,7 +185,7 @@ impl Jobs {
         }
     }
 
-    /// Says the next thing, as often as this client says things at a time.
+    /// Sends the next request, as many times as this client sends requests at once.
     fn ask(&mut self, asked: Asked, turn: &mut Turn<'_>) {
         self.asked = asked;
         self.open = self.depth;
@@ -209,7 +209,7 @@ impl Jobs {
         }
     }
 
-    /// Everything asked was answered.
+    /// Continues when all requests are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         match (self.asked, self.work) {
             (Asked::Put, Work::Cycles) => self.ask(Asked::Take, turn),
@@ -264,17 +264,17 @@ impl Client for Jobs {
     }
 }
 
-/// A client that puts so many jobs, as fast as it can, and has done.
+/// A client that puts a number of jobs as fast as it can, and then ends.
 pub(crate) struct Filler {
     speech: Speech,
     body: Rc<[u8]>,
-    /// Jobs that are not put yet.
+    /// The number of jobs yet to be put.
     left: u32,
-    /// Answers that are still to come.
+    /// The number of outstanding answers.
     open: u32,
 }
 
-/// How many jobs a filler puts in one write.
+/// The number of jobs that a filler puts in one write.
 const FILLED: u32 = 64;
 
 impl Filler {
@@ -323,28 +323,28 @@ impl Client for Filler {
     }
 }
 
-/// When the job was put that somebody waits for; none on its way.
+/// When the job that is being waited for was put; `None` if there is none on its way.
 pub(crate) type OnItsWay = Rc<Cell<Option<Instant>>>;
 
-/// Clients of a queue that is empty: one puts a job now and then, the others wait for it.
+/// Clients of an empty queue: one puts a job now and then, the others wait for it.
 pub(crate) struct Waker {
     speech: Speech,
     client: u32,
     on_its_way: OnItsWay,
-    /// Answers that are still to come.
+    /// Requests not yet answered.
     open: VecDeque<Asked>,
     done: u64,
     finished: bool,
 }
 
-/// Between two jobs: long enough that everybody waits again.
+/// The pause between two jobs: long enough that everyone waits again.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// What the jobs say that somebody waits for.
+/// The body of the jobs that are waited for.
 const WAITED_FOR: &[u8] = b"0123456789abcdef";
 
 impl Waker {
-    /// The first client puts, the others wait.
+    /// Creates a client. The first puts, the others wait.
     pub(crate) fn new(speech: Speech, client: u32, on_its_way: OnItsWay) -> Self {
         Self {
             speech,
@@ -398,7 +398,7 @@ impl Client for Waker {
         Ok(taken)
     }
 
-    /// Those that wait end with their connections.
+    /// Clients that wait end with their connections.
     fn finish(&mut self, _: &mut Turn<'_>) {
         self.finished = true;
     }

@@ -1,11 +1,11 @@
-//! A table of figures with a limit each: `processes` prints it. A figure is a median of rounds; one beyond its limit is
+//! A table of figures with a limit each, as printed by `processes`. A figure is a median of rounds; one beyond its limit is
 //! marked.
 
 use crate::figures::{Spread, grouped};
 use crate::table::Round;
 use serde_json::{Map, Value, json};
 
-/// What a figure is to be.
+/// The limit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     Below(f64),
@@ -28,7 +28,7 @@ impl Limit {
     }
 }
 
-/// What is measured.
+/// A row of the table.
 pub(crate) struct Row {
     name: &'static str,
     words: String,
@@ -37,7 +37,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A row by this name for programs, in words for people, with figures in this unit.
+    /// Creates a row with a name for JSON, a description, and a unit.
     pub(crate) fn new(
         name: &'static str,
         words: String,
@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-/// The rows, and what each server came to, sexton first. Limits are for sexton alone.
+/// The rows, and the results of each server, sexton first. Limits apply to sexton alone.
 pub(crate) struct Limits {
     rows: Vec<Row>,
     servers: Vec<(&'static str, Vec<Round>)>,
@@ -73,13 +73,13 @@ impl Limits {
         })
     }
 
-    /// Whether the first server's median is within the limit; none if there is nothing to say.
+    /// Whether the first server's median is within the limit; `None` if there is no limit or no figure.
     fn holds(&self, row: &Row) -> Option<bool> {
         let (_, own) = self.spreads(row).next()?;
         Some(row.limit?.holds(own?.median))
     }
 
-    /// The rows for programs.
+    /// Returns the rows as JSON.
     pub(crate) fn document(&self) -> Value {
         let line = |row: &Row| {
             let mut line = Map::new();
@@ -101,7 +101,7 @@ impl Limits {
         self.rows.iter().map(line).collect()
     }
 
-    /// The rows for people.
+    /// Formats the rows as text.
     pub(crate) fn lines(&self) -> String {
         let line = |words: &str, unit: &str, limit: &str, cells: Vec<String>| {
             let line = format!("{words:<46} {unit:<5} {limit:<10} {}", cells.join(" "));
@@ -132,7 +132,7 @@ impl Limits {
     }
 }
 
-/// A figure with about three digits that mean something.
+/// Formats a figure with about three significant digits.
 fn number(number: f64) -> String {
     let text = match number.abs() {
         ..10.0 => format!("{number:.2}"),

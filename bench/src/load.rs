@@ -1,7 +1,7 @@
-//! Drives many connections from one thread: readiness from epoll, plain reads and writes, wake-ups in time.
+//! Drives many connections from one thread: readiness from epoll, plain reads and writes, timed wake-ups.
 //!
-//! Both servers of a measurement are driven by this same code; only what clients say differs. It shares the machine
-//! with the server, so it does as little as it can, and says how much processor time it took.
+//! All servers of a measurement are driven by this same code; only the requests differ. It shares the machine
+//! with the server, so it does as little as it can, and reports how much processor time it used.
 
 use crate::codec::Unexpected;
 use crate::failure::Failure;
@@ -16,45 +16,45 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Events taken at a time.
+/// The number of events taken at a time.
 const EVENTS_MAX: usize = 512;
 
-/// The longest wait for events: so soon a Ctrl-C is seen.
+/// The longest wait for events, after which Ctrl-C is checked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A server that says nothing for so long has failed.
+/// A server that sends nothing for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What one connection does. All times are given to it.
+/// The behaviour of one connection. All times are passed to it.
 pub(crate) trait Client {
-    /// Its time has come: at the start, and when it asked to be woken.
+    /// Called at the start, and at the time for which it asked to be woken.
     fn wake(&mut self, turn: &mut Turn<'_>);
-    /// Takes answers off the front of `input`; the number of bytes taken.
+    /// Takes answers off the front of `input`, and returns the number of bytes taken.
     fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
-    /// Ends what it does, soon: gives back what it has, and begins nothing.
+    /// Asks the client to end soon: it releases what it has, and begins nothing new.
     fn finish(&mut self, turn: &mut Turn<'_>);
-    /// Whether it has ended.
+    /// Whether the client has ended.
     fn is_finished(&self) -> bool;
-    /// Cycles done since the start.
+    /// Returns the number of cycles done since the start.
     fn done(&self) -> u64;
 }
 
-/// What a client has in hand when it acts.
+/// What a client works with when it acts.
 pub(crate) struct Turn<'a> {
-    /// The time.
+    /// The current time.
     pub(crate) now: Instant,
-    /// What it says goes here.
+    /// Receives the client's requests.
     pub(crate) output: &'a mut Vec<u8>,
-    /// How long things took.
+    /// Receives the measured durations.
     pub(crate) latencies: &'a mut Latencies,
-    /// When it wants to be woken, whatever it hears.
+    /// When the client wants to be woken, regardless of answers.
     pub(crate) wake_at: Option<Instant>,
 }
 
 /// The server gave a wrong answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
-    /// No such answer exists.
+    /// The answer does not exist in the protocol.
     #[error(transparent)]
     Unexpected(#[from] Unexpected),
     /// The answer exists, but is not true here.
@@ -62,16 +62,16 @@ pub(crate) enum Wrong {
     Untrue(String),
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Measured {
     /// How long it took.
     pub(crate) span: Duration,
-    /// Cycles of each client.
+    /// The number of cycles of each client.
     pub(crate) done: Vec<u64>,
-    /// How long things took.
+    /// The measured durations.
     pub(crate) latencies: Latencies,
-    /// Processor time of this thread.
+    /// The processor time of this thread.
     pub(crate) load_cpu: Duration,
 }
 
@@ -90,11 +90,11 @@ struct Line<C> {
     client: C,
     unread: Vec<u8>,
     unsent: Vec<u8>,
-    /// Whether epoll tells when there is room to write.
+    /// Whether epoll reports when there is room to write.
     blocked: bool,
 }
 
-/// The time of measurements.
+/// Returns the time used for measurements.
 #[expect(
     clippy::disallowed_methods,
     reason = "a measurement needs nanoseconds, and has no state that must be replayed"
@@ -104,7 +104,7 @@ pub(crate) fn now() -> Instant {
 }
 
 impl<C: Client> Load<C> {
-    /// Connects every client. `greeting` is what the server says first.
+    /// Connects every client. `greeting` is what the server sends first.
     pub(crate) fn connect(
         address: SocketAddr,
         greeting: &[u8],
@@ -149,7 +149,7 @@ impl<C: Client> Load<C> {
         })
     }
 
-    /// Sleeps until the next wake-up, and comes up to a millisecond late, rather than stay awake for it: leaves the
+    /// Makes the load sleep until the next wake-up, even if that makes it up to a millisecond late, instead of spinning: this leaves the
     /// processor to the server.
     pub(crate) fn resting(self) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Lets the clients work until each has ended by itself; how long that took.
+    /// Lets the clients work until each has ended by itself, and returns how long that took.
     pub(crate) fn complete(mut self, stop: &Stop) -> Result<Duration, Failure> {
         let began = now();
         for at in 0..self.lines.len() {
@@ -170,7 +170,7 @@ impl<C: Client> Load<C> {
         Ok(now() - began)
     }
 
-    /// Lets the clients work: first uncounted, then counted. Everything is given back when it returns.
+    /// Lets the clients work: first uncounted, then counted. Everything is released when it returns.
     pub(crate) fn measure(
         self,
         warm_up: Duration,
@@ -180,7 +180,7 @@ impl<C: Client> Load<C> {
         self.measure_while(warm_up, stop, |counted| counted < span)
     }
 
-    /// The same, counted as long as this holds; it is given how long that has been.
+    /// Like [`measure`](Self::measure), but counts as long as the condition holds, which is given the time since counting began.
     pub(crate) fn measure_while(
         mut self,
         warm_up: Duration,
@@ -225,7 +225,7 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Takes events and wake-ups until `until` holds.
+    /// Handles events and wake-ups until `until` holds.
     fn run(
         &mut self,
         stop: &Stop,
@@ -262,13 +262,13 @@ impl<C: Client> Load<C> {
                 heard = now;
             }
             if now - heard > PATIENCE {
-                return Err(Failure::new("the server says nothing for ten seconds"));
+                return Err(Failure::new("the server sent nothing for ten seconds"));
             }
         }
     }
 
-    /// Until the next wake-up. The system counts in milliseconds here, so what is sooner is waited for awake, unless
-    /// this load rests.
+    /// Returns the time until the next wake-up. The system counts in milliseconds here, so a shorter wait is spent spinning, unless this
+    /// load rests.
     fn wait_for(&self, now: Instant) -> Timespec {
         let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
             due.saturating_duration_since(now).min(LOOK)
@@ -281,7 +281,7 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Reads what a connection has, and lets its client hear it.
+    /// Reads what a connection has received, and passes it to the client.
     fn ready(&mut self, at: usize) -> Result<(), Failure> {
         let line = self
             .lines
@@ -339,7 +339,7 @@ impl<C: Client> Load<C> {
         self.send(at)
     }
 
-    /// Sends what a client said; the rest when there is room.
+    /// Sends a client's requests; the rest when there is room.
     fn send(&mut self, at: usize) -> Result<(), Failure> {
         let line = self.lines.get_mut(at).expect("there is such a connection");
         let mut sent = 0;
@@ -371,7 +371,7 @@ impl<C: Client> Load<C> {
     }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

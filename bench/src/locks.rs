@@ -16,15 +16,14 @@ use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Measure locks over TCP, beside Redis in the same run.
+/// Measure locks over TCP, compared with Redis in the same run.
 ///
-/// A row memory:50x16 is 50 connections, each of which acquires 16 locks of its own in one write, and gives them back
-/// in one write when it has them all; sexton runs with --memory, and Redis without files. In fsync:50x16 everything is
-/// on disk before the answer, in both. In contended:50, 50 clients want one lock, and give it back at once.
+/// In a row memory:50x16, 50 connections each acquire 16 locks of their own in one write, and release them in one write when they have
+/// them all; sexton runs with --memory, and Redis without files. In fsync:50x16 both have everything on disk before the answer. In
+/// contended:50, 50 clients want one lock, and release it at once.
 ///
-/// Both servers run at the same time and are measured in turn, so that whatever else the machine does meets both. The
-/// ratio is sexton's figure for each of the better Redis', round by round: its median, smallest and largest. Every
-/// answer is checked.
+/// Both servers run at the same time and are measured in turn, so that other work on the machine affects both. The ratio is sexton's
+/// figure divided by Redis' better one, round by round: its median, smallest and largest. Every answer is checked.
 #[derive(Args)]
 #[command(mut_arg("seconds", |seconds| seconds.long_help(SECONDS)))]
 pub(crate) struct Locks {
@@ -36,17 +35,17 @@ pub(crate) struct Locks {
     course: Course,
 }
 
-const SECONDS: &str = "How long a measurement takes
+const SECONDS: &str = "Duration of a measurement
 
 A contended row takes four times as long: how fair it is shows only over many turns.";
 
-/// How much longer a contended row is measured: who had much steps aside long, which evens out over turns.
+/// How many times longer a contended row is measured: a client with many grants steps aside for long, which evens out over turns.
 const TURNS: u32 = 4;
 
-/// How long a client of Redis waits until it tries again to take a lock that was taken.
+/// How long a Redis client waits before it tries again to take a lock that was taken.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Who is measured, and how it asks.
+/// The program measured, and how its clients ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contestant {
     Sexton,

@@ -1,14 +1,14 @@
-//! `sexton-bench`: measures sexton, beside what people use today where that is installed. It prints figures and asserts
+//! `sexton-bench`: measures sexton, compared with other servers where they are installed. It prints figures and asserts
 //! none; it starts its own servers in directories of its own, and never touches a running coordinator.
 //!
-//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that
-//! wait, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it
-//! comes back, `bindings` locks that end with processes (`passing`), `work` jobs and who works on them (`workers`), `dispatch` tasks and how they recover (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory,
-//! `replay` how fast a start reads the log. `row` and
-//! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
-//! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
-//! a client does, `peer` starts servers, `fdatasync` says what a sync costs, `question` asks them beside the load,
-//! `figures` turns measurements into what `output` prints, `interrupt` ends it all in good order.
+//! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many waiting jobs,
+//! `http` locks over HTTP beside etcd, `embed` a node inside the program, `recovery` a large table of locks and its recovery,
+//! `bindings` locks that end with processes (`passing`), `work` jobs and their workers (`workers`), `dispatch` tasks and their recovery
+//! (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory, and `replay` how fast a start reads the log.
+//! `row` and `table` define what is measured, `site` finds the program and the place for data, `course` has rounds and durations,
+//! `codec` and `gateway` implement each server's protocol, `load` drives connections, `cycle`, `contend`, `held` and `job` are
+//! clients, `peer` starts servers, `fdatasync` measures a sync, `question` polls servers during the load,
+//! `figures` turns measurements into what `output` prints, and `interrupt` handles Ctrl-C.
 
 mod backlog;
 mod bed;
@@ -59,14 +59,14 @@ use clap::Parser;
 use failure::Failure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// That of the program `sexton`, for the nodes that are measured inside this one.
+/// The same allocator as in the program `sexton`, for the nodes that are measured inside this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measure how fast sexton is on this machine, beside Redis, beanstalkd and etcd where they are installed.
+/// Measure how fast sexton is on this machine, compared with Redis, beanstalkd and etcd where they are installed.
 ///
-/// Each measurement starts servers of its own on loopback, with data directories that are removed afterwards. Figures
-/// of different runs differ with the machine's other work: compare the ratios within one run.
+/// Each measurement starts its own servers on loopback, with data directories that are removed afterwards. Figures vary between runs with
+/// other work on the machine: compare the ratios within one run.
 #[derive(Parser)]
 #[command(name = "sexton-bench", version, max_term_width = 100)]
 #[command(after_help = "Examples:
@@ -93,10 +93,10 @@ enum Measure {
     Churn(churn::Churn),
     Dispatch(dispatch::Dispatch),
     Embed(embed::Embed),
-    /// What `processes` launches.
+    /// The process that `processes` launches.
     #[command(hide = true)]
     Ending(ending::Ending),
-    /// What `dispatch` has tasks run.
+    /// The command that the tasks of `dispatch` run.
     #[command(hide = true)]
     Failing(failing::Failing),
     Http(http::Http),
@@ -135,7 +135,7 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// A connection is a descriptor, and a measurement has thousands.
+/// Raises the limit on descriptors: a connection is one, and a measurement has thousands.
 fn raise_descriptor_limit() -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,4 +1,4 @@
-//! The failure modes of Wip, how each is made here, and the table of how long they last.
+//! The failure modes of Wip, how each is provoked here, and the table of how long they last.
 
 use crate::failing::How;
 use crate::figures::{Spread, grouped};
@@ -8,30 +8,30 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Mode {
     pub(crate) row: u32,
     pub(crate) words: &'static str,
-    /// How long it lasts in Wip, as its text says.
+    /// How long it lasts in Wip, according to its documentation.
     wip: &'static str,
     /// What is done here.
     fault: &'static str,
-    /// What it is to be, in milliseconds.
+    /// The limit in milliseconds.
     limit: f64,
     pub(crate) making: Making,
 }
 
-/// How a fault is made.
+/// How a fault is provoked.
 pub(crate) enum Making {
-    /// By a task: its command, and what else it is added with.
+    /// By a task: how its command ends, and its further settings.
     Task(How, Value),
-    /// The same, with time between two of them.
+    /// The same, with a pause between two of them.
     Apart(How, Value),
     /// By a task whose command cannot be launched.
     Unlaunched(Value),
     /// By a task that takes too long.
     Overdue,
-    /// The coordinator is killed.
+    /// By killing the coordinator.
     Coordinator,
-    /// The keeper is killed.
+    /// By killing the keeper.
     Keeper,
-    /// It cannot happen; the test that shows it.
+    /// It cannot happen, as this test shows.
     Never(&'static str),
 }
 
@@ -170,7 +170,7 @@ impl Mode {
     }
 }
 
-/// Recovery times as people read them.
+/// Formats recovery times as text.
 pub(crate) fn table(recovered: &[(Mode, Vec<f64>)]) -> String {
     let figure = |number: f64| {
         if number < 100.0 {

@@ -1,14 +1,14 @@
-//! What a person or a program reads: figures on standard output, progress on a terminal.
+//! Output: figures on standard output, progress on a terminal.
 
 use crate::failure::Failure;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 
-/// Shows a person at a terminal how far it is.
+/// Shows progress if standard error is a terminal.
 pub(crate) fn show(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Progress that cannot be shown is no reason to stop.
+        // Failure to show progress is no reason to stop.
         drop(write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush()));
     }
 }
@@ -20,12 +20,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .map_err(Failure::to("print"))
 }
 
-/// Prints a document for programs.
+/// Prints a JSON document.
 pub(crate) fn document(document: &Value) -> Result<(), Failure> {
     print(&format!("{document:#}\n"))
 }
 
-/// What stands above figures: versions of sexton and of the peers that are there, and remarks.
+/// Returns the heading above figures: the versions of sexton and of the installed peers, and remarks.
 pub(crate) fn heading(sexton: &str, peers: &[(&str, Option<&str>)], notes: &[String]) -> String {
     let mut heading = format!("sexton {sexton}");
     for (name, version) in peers {

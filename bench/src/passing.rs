@@ -1,4 +1,4 @@
-//! Locks that pass on when their owner ends: owners, those who wait, and how many do.
+//! Locks that pass on when their owner ends: owners, waiters, and how many wait.
 
 use crate::codec::{Answer, Asked, Name, Protocol, name};
 use crate::coordinator::{Coordinator, ask, signal};
@@ -13,13 +13,13 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Connections on which others wait for the locks of one owner.
+/// The number of connections that wait for the locks of one owner.
 pub(crate) const WAITERS: u32 = 100;
 
-/// How long all of it may take.
+/// The longest that all of it may take.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A connection that waits in line for its share of all locks.
+/// Opens a connection that waits in line for its share of all locks.
 pub(crate) fn in_line(
     coordinator: &Coordinator,
     waiter: u32,
@@ -47,7 +47,7 @@ pub(crate) fn in_line(
     Ok(stream)
 }
 
-/// A process of this program that is registered. It goes when it is dropped.
+/// A registered process of this program. It is killed on drop.
 pub(crate) struct Registered {
     child: Child,
     pub(crate) id: String,
@@ -73,7 +73,7 @@ impl Registered {
 }
 
 impl Registered {
-    /// Kills it. It stays a zombie: nobody waits for its parent to reap it.
+    /// Kills the process. It stays a zombie: the measurement does not depend on reaping.
     pub(crate) fn kill(&self) {
         signal(self.child.id(), Signal::KILL);
     }
@@ -86,7 +86,7 @@ impl Drop for Registered {
     }
 }
 
-/// Two connections: one asks, and one waits for the lock.
+/// Two connections: one sends requests, and one waits for the lock.
 pub(crate) struct Line {
     asks: UnixStream,
     waits: UnixStream,
@@ -100,7 +100,7 @@ impl Line {
         })
     }
 
-    /// Takes the lock, bound so.
+    /// Takes the lock, bound to a process.
     pub(crate) fn hold(&mut self, bound: &Value) -> Result<(), Failure> {
         let mut asked = json!({ "key": "k", "owner": "owner" });
         if let (Value::Object(asked), Value::Object(bound)) = (&mut asked, bound) {
@@ -109,12 +109,12 @@ impl Line {
         ask(&mut self.asks, "/v1/locks/acquire", Some(&asked)).map(drop)
     }
 
-    /// From when this is done until another has the lock, who then gives it back.
+    /// Measures from `ends` until the waiter has the lock, which it then releases.
     pub(crate) fn passed_on(&mut self, ends: impl FnOnce()) -> Result<Duration, Failure> {
         self.passed_on_after(|| {}, ends)
     }
 
-    /// The same, where something is done before it.
+    /// Like [`passed_on`](Self::passed_on), with something done before it is timed.
     pub(crate) fn passed_on_after(
         &mut self,
         before: impl FnOnce(),
@@ -123,7 +123,7 @@ impl Line {
         let cannot = || Failure::to("wait for the lock");
         let next = json!({ "key": "k", "owner": "next", "wait": 60 });
         say(&mut self.waits, "/v1/locks/acquire", Some(&next)).map_err(cannot())?;
-        // In line before the owner ends; until then there is no place that could be asked for.
+        // The waiter must be in line before the owner ends; until then its position cannot be queried.
         let place = "/v1/locks/place?key=k&owner=next";
         while ask(&mut self.asks, place, None).is_err() {
             rest(Duration::from_millis(1));
@@ -147,7 +147,7 @@ impl Line {
     }
 }
 
-/// A connection by LockServer's protocol, which has let us in.
+/// Connects by the LockServer protocol, and reads the greeting.
 pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure> {
     let cannot = || Failure::to("connect");
     let mut stream = TcpStream::connect(coordinator.address()).map_err(cannot())?;
@@ -156,11 +156,11 @@ pub(crate) fn lockserver(coordinator: &Coordinator) -> Result<TcpStream, Failure
     Ok(stream)
 }
 
-/// How many wait in line. The answer comes when all that it shows is on disk.
+/// Returns the number of contenders. The answer comes when everything that it shows is on disk.
 pub(crate) fn contenders(stream: &mut TcpStream) -> Result<u32, Failure> {
     let cannot = || Failure::to("ask for statistics");
     stream.write_all(&[8]).map_err(cannot())?;
-    // Nine counts and then five longs of four bytes each, of which the last counts contenders; two bytes more.
+    // Nine counts, then five longs of four bytes each, the last of which counts contenders; then two more bytes.
     let mut answer = [0; 58];
     stream.read_exact(&mut answer).map_err(cannot())?;
     let contenders = answer.get(52..56).and_then(|bytes| bytes.try_into().ok());

@@ -1,4 +1,4 @@
-//! Servers of a measurement's own: started on loopback in directories of their own, and gone with all they wrote when
+//! The servers of a measurement: started on loopback in directories of their own, and removed with all their data when
 //! dropped.
 
 use crate::codec::{self, Protocol};
@@ -16,10 +16,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A server that does not answer for so long has failed.
+/// A server that does not answer for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The door of locks.
+/// The listener for locks.
 const LOCKSERVER: &str = "lockserver";
 
 const SEXTON: &str = "sexton";
@@ -27,7 +27,7 @@ const REDIS: &str = "redis-server";
 const ETCD: &str = "etcd";
 const BEANSTALKD: &str = "beanstalkd";
 
-/// A running server, which is asked for locks in this protocol, or for something else in another.
+/// A running server, and the protocol in which it is measured.
 pub(crate) struct Peer<P = Protocol> {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -38,12 +38,12 @@ pub(crate) struct Peer<P = Protocol> {
     directory: TempDir,
 }
 
-/// The command that starts a server on this directory and at this address.
+/// Builds the command that starts a server on this directory and at this address.
 type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
 
 impl<P> Drop for Peer<P> {
     fn drop(&mut self) {
-        // It is of no use any more, however it ends.
+        // The server is no longer needed, however it ends.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -53,18 +53,18 @@ fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
     Failure::to(format!("start {name}"))(error)
 }
 
-/// The version of the Redis that is installed, or why there is none.
+/// Returns the version of the installed Redis, or why there is none.
 pub(crate) fn redis_version() -> Result<String, String> {
     let version = version(REDIS, "--version", |word| word.starts_with("v="))?;
     Ok(version.trim_start_matches("v=").to_owned())
 }
 
-/// The version of the etcd that is installed, or why there is none.
+/// Returns the version of the installed etcd, or why there is none.
 pub(crate) fn etcd_version() -> Result<String, String> {
     version(ETCD, "--version", is_number)
 }
 
-/// The version of the beanstalkd that is installed, or why there is none.
+/// Returns the version of the installed beanstalkd, or why there is none.
 pub(crate) fn beanstalkd_version() -> Result<String, String> {
     version(BEANSTALKD, "-v", is_number)
 }
@@ -73,12 +73,12 @@ fn is_number(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// The version of a sexton.
+/// Returns the version of a sexton program.
 pub(crate) fn sexton_version(program: &Path) -> Result<String, Failure> {
     version(program, "--version", is_number).map_err(Failure::new)
 }
 
-/// The first word that is one of what a program prints with this flag.
+/// Returns the first word of a program's output with this flag that satisfies `is_one`.
 fn version(
     program: impl AsRef<Path>,
     flag: &str,
@@ -96,24 +96,24 @@ fn version(
     let words = String::from_utf8_lossy(&output.stdout);
     let version = words.split_whitespace().find(|word| is_one(word));
     let version = version.map(str::to_owned);
-    version.ok_or_else(|| format!("{name} does not tell its version"))
+    version.ok_or_else(|| format!("{name} does not print its version"))
 }
 
 impl Peer {
-    /// sexton as a server, with its data below the directory for data or without files.
+    /// Starts sexton as a server, with its data below the directory for data or without files.
     pub(crate) fn sexton(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_sexton(Protocol::Lockserver, LOCKSERVER, (durable, site), None)
     }
 
-    /// Redis, with an append-only file below the directory for data that is synced before each answer, or without files.
+    /// Starts Redis, with an append-only file below the directory for data that is synced before each answer, or without files.
     pub(crate) fn redis(durable: bool, site: &Site) -> Result<Self, Failure> {
-        // It is spoken to in no protocol before it has the scripts.
+        // The protocol is replaced once Redis has the scripts.
         let mut peer = Self::start_redis(Protocol::Lockserver, durable, site)?;
         peer.protocol = keep_scripts(peer.address).map_err(|error| cannot(REDIS, error))?;
         Ok(peer)
     }
 
-    /// Tells a server that was started again, and now serves, what it has forgotten.
+    /// Gives a restarted server, which now serves, what it has forgotten.
     pub(crate) fn teach(&mut self) -> Result<(), Failure> {
         if self.is_redis() {
             self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
@@ -123,12 +123,12 @@ impl Peer {
 }
 
 impl Peer<()> {
-    /// sexton with its HTTP door open, with its data below the directory for data or without files.
+    /// Starts sexton with an HTTP listener, with its data below the directory for data or without files.
     pub(crate) fn sexton_over_http(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_sexton((), "http", (durable, site), None)
     }
 
-    /// sexton with its data below the directory for data, and the services of a configuration if there is one.
+    /// Starts sexton with its data below the directory for data, and the services of a configuration if there is one.
     pub(crate) fn sexton_for_processes(
         config: Option<&Path>,
         site: &Site,
@@ -136,7 +136,7 @@ impl Peer<()> {
         Self::start_sexton((), LOCKSERVER, (true, site), config)
     }
 
-    /// etcd as it comes: a cluster of one, everything on disk before the answer, with its data below the directory for data.
+    /// Starts etcd with its defaults: a cluster of one, everything on disk before the answer, with its data below the directory for data.
     pub(crate) fn etcd(site: &Site) -> Result<Self, Failure> {
         let directory = directory(&site.root())?;
         let [address, among_peers] = [free_address(), free_address()];
@@ -158,17 +158,17 @@ impl Peer<()> {
 }
 
 impl Peer<Speech> {
-    /// sexton with its beanstalkd door open, with its data below the directory for data or without files.
+    /// Starts sexton with a beanstalkd listener, with its data below the directory for data or without files.
     pub(crate) fn sexton_for_jobs(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, site), None)
     }
 
-    /// beanstalkd, with its log below the directory for data and synced before each answer, or without files.
+    /// Starts beanstalkd, with its log below the directory for data and synced before each answer, or without files.
     pub(crate) fn beanstalkd(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_beanstalkd(if durable { &["-f", "0"] } else { &[] }, site)
     }
 
-    /// beanstalkd, with its log below the directory for data, which is never synced, or without files.
+    /// Starts beanstalkd, with its log below the directory for data and never synced, or without files.
     pub(crate) fn beanstalkd_unsynced(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_beanstalkd(if durable { &["-F"] } else { &[] }, site)
     }
@@ -187,7 +187,7 @@ impl Peer<Speech> {
             again: Box::new(move |data, address| Ok(beanstalkd(log, data, address))),
             directory,
         };
-        // It says nothing when it is ready.
+        // beanstalkd prints nothing when it is ready.
         let patience = now() + PATIENCE;
         while TcpStream::connect(address).is_err() {
             if now() > patience {
@@ -198,14 +198,14 @@ impl Peer<Speech> {
         Ok(peer)
     }
 
-    /// Redis, whose lists are used, as [`Peer::redis`] has it.
+    /// Starts Redis, like [`Peer::redis`], for use of its lists.
     pub(crate) fn redis_lists(durable: bool, site: &Site) -> Result<Self, Failure> {
         Self::start_redis(Speech::Lists, durable, site)
     }
 }
 
 impl<P> Peer<P> {
-    /// Starts a killed one again, on the same directory and the same address. Returns before it serves.
+    /// Starts a killed server again, on the same directory and address. Returns before it serves requests.
     pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
         let command = (self.again)(self.directory.path(), self.address)?;
         let (child, output) = start(command, self.name)?;
@@ -213,7 +213,7 @@ impl<P> Peer<P> {
         drain(output, self.name)
     }
 
-    /// An error, if it has ended.
+    /// Returns an error if the server has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -262,7 +262,7 @@ impl<P> Peer<P> {
             .split_whitespace()
             .filter_map(|word| word.split_once('='))
             .find_map(|(name, address)| (name == door).then(|| address.parse().ok())?)
-            .ok_or_else(|| cannot(SEXTON, format!("it said {ready:?}")))?;
+            .ok_or_else(|| cannot(SEXTON, format!("it printed {ready:?}")))?;
         drain(output, SEXTON)?;
         Ok(peer)
     }
@@ -284,7 +284,7 @@ impl<P> Peer<P> {
         Ok(peer)
     }
 
-    /// Ends it as a crash does, and waits until it is gone.
+    /// Kills the server as a crash would, and waits until it is gone.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.child
             .kill()
@@ -293,17 +293,17 @@ impl<P> Peer<P> {
             .map_err(Failure::to("kill a server"))
     }
 
-    /// Its PID.
+    /// Returns the server's PID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it keeps its data.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Bytes of its memory that are resident.
+    /// Returns the server's resident memory, in bytes.
     pub(crate) fn resident(&self) -> Result<u64, Failure> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path)
@@ -316,11 +316,11 @@ impl<P> Peer<P> {
             .ok_or_else(|| Failure::new(format!("failed to find VmRSS in {path}")))
     }
 
-    /// Processor time that the server has taken so far.
+    /// Returns the processor time that the server has used so far.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let stat = stat.unwrap_or_default();
-        // proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+        // proc(5): the name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
         let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
         let ticks: u64 = fields
             .split_whitespace()
@@ -332,10 +332,10 @@ impl<P> Peer<P> {
     }
 }
 
-/// Every door, of which a measurement needs one.
+/// Every listener; a measurement needs one of them.
 const DOORS: [&str; 3] = [LOCKSERVER, "beanstalk", "http"];
 
-/// The command that starts sexton with one door open, and its data here or without files.
+/// Returns the command that starts sexton with one listener, with its data in a directory or without files.
 fn sexton(program: &Path, door: &str, data: Option<&Path>, address: SocketAddr) -> Command {
     let mut command = Command::new(program);
     command.args(["serve", "--log", "error"]);
@@ -357,7 +357,7 @@ fn sexton(program: &Path, door: &str, data: Option<&Path>, address: SocketAddr) 
     command
 }
 
-/// The command that starts Redis.
+/// Returns the command that starts Redis.
 fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     let mut command = Command::new(REDIS);
     command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
@@ -372,7 +372,7 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     command
 }
 
-/// The command that starts beanstalkd, with a log if it is said how that is synced.
+/// Returns the command that starts beanstalkd; `log` has the flags for syncing its log, or is empty for none.
 fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
     let mut command = Command::new(BEANSTALKD);
     command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
@@ -382,10 +382,10 @@ fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
     command
 }
 
-/// The command that starts etcd, which logs where others print.
+/// Returns the command that starts etcd.
 fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Command {
     let mut command = Command::new(ETCD);
-    // It warns of what is as it should be for a measurement.
+    // etcd warns about settings that are right for a measurement.
     command.stderr(Stdio::null());
     let (own, peers) = (format!("http://{address}"), format!("http://{among_peers}"));
     command.arg("--data-dir").arg(directory);
@@ -413,7 +413,7 @@ fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Comma
     command
 }
 
-/// A directory for data, which is removed when dropped.
+/// Creates a directory for data, which is removed when dropped.
 pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     let made = tempfile::Builder::new()
         .prefix("sexton-bench-")
@@ -424,13 +424,13 @@ pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     )))
 }
 
-/// An address that nobody listens on now: other servers cannot pick one and tell it.
+/// Returns an address that nobody listens on now: other servers cannot pick one and report it.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdout>), Failure> {
-    // A Ctrl-C is for the measurement, which then ends its servers.
+    // Ctrl-C is meant for the measurement, which then ends its servers.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot(name, error))?;
@@ -438,7 +438,7 @@ fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdo
     Ok((child, BufReader::new(output)))
 }
 
-/// Reads what a server says until a line holds these words.
+/// Reads a server's output up to a line that contains these words.
 fn line_with(
     output: &mut BufReader<ChildStdout>,
     name: &str,
@@ -454,13 +454,13 @@ fn line_with(
             return Ok(line);
         }
         if read == 0 {
-            return Err(cannot(name, format!("it ended, after it said {before:?}")));
+            return Err(cannot(name, format!("it ended after printing {before:?}")));
         }
         before = line;
     }
 }
 
-/// Throws away what a server goes on to say, so that it never waits for a reader.
+/// Discards further output of a server, so that the server never blocks on it.
 fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> {
     std::thread::Builder::new()
         .name("sexton-bench-output".to_owned())
@@ -469,7 +469,7 @@ fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> 
         .map_err(|error| cannot(name, error))
 }
 
-/// Hands Redis the scripts, and gives the protocol that names them as it does.
+/// Loads the scripts into Redis, and returns the protocol with their names.
 fn keep_scripts(address: SocketAddr) -> io::Result<Protocol> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

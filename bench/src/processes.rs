@@ -22,24 +22,23 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Launched and ended before anything is weighed: what a first launch brings into memory is no price of each.
+/// The number of processes launched before memory is measured: what the first launches load is not a cost of each.
 const WARMING: u32 = 50;
 
-/// Of the children that are to be found again every so many has ended meanwhile, the newest among them: a coordinator that
-/// knows of that one has been told of all.
+/// One in this many of the children that are to be found again has ended meanwhile, the newest among them: a coordinator that
+/// knows about that one knows about all.
 const ENDED_EACH: usize = 10;
 
-/// How often all records are listed, and how many pages of 1,000 that is.
+/// How often all records are listed.
 const LISTS: u32 = 5;
 
 /// Measure processes: restarts of services, launches, ends, memory, output, lists, and re-adoption.
 ///
-/// Everything is on disk before the coordinator answers. A service is killed by SIGKILL, and what counts is the time until
-/// the next process of it says that it runs; supervisord and runit run the same script, with a rest of 1.2 s between kills,
-/// since they wait by themselves if there was less. Launches are asked for on 16 connections to the Unix socket, and count
-/// when the ends of all are on record; beside them this program itself spawns the same command and waits for it, one after
-/// the other. An end counts from the clock that the process reads as its last act until the event that says it is on
-/// record, which is told only when that is on disk.
+/// Everything is on disk before the coordinator answers. A service is killed by SIGKILL, and timed until its next process reports that it
+/// runs; supervisord and runit run the same script, with a pause of 1.2 s between kills, since with less they delay the restart
+/// themselves. Launches are requested on 16 connections to the Unix socket, and count when the ends of all are on record; for comparison,
+/// this program itself spawns the same command and waits for it, one after another. An end is timed from the clock that the process reads
+/// as its last act to the event that it is on record, which is sent only once that is on disk.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench processes                         everything, three rounds, about four minutes
@@ -48,35 +47,35 @@ const LISTS: u32 = 5;
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Processes {
-    /// What is measured [default: all]
+    /// Measurements to make [default: all]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     parts: Vec<Part>,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How often the service is killed in a round; a tenth as often for supervisord and runit
+    /// Number of kills of the service in a round; a tenth of it for supervisord and runit
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
-    /// How many processes are launched in a round
+    /// Number of processes launched in a round
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     launches: u32,
 
-    /// How many processes end, once one after the other and once at the same time
+    /// Number of processes that end, once one after another and once at the same time
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
     ends: u32,
 
-    /// How many children live when memory is weighed and the coordinator is killed
+    /// Number of live children when memory is measured and the coordinator is killed
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=9000))]
     children: u32,
 
-    /// How many processes that have ended are on record when records are weighed and listed
+    /// Number of ended processes on record when records are measured and listed
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=80_000))]
     records: u32,
 
-    /// How much a child writes, in megabytes
+    /// Output of a child, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     output: u32,
 
@@ -84,20 +83,20 @@ pub(crate) struct Processes {
     site: Site,
 }
 
-/// Measurements that go together.
+/// A group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// A service that is killed.
+    /// Kill a service
     Restart,
-    /// Launches, beside a bare spawn loop.
+    /// Launches, compared with a bare spawn loop
     Launch,
-    /// From the end of a process to its record.
+    /// From the end of a process to its record
     End,
-    /// Memory of children, and finding them again after a kill of the coordinator.
+    /// Memory of children, and finding them again after a kill of the coordinator
     Children,
-    /// Memory of records, and lists of them.
+    /// Memory of records, and lists of them
     Records,
-    /// A child that writes much.
+    /// A child with much output
     Output,
 }
 
@@ -162,7 +161,7 @@ impl Processes {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    /// The rows of the table.
+    /// Returns the rows of the table.
     #[expect(clippy::too_many_lines, reason = "a table, row after row")]
     fn rows(&self) -> Vec<Row> {
         let (below, least) = (Limit::Below, Limit::AtLeast);
@@ -296,7 +295,7 @@ impl Processes {
     }
 }
 
-/// The rounds, while they are measured.
+/// The rounds being measured.
 struct Measuring<'a> {
     processes: &'a Processes,
     grounds: Grounds<'a>,
@@ -342,7 +341,7 @@ impl Measuring<'_> {
         Ok(round)
     }
 
-    /// Launches a second, and spawns a second of this program alone: half of those before, and half after.
+    /// Measures launches per second, and spawns per second of this program alone, half of them before and half after.
     fn launches(&self, round: &mut Round) -> Result<(), Failure> {
         let mut coordinator = Coordinator::start(None, self.grounds)?;
         coordinator.has_keeper()?;
@@ -446,7 +445,7 @@ impl Measuring<'_> {
         coordinator.await_count("exited", WARMING + 1, self.stop)
     }
 
-    /// A coordinator that has launched something already.
+    /// Starts a coordinator, and lets it launch something first.
     fn warm(&self) -> Result<Coordinator, Failure> {
         let mut coordinator = Coordinator::start(None, self.grounds)?;
         coordinator.launch(WARMING, &json!({ "command": ["/bin/true"] }), self.stop)?;
@@ -461,11 +460,11 @@ fn note(round: &mut Round, rows: [&'static str; 2], latencies: &Latencies) {
     }
 }
 
-/// Spawns as many, each when the one before has ended.
+/// Spawns `count` processes, each when the previous one has ended.
 fn bare(count: u32) -> Result<Duration, Failure> {
     let began = now();
     for _ in 0..count {
-        // Without anything to do before its `exec`, the standard library calls posix_spawn.
+        // With nothing to do before `exec`, the standard library calls posix_spawn.
         let mut command = Command::new("/bin/true");
         let status = command.stdin(Stdio::inherit()).status();
         let status = status.map_err(Failure::to("spawn /bin/true"))?;
@@ -476,7 +475,7 @@ fn bare(count: u32) -> Result<Duration, Failure> {
     Ok(now() - began)
 }
 
-/// Lists every record, page by page, and checks how many there are.
+/// Lists every record, page by page, and checks their number.
 fn list(stream: &mut std::os::unix::net::UnixStream, wanted: u32) -> Result<(), Failure> {
     let mut listed = 0;
     let mut after = String::new();

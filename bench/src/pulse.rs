@@ -1,4 +1,4 @@
-//! Named pipes by which processes under test say when they run, whoever started them.
+//! Named pipes through which processes under test report when they run, whichever supervisor started them.
 
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,20 +7,20 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A process that says nothing for so long has failed.
+/// A process that sends nothing for this long has failed.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 30,
     tv_nsec: 0,
 };
 
-/// A named pipe, open at both ends, so that nobody waits for the other and nobody sees its end.
+/// A named pipe, open at both ends, so that neither open blocks and there is never an end of file.
 pub(crate) struct Fifo {
     file: File,
     path: PathBuf,
 }
 
 impl Fifo {
-    /// Makes one.
+    /// Creates a named pipe.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let mode = Mode::RUSR | Mode::WUSR;
         let made = mknodat(CWD, path, FileType::Fifo, mode, 0).map_err(io::Error::from);
@@ -39,7 +39,7 @@ impl Fifo {
         self.file.write_all(bytes).map_err(Failure::to("write"))
     }
 
-    /// Fills this. An error if nobody writes for long.
+    /// Fills `bytes`. Returns an error if nobody writes for long.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -48,7 +48,7 @@ impl Fifo {
                 Some(&PATIENCE),
             );
             match ready {
-                Ok(0) => return Err(Failure::new("no process says that it runs")),
+                Ok(0) => return Err(Failure::new("no process reported that it runs")),
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(Failure::to("wait")(error)),
@@ -59,7 +59,7 @@ impl Fifo {
         Ok(())
     }
 
-    /// The PID of the next process that writes its own, in a line.
+    /// Reads the PID of the next process, which writes it in a line.
     pub(crate) fn next_pid(&mut self) -> Result<u32, Failure> {
         let mut line = String::new();
         loop {

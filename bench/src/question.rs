@@ -1,5 +1,5 @@
-//! What a measurement asks a server beside the load: whether it serves everything again, and for a checkpoint. Each
-//! server is asked in its own words.
+//! Requests to a server during the load: whether it serves everything again, and for a checkpoint. Each
+//! server has its own protocol for these.
 
 use crate::codec::Protocol;
 use crate::failure::Failure;
@@ -15,19 +15,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Between two questions whether it serves: short beside what is measured, long enough to leave the processor alone.
+/// The pause between two polls of whether a server serves: short compared with what is measured, long enough to leave the processor alone.
 const SERVED_POLL: Duration = Duration::from_millis(1);
 
-/// Between two questions whether a checkpoint is done. Redis itself looks every 100 ms.
+/// The pause between two polls of whether a checkpoint is done. Redis itself checks every 100 ms.
 const REWRITE_POLL: Duration = Duration::from_millis(10);
 
-/// A server that does not answer for so long is asked again.
+/// A server that does not answer for this long is asked again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a checkpoint may take.
+/// The longest that a checkpoint may take.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
 
-/// Rests until it is worth asking again.
+/// Sleeps until the next poll.
 #[expect(
     clippy::disallowed_methods,
     reason = "no event tells that a server under test has come so far"
@@ -36,14 +36,14 @@ pub(crate) fn rest(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// A connection to the Unix socket in a data directory of sexton's.
+/// Connects to the Unix socket in a data directory of sexton's.
 pub(crate) fn on_socket(data: &Path, patience: Duration) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(data.join("sexton.sock"))?;
     stream.set_read_timeout(Some(patience))?;
     Ok(stream)
 }
 
-/// One request over HTTP; status and body of its response.
+/// Sends one HTTP request, and returns the status and body of the response.
 pub(crate) fn exchange(
     stream: &mut (impl Read + Write),
     path: &str,
@@ -53,14 +53,14 @@ pub(crate) fn exchange(
     hear(stream)
 }
 
-/// One request over HTTP, without waiting for its response.
+/// Sends one HTTP request, without waiting for the response.
 pub(crate) fn say(stream: &mut impl Write, path: &str, body: Option<&Value>) -> io::Result<()> {
     let mut request = Vec::new();
     put_request(path, body, &mut request);
     stream.write_all(&request)
 }
 
-/// Status and body of the response to a request.
+/// Reads the response to a request, and returns its status and body.
 pub(crate) fn hear(stream: &mut impl Read) -> io::Result<(u16, String)> {
     let mut input = Vec::new();
     loop {
@@ -71,7 +71,7 @@ pub(crate) fn hear(stream: &mut impl Read) -> io::Result<(u16, String)> {
     }
 }
 
-/// Waits for more bytes, and puts them behind `input`.
+/// Waits for more bytes, and appends them to `input`.
 pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 4096];
     match stream.read(&mut bytes)? {
@@ -83,15 +83,15 @@ pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Resu
     }
 }
 
-/// How a server is asked what there is.
+/// How to ask a server for the number of its items.
 pub(crate) trait Counted {
-    /// What it says first.
+    /// Returns what the server sends first.
     fn greeting(&self) -> &[u8];
-    /// How many things it has; none if it cannot say yet.
+    /// Returns the number of items; `None` if the server cannot tell yet.
     fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>>;
 }
 
-/// Asks until the server counts so many. Whatever else it answers, or if it does not, it is not yet there.
+/// Polls until the server counts `wanted` items. Any other answer, or none, means that it is not ready yet.
 pub(crate) fn await_served<P: Counted>(
     peer: &mut Peer<P>,
     wanted: u32,
@@ -124,7 +124,7 @@ pub(crate) fn await_served<P: Counted>(
 fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     if stream.local_addr()? == address {
-        // While nobody listens there, a connection may be given this very port, and then meets itself.
+        // While nobody listens there, a connection may be assigned this very port, and then connects to itself.
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     stream.set_nodelay(true)?;
@@ -139,7 +139,7 @@ fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>
     }
 }
 
-/// Locks.
+/// Counts locks.
 impl Counted for Protocol {
     fn greeting(&self) -> &[u8] {
         self.greeting()
@@ -149,7 +149,7 @@ impl Counted for Protocol {
         match self {
             Self::Lockserver => {
                 line.get_mut().write_all(&[8])?;
-                // Nine counts and then five longs of four bytes each, of which the fourth counts owners; two bytes more.
+                // Nine counts, then five longs of four bytes each, the fourth of which counts owners; then two more bytes.
                 let mut answer = [0; 58];
                 line.read_exact(&mut answer)?;
                 let owners = answer.get(48..).and_then(|rest| rest.first_chunk());
@@ -161,7 +161,7 @@ impl Counted for Protocol {
     }
 }
 
-/// Jobs that wait.
+/// Counts waiting jobs.
 impl Counted for Speech {
     fn greeting(&self) -> &[u8] {
         &[]
@@ -188,7 +188,7 @@ impl Counted for Speech {
     }
 }
 
-/// What Redis answers to this, if it is a number.
+/// Returns Redis' answer to a request, if it is a number.
 fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u64>> {
     line.get_mut().write_all(asked)?;
     let mut answer = String::new();
@@ -197,12 +197,12 @@ fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u6
     Ok(number.and_then(|number| number.trim_end().parse().ok()))
 }
 
-/// Asks a server for checkpoints, also from another thread.
+/// Requests checkpoints from a server; usable from another thread.
 #[derive(Clone)]
 pub(crate) enum Checkpoints {
     /// Over the Unix socket in this data directory.
     Sexton(PathBuf),
-    /// At this address: a rewrite of the append-only file, which is what Redis has in its place.
+    /// At this address: a rewrite of the append-only file, which is Redis' equivalent.
     Redis(SocketAddr),
 }
 
@@ -215,7 +215,7 @@ impl Checkpoints {
         }
     }
 
-    /// Has one made; how long it took until it was done. None if the server knows no such thing.
+    /// Requests a checkpoint, and returns how long it took. `None` if the server has no such thing.
     pub(crate) fn make(&self, stop: &Stop) -> Result<Option<Duration>, Failure> {
         let began = now();
         match self {
@@ -238,7 +238,7 @@ impl Checkpoints {
     }
 }
 
-/// Has Redis rewrite its append-only file.
+/// Lets Redis rewrite its append-only file.
 fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::to("have the append-only file rewritten")(error);
     let mut line = begin_rewrite(address).map_err(cannot)?;
@@ -250,7 +250,7 @@ fn rewrite(address: SocketAddr, stop: &Stop) -> Result<(), Failure> {
             if says("aof_last_bgrewrite_status:ok") {
                 return Ok(());
             }
-            return Err(cannot(io::Error::other("it says that it failed")));
+            return Err(cannot(io::Error::other("it reported a failure")));
         }
         rest(REWRITE_POLL);
     }
@@ -271,7 +271,7 @@ fn begin_rewrite(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     }
 }
 
-/// What Redis says of its files.
+/// Returns Redis' report on its persistence.
 fn persistence(line: &mut BufReader<TcpStream>) -> io::Result<String> {
     line.get_mut().write_all(b"INFO persistence\r\n")?;
     let mut head = String::new();

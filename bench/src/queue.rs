@@ -1,4 +1,4 @@
-//! `sexton-bench queue`: jobs over TCP, beside beanstalkd and Redis' lists.
+//! `sexton-bench queue`: jobs over TCP, compared with beanstalkd and Redis' lists.
 
 use crate::course::Course;
 use crate::failure::Failure;
@@ -17,19 +17,19 @@ use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// Measure jobs over TCP, beside beanstalkd and Redis' lists in the same run.
+/// Measure jobs over TCP, compared with beanstalkd and Redis' lists in the same run.
 ///
-/// A row memory:50x16 is 50 connections, each of which puts 16 jobs in one write, reserves 16 in one write when they
-/// are in, and deletes them in one write; all of them share one queue. sexton runs with --memory, beanstalkd and Redis
-/// without files. In fsync:50x1 everything is on disk before the answer: sexton as it comes, beanstalkd with -f 0,
-/// Redis with appendfsync always. put:50 only puts. A row ending in /4096 has bodies of so many bytes, others of 64.
+/// In a row memory:50x16, 50 connections each put 16 jobs in one write, reserve 16 in one write when those are in, and delete them in one
+/// write; all connections share one queue. sexton runs with --memory, beanstalkd and Redis without files. In fsync:50x1 everything is on
+/// disk before the answer: sexton with its defaults, beanstalkd with -f 0, Redis with appendfsync always. put:50 only puts. A row ending
+/// in /4096 has bodies of that many bytes, others of 64.
 ///
-/// Redis' lists are used so that nothing is lost with whoever takes a job: LPUSH, LMOVE to a list of its own, LREM.
+/// Redis' lists are used so that no job is lost with a consumer: LPUSH, LMOVE to a list of its own, LREM.
 ///
-/// wake:256 is the time from a put until one of 256 consumers that wait for it has the job.
+/// wake:256 is the time from a put until one of 256 waiting consumers has the job.
 ///
-/// All servers run at the same time and are measured in turn. The ratio is sexton's figure for each of the better
-/// peer's, round by round: its median, smallest and largest. Every answer is checked.
+/// All servers run at the same time and are measured in turn. The ratio is sexton's figure divided by the better peer's, round by round:
+/// its median, smallest and largest. Every answer is checked.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench queue
@@ -38,8 +38,8 @@ use std::str::FromStr;
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Queue {
-    /// Rows: memory:CxD, fsync:CxD (connections x jobs per write), put:C, wake:C, each with /BYTES if wanted [default:
-    /// all of docs/benchmarks.md]
+    /// Rows: memory:CxD, fsync:CxD (connections x jobs per write), put:C, wake:C, each with an optional /BYTES [default: all of
+    /// docs/benchmarks.md]
     #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
     rows: Vec<Row>,
 
@@ -66,7 +66,7 @@ enum Kind {
 
 const BODY_BYTES: u32 = 64;
 
-/// The largest body: beanstalkd takes no larger one as it comes.
+/// The largest body, in bytes: beanstalkd's default limit.
 const BYTES_MAX: u32 = 65_535;
 
 impl Row {
@@ -131,10 +131,10 @@ impl FromStr for Row {
     }
 }
 
-/// A server of jobs.
+/// A job server.
 type Server = Peer<Speech>;
 
-/// What is measured, in order.
+/// The contestants, in order.
 const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];
 
 impl Queue {
@@ -194,7 +194,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What each contestant that is there comes to, round by round.
+    /// Measures each installed contestant, round by round.
     fn rounds<T>(
         &self,
         row: Row,
@@ -251,7 +251,7 @@ impl Queue {
         self.course.round((peer, &[]), clients, 1, stop)
     }
 
-    /// How long a job takes to reach one of those that wait.
+    /// Measures how long a job takes to reach one of the waiting consumers.
     fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Wait>, Failure> {
         let Course {
             warm_up, seconds, ..
@@ -270,7 +270,7 @@ impl Queue {
     }
 }
 
-/// The servers of a row, of those that are there.
+/// Starts the servers of a row, as far as they are installed.
 fn start(row: Row, there: [bool; 3], site: &Site) -> Result<Vec<Option<Server>>, Failure> {
     let durable = row.is_durable();
     let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];

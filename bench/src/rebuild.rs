@@ -1,6 +1,6 @@
-//! What a panic in commit costs: a node in this process, with a large table of locks, and a panic planted in it.
+//! What a panic in commit costs: a node in this process, with a large table of locks, and a planted panic.
 //!
-//! Twice: when a snapshot covers as much as it happens to, and right after one.
+//! It is measured twice: with whatever the newest snapshot happens to cover, and right after a snapshot.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -21,16 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Between two questions to others: often enough to meet any pause, seldom enough to leave the processor alone.
+/// The pause between two requests to other actors: often enough to notice any stall, seldom enough to leave the processor alone.
 const POLL: Duration = Duration::from_millis(1);
 
-/// A node that says nothing for so long has failed.
+/// A node that does not answer for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Locks taken at a time.
+/// The number of locks taken at a time.
 const BATCH: u32 = 1000;
 
-/// Plants the panics and notes how long it takes until all locks are served again, and others meanwhile.
+/// Plants the panics, and measures how long it takes until all locks are served again, and how long other actors take to answer meanwhile.
 pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
     let node = Node::open(Config {
         http: Some(HttpConfig {
@@ -50,7 +50,7 @@ pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Fai
         runtime.block_on(deliver(&handle, (first..last).map(acquire).collect()))?;
         first = last;
     }
-    // The planted panics are no news, and a backtrace of them would be measured, too.
+    // The planted panics need not be reported, and a backtrace would be measured, too.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let round = panics(&runtime, &handle, (data, locks));
@@ -96,7 +96,7 @@ fn request(name: String, ttl: u16) -> Message {
     }
 }
 
-/// Panics in the next commit, and asks at once for the number of locks: how long that takes.
+/// Panics in the next commit, and asks for the number of locks at once; returns how long the answer takes.
 fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
     let planted = AtomicBool::new(true);
     handle.actors().lock.sabotage(Box::new(move |stage, _| {
@@ -120,7 +120,7 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
     }
 }
 
-/// Asks the node this all the while; the longest that an answer took.
+/// Repeats a request to the node while `work` runs, and returns the longest time that an answer took.
 pub(crate) fn with_others<T>(
     data: &Path,
     question: &'static str,

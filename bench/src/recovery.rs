@@ -1,6 +1,6 @@
-//! `sexton-bench recovery`: a large table of locks, what it weighs, and how it comes back after kill -9.
+//! `sexton-bench recovery`: a large table of locks, its memory, and its recovery after kill -9.
 //!
-//! Each contestant goes through three acts a round, alone, each on a fresh directory: a few locks touched; all taken,
+//! Each contestant goes through three steps in a round, alone, each on a fresh directory: a few locks touched; all taken,
 //! killed, and touched; all taken, a checkpoint, killed, and another checkpoint under load.
 
 use crate::course::parse_seconds;
@@ -21,13 +21,13 @@ use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How many locks are a few.
+/// The number of locks in a small table.
 const FEW: u32 = 1000;
 
 /// Rows of cycles without a checkpoint: p50, p99, p99.9 and the longest.
 const QUIET: [&str; 4] = ["cycle_p50", "cycle_p99", "cycle_p999", "cycle_max"];
 
-/// The same while a checkpoint is made.
+/// The same during a checkpoint.
 const DURING: [&str; 4] = [
     "checkpoint_cycle_p50",
     "checkpoint_cycle_p99",
@@ -35,26 +35,26 @@ const DURING: [&str; 4] = [
     "checkpoint_cycle_max",
 ];
 
-/// Connections that take the locks.
+/// The number of connections that take the locks.
 const TAKERS: u32 = 16;
 
-/// Connections that touch them.
+/// The number of connections that touch them.
 const TOUCHERS: u32 = 50;
 
-/// Connections that go about locks of their own, and how often each does. Many that are slow rather than few that are
-/// quick: a disk that takes milliseconds to sync must not be what holds them up for good.
+/// The number of connections that use locks of their own, and how often each does. Many slow ones rather than few quick
+/// ones: a disk that takes milliseconds to sync must not be what delays them.
 const PACED: u32 = 128;
 const PERIOD: Duration = Duration::from_millis(32);
 
-/// Measure a large table of locks: what it weighs, how it comes back after kill -9, what a checkpoint costs.
+/// Measure a large table of locks: its memory, its recovery after kill -9, and the cost of a checkpoint.
 ///
-/// Locks with keys and owners of 16 bytes are taken over TCP, and stay held. Everything is on disk before the answer,
-/// in sexton and in Redis, whose checkpoint is a rewrite of its append-only file. A restart counts from the start of
-/// the program until the first answer that counts every lock; the files are in the page cache then.
+/// Locks with keys and owners of 16 bytes are taken over TCP, and stay held. In sexton and in Redis everything is on disk before the
+/// answer; Redis' checkpoint is a rewrite of its append-only file. A restart is timed from the start of the program to the first answer
+/// that counts every lock; the files are in the page cache then.
 ///
-/// A touch renews a random held lock, at 50 connections. A cycle acquires and releases a lock, 4000 times a second,
-/// and one that the server held up counts from when it was due. Servers are measured in turn, alone on the machine.
-/// The ratio is sexton's figure for each of Redis', round by round: its median, smallest and largest.
+/// A touch renews a random held lock, over 50 connections. A cycle acquires and releases a lock, 4000 times a second, and one that the
+/// server held up counts from when it was due. Servers are measured in turn, alone on the machine. The ratio is sexton's figure divided
+/// by Redis', round by round: its median, smallest and largest.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench recovery                             a million locks, three rounds, about two minutes
@@ -64,15 +64,15 @@ const PERIOD: Duration = Duration::from_millis(32);
 
 docs/benchmarks.md says what each row means.")]
 pub(crate) struct Recovery {
-    /// Locks held
+    /// Number of held locks
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=3_900_000))]
     locks: u32,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long touches and cycles are measured, after half as long that does not count
+    /// Time for which touches and cycles are measured, after an uncounted warm-up of half of it
     #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = parse_seconds)]
     seconds: Duration,
 
@@ -80,14 +80,14 @@ pub(crate) struct Recovery {
     site: Site,
 }
 
-/// Starts a contestant, on disk or not, with its data below a directory.
+/// Starts a contestant, with its data below a directory, or without files.
 type Start = fn(bool, &Site) -> Result<Peer, Failure>;
 
-/// One contestant's round, while it is measured.
+/// One contestant's round while it is measured.
 struct Act<'a> {
     recovery: &'a Recovery,
     stop: &'a Stop,
-    /// Who, and which round, for people.
+    /// The contestant and the round, for progress messages.
     title: String,
     round: Round,
 }
@@ -126,7 +126,7 @@ impl Recovery {
         print(&table.lines())
     }
 
-    /// The rounds of each contestant.
+    /// Measures the rounds of each contestant.
     fn play(
         &self,
         contestants: &[(&'static str, Start)],
@@ -155,7 +155,7 @@ impl Recovery {
     }
 }
 
-/// The rows of the table, with so many locks.
+/// Returns the rows of the table for this number of locks.
 fn rows(locks: u32) -> Vec<Row> {
     let few = grouped(locks.min(FEW).into());
     let all = grouped(locks.into());
@@ -220,7 +220,7 @@ impl Act<'_> {
         let mut peer = start()?;
         let idle = peer.resident()?;
         let again = self.take(&peer, all)?;
-        // Taken twice, so what is told is the mean.
+        // The locks are taken twice, so the mean is reported.
         self.round.insert("load", ms((load + again) / 2));
         self.show("a checkpoint");
         let checkpoints = Checkpoints::of(&peer);
@@ -249,7 +249,7 @@ impl Act<'_> {
         show(&format!("{}: {what}", self.title));
     }
 
-    /// Takes so many locks; how long that took.
+    /// Takes `locks` locks, and returns how long that took.
     fn take(&self, peer: &Peer, locks: u32) -> Result<Duration, Failure> {
         self.show(&format!("taking {locks} locks"));
         let protocol = Rc::new(peer.protocol.clone());
@@ -261,7 +261,7 @@ impl Act<'_> {
         Load::connect(peer.address, protocol.greeting(), clients)?.complete(self.stop)
     }
 
-    /// Notes what each lock adds to the server's memory.
+    /// Records how much memory each lock adds to the server.
     fn weigh(&mut self, row: &'static str, peer: &Peer, idle: u64) -> Result<(), Failure> {
         let grown = peer.resident()?.saturating_sub(idle);
         let each = as_float(grown) / f64::from(self.recovery.locks);
@@ -269,7 +269,7 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Waits until the system has written what it still owes the disk, which is not the next measurement's.
+    /// Waits until the system has written all dirty pages, which would disturb the next measurement.
     fn settle(&self, peer: &Peer) -> Result<(), Failure> {
         self.show("settling");
         File::open(peer.data())
@@ -277,7 +277,7 @@ impl Act<'_> {
             .map_err(Failure::to("sync"))
     }
 
-    /// Kills the server, and notes how long it takes until it serves everything again.
+    /// Kills and restarts the server, and records how long it takes until it serves everything again.
     fn restart(&mut self, row: &'static str, peer: &mut Peer) -> Result<(), Failure> {
         self.show("a restart");
         peer.kill()?;
@@ -288,7 +288,7 @@ impl Act<'_> {
         peer.teach()
     }
 
-    /// Microseconds from one touch to the next, all connections together, when so many locks are held.
+    /// Returns the average time from one touch to the next over all connections, in microseconds, while `locks` locks are held.
     fn touch(&self, peer: &Peer, locks: u32) -> Result<f64, Failure> {
         self.settle(peer)?;
         self.show(&format!("touching {locks} locks"));
@@ -301,7 +301,7 @@ impl Act<'_> {
         Ok(measured.span.as_secs_f64() * 1e6 / touched)
     }
 
-    /// Cycles at a fixed pace, counted as long as this holds.
+    /// Measures cycles at a fixed pace, as long as the condition holds.
     fn cycle(
         &self,
         peer: &Peer,
@@ -318,7 +318,7 @@ impl Act<'_> {
             .measure_while(self.recovery.seconds / 2, self.stop, goes_on)
     }
 
-    /// Cycles for as long as a checkpoint takes.
+    /// Measures cycles for as long as a checkpoint takes.
     fn cycle_during(&self, peer: &Peer, checkpoints: Checkpoints) -> Result<Measured, Failure> {
         let (begin, begun) = std::sync::mpsc::channel();
         let stop = self.stop.clone();
@@ -326,7 +326,7 @@ impl Act<'_> {
             .name("sexton-bench-checkpoint".to_owned())
             .spawn(move || match begun.recv() {
                 Ok(()) => checkpoints.make(&stop),
-                // There was nothing to go with it.
+                // The measurement failed before the checkpoint was due.
                 Err(_) => Ok(None),
             })
             .map_err(Failure::to("start"))?;

@@ -18,33 +18,32 @@ use sexton::spine::delivery::Item;
 use sexton::spine::recovery::{Recovering, Replica, Scope, recover};
 use std::path::{Path, PathBuf};
 
-/// Commands delivered at a time while the log is being written.
+/// The number of commands delivered at a time while the log is being written.
 const BATCH: u32 = 1024;
 
 /// Measure recovery: write a log of lock entries, then replay it as a start does.
 ///
-/// The log is made of acquisitions and releases in turn, with so many locks held at any time, by a node of this
-/// program in a directory that is removed afterwards. It lies in the page cache when it is read: the disk's own speed
-/// is not measured.
+/// The log consists of alternating acquisitions and releases, with the given number of locks held at any time, written by a node in this
+/// program in a directory that is removed afterwards. It is in the page cache when it is read: the speed of the disk is not measured.
 #[derive(Args)]
 pub(crate) struct Replay {
-    /// Entries of the log
+    /// Number of entries in the log
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     entries: u32,
 
-    /// Locks held at any time
+    /// Number of locks held at any time
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     held: u32,
 
-    /// How often the log is replayed
+    /// Number of times that the log is replayed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Where the data directory is made, and removed [default: the system's temporary directory]
+    /// Where the data directory is created, and removed [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Figures for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -108,11 +107,11 @@ impl Replay {
         print(&text)
     }
 
-    /// Writes the log, as a node does that syncs when it likes.
+    /// Writes the log with a node that never syncs.
     fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
         let node = Node::open(Config {
             fsync: Fsync::Never,
-            // The whole log is to be replayed, so none of it may go.
+            // The whole log is to be replayed, so no part of it may be removed.
             checkpoints: checkpoint::Rules {
                 records: 1 << 40,
                 bytes: 1 << 50,
@@ -135,7 +134,8 @@ impl Replay {
         Ok(node.stop()?)
     }
 
-    /// The first `held` entries acquire; from there on they release the oldest and acquire a new one, in turn.
+    /// Returns the command for an entry. The first `held` entries acquire; after that they alternately release the oldest lock and
+    /// acquire a new one.
     fn item(&self, entry: u32) -> Item<LockMachine> {
         let beyond = entry.checked_sub(self.held);
         let (release, number) = match beyond {

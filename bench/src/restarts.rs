@@ -1,4 +1,4 @@
-//! How soon a service that was killed runs again: under sexton, supervisord and runit, which all run the same script.
+//! How soon a killed service runs again: under sexton, supervisord and runit, which all run the same script.
 
 use crate::coordinator::{Coordinator, Grounds, signal};
 use crate::failure::Failure;
@@ -21,10 +21,10 @@ use tempfile::TempDir;
 const SUPERVISORD: &str = "supervisord";
 const RUNSV: &str = "runsv";
 
-/// How long a supervisor may take to end.
+/// The longest that a supervisor may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who restarts the service.
+/// The supervisor that restarts the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supervisor {
     Sexton,
@@ -41,7 +41,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether it is installed; if not, why it is left out.
+    /// Returns why the supervisor is left out, if it is not installed.
     pub(crate) fn installed(self) -> Result<(), String> {
         let program = match self {
             Self::Sexton => return Ok(()),
@@ -50,7 +50,7 @@ impl Supervisor {
         };
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        // `runsv` knows no flag, and says how it is used.
+        // `runsv` has no such flag, and prints its usage.
         let ran = command.stderr(Stdio::null()).arg("--version").status();
         ran.map(drop).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
@@ -61,8 +61,8 @@ impl Supervisor {
         })
     }
 
-    /// Between a start and the next kill. A service of runit that ran for less than a second is started a second after its
-    /// start before, and one of supervisord has not started until then.
+    /// Returns the pause between a start and the next kill. runit starts a service that ran for less than a second only one second after
+    /// the previous start, and supervisord does not count it as started until then.
     const fn apart(self) -> Duration {
         match self {
             Self::Sexton => Duration::from_millis(25),
@@ -70,7 +70,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills the service as many times; from the kill to the first word of the process that follows.
+    /// Kills the service `kills` times; measures from each kill to the first output of the next process.
     pub(crate) fn measure(
         self,
         kills: u32,
@@ -129,7 +129,7 @@ impl Supervisor {
     }
 }
 
-/// A supervisor that runs, and the directory that it has.
+/// A running supervisor and its directory.
 enum Running {
     Sexton(Coordinator, TempDir),
     Peer(Child, TempDir),
@@ -138,10 +138,10 @@ enum Running {
 impl Drop for Running {
     fn drop(&mut self) {
         match self {
-            // They end by themselves.
+            // These end by themselves on drop.
             Self::Sexton(_coordinator, _folder) => {}
             Self::Peer(child, _folder) => {
-                // It ends its service before it ends.
+                // It ends its service before it ends itself.
                 signal(child.id(), Signal::TERM);
                 let patience = now() + PATIENCE;
                 while matches!(child.try_wait(), Ok(None)) && now() < patience {
@@ -155,7 +155,7 @@ impl Drop for Running {
 }
 
 fn peer(mut command: Command) -> io::Result<Child> {
-    // A Ctrl-C is for the measurement, which then ends it.
+    // Ctrl-C is meant for the measurement, which then ends the supervisor.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null()).spawn()
@@ -166,7 +166,7 @@ fn write_program(path: &Path, words: &str) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
 }
 
-/// Restarted at once however often: what is measured is a restart, and not a wait that somebody asked for.
+/// Returns a configuration without back-off or a limit on restarts: a restart is measured, not a configured delay.
 fn services(script: &Path) -> String {
     format!(
         "[services.killed]\ncommand = [{:?}]\nbackoff = {{ first = \"0ms\", max = \"0ms\" }}\nintensity = false\n",

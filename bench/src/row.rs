@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The most connections of a row.
 pub(crate) const CONNECTIONS_MAX: u32 = 4000;
 
-/// The most things that a connection asks for in one write.
+/// The most locks that a connection requests in one write.
 pub(crate) const DEPTH_MAX: u32 = 1024;
 
 /// One row of the table.
@@ -16,20 +16,20 @@ pub(crate) enum Row {
     Cycles {
         /// Whether everything is on disk before the answer.
         durable: bool,
-        /// How many connections.
+        /// The number of connections.
         connections: u32,
-        /// How many locks each asks for in one write.
+        /// The number of locks that each requests in one write.
         depth: u32,
     },
     /// All clients want the same lock.
     Contended {
-        /// How many clients.
+        /// The number of clients.
         clients: u32,
     },
 }
 
 impl Row {
-    /// The rows that are measured unless others are named.
+    /// Returns the rows that are measured by default.
     pub(crate) fn all() -> Vec<Self> {
         let shapes = [(1, 1), (50, 1), (50, 16), (256, 1)];
         let cycles = |durable| {
@@ -99,7 +99,7 @@ impl FromStr for Row {
     }
 }
 
-/// A number from 1 to this.
+/// Parses a number from 1 to `most`.
 pub(crate) fn number(text: &str, most: u32) -> Option<u32> {
     let number = text.parse().ok();
     number.filter(|number| (1..=most).contains(number))

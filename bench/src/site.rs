@@ -1,4 +1,4 @@
-//! What is measured and where, as flags say it: the `sexton` program, the directory for data, and for whom figures are.
+//! What is measured and where, according to flags: the `sexton` program, the directory for data, and the output format.
 
 use crate::failure::Failure;
 use crate::fdatasync;
@@ -8,36 +8,36 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `statfs` says this of a file system in memory.
+/// The file system type that `statfs` reports for tmpfs.
 const TMPFS: u64 = 0x0102_1994;
 
 /// The flags.
 #[derive(Args)]
 pub(crate) struct Site {
-    /// The program to measure [default: the one beside this, brought up to date where cargo runs this]
+    /// The program to measure [default: the one next to this program, rebuilt when run by cargo]
     #[arg(long, value_name = "PATH")]
     sexton: Option<PathBuf>,
 
-    /// Where data directories are made, and removed [default: the system's temporary directory]
+    /// Where data directories are created, and removed [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Figures for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The program, once it was looked for.
+    /// The program, once it was found.
     #[arg(skip)]
     found: OnceCell<PathBuf>,
 }
 
 impl Site {
-    /// Where data directories are made.
+    /// Returns the directory in which data directories are created.
     pub(crate) fn root(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// The program to measure.
+    /// Returns the program to measure.
     pub(crate) fn program(&self) -> Result<&Path, Failure> {
         if let Some(program) = self.found.get() {
             return Ok(program);
@@ -49,12 +49,12 @@ impl Site {
         Ok(self.found.get_or_init(|| program))
     }
 
-    /// The version of the program to measure.
+    /// Returns the version of the program to measure.
     pub(crate) fn version(&self) -> Result<String, Failure> {
         sexton_version(self.program()?)
     }
 
-    /// Remarks: each peer that is not there, and what a sync costs.
+    /// Returns remarks: each peer that is not installed, and what a sync costs.
     pub(crate) fn remarks<'a>(
         &self,
         versions: impl IntoIterator<Item = &'a Result<String, String>>,
@@ -66,7 +66,7 @@ impl Site {
         Ok(left_out.chain([fdatasync::remark(&self.root())?]).collect())
     }
 
-    /// A remark, with this advice, if no disk holds the data directories.
+    /// Returns a remark with this advice if the data directories are not on a disk.
     pub(crate) fn in_memory(&self, advice: &str) -> Option<String> {
         let root = self.root();
         let stat = rustix::fs::statfs(&root).ok()?;
@@ -77,8 +77,7 @@ impl Site {
     }
 }
 
-/// The program of the same profile. Cargo builds it if it runs this one, so that nobody measures what was built before
-/// a change.
+/// Returns the program of the same profile. If cargo runs this program, it first builds that one, so that no outdated build is measured.
 fn beside_this() -> Result<PathBuf, Failure> {
     let cannot = "find the program to measure";
     let own = std::env::current_exe().map_err(Failure::to(cannot))?;

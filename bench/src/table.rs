@@ -1,21 +1,21 @@
-//! Tables in which each row is a measurement of its own and each column a server: `recovery` and `backlog` print them.
+//! Tables in which each row is a measurement of its own and each column a server, as printed by `recovery` and `backlog`.
 //! Less is better in every row.
 
 use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What is measured.
+/// A row of the table.
 pub(crate) struct Row {
     name: &'static str,
     words: String,
     unit: &'static str,
-    /// Whether it is a difference, which may be zero or less: a ratio of two would say nothing.
+    /// Whether the figure is a difference, which may be zero or negative: a ratio would be meaningless.
     difference: bool,
 }
 
 impl Row {
-    /// A row by this name for programs, in words for people, with figures in this unit.
+    /// Creates a row with a name for JSON, a description, and a unit.
     pub(crate) fn new(name: &'static str, words: impl Into<String>, unit: &'static str) -> Self {
         Self {
             name,
@@ -33,10 +33,10 @@ impl Row {
     }
 }
 
-/// Figures of one server in one round, by row. What could not be measured is not in it.
+/// Figures of one server in one round, by row. It lacks what could not be measured.
 pub(crate) type Round = BTreeMap<&'static str, f64>;
 
-/// The rows, and what each server came to, sexton first.
+/// The rows, and the results of each server, sexton first.
 pub(crate) struct Table {
     rows: Vec<Row>,
     servers: Vec<(&'static str, Vec<Round>)>,
@@ -55,7 +55,7 @@ impl Table {
         Self { rows, servers }
     }
 
-    /// What each server came to in a row, as far as it was measured.
+    /// Returns the results of each server in a row, as far as it was measured.
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {
         self.servers.iter().map(|(name, rounds)| {
             let figures: Vec<f64> = rounds
@@ -67,7 +67,7 @@ impl Table {
         })
     }
 
-    /// sexton's figure for each of the last server's, round by round.
+    /// Returns sexton's figure divided by the last server's, round by round.
     fn ratio(&self, row: &Row) -> Option<Spread> {
         let [(_, own), .., (_, last)] = self.servers.as_slice() else {
             return None;
@@ -80,7 +80,7 @@ impl Table {
         measured.then(|| Spread::of(ratios.into_iter()))
     }
 
-    /// The rows for programs.
+    /// Returns the rows as JSON.
     pub(crate) fn document(&self) -> Value {
         let line = |row: &Row| {
             let mut line = Map::new();
@@ -95,7 +95,7 @@ impl Table {
         self.rows.iter().map(line).collect()
     }
 
-    /// The rows for people.
+    /// Formats the rows as text.
     pub(crate) fn lines(&self) -> String {
         let line = |words: &str, unit: &str, cells: Vec<String>, ratio: &str| {
             let line = format!("{words:<41} {unit:<5} {} {ratio}", cells.join(" "));
@@ -123,7 +123,7 @@ impl Table {
     }
 }
 
-/// A figure with about three digits that mean something.
+/// Formats a figure with about three significant digits.
 fn figure(number: f64) -> String {
     if number.abs() < 100.0 {
         format!("{number:.2}")

@@ -1,5 +1,5 @@
-//! `sexton-bench work`: jobs that are worked on by `sexton work`, with a command for each or with workers that are kept, beside
-//! RQ on Redis and a loop of greenstalk on beanstalkd; from a push to the start of its command; and very many that wait.
+//! `sexton-bench work`: jobs processed by `sexton work`, with a command for each or with persistent workers, compared with
+//! RQ on Redis and a loop of greenstalk on beanstalkd; the time from a push to the start of its command; and very many waiting jobs.
 
 use crate::coordinator::{Coordinator, Grounds, ask};
 use crate::failure::Failure;
@@ -20,10 +20,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Jobs that are pushed by one request.
+/// The number of jobs pushed by one request.
 const PUSHED: u32 = 1000;
 
-/// A worker that is kept, which does nothing: what docs/protocols/work.md asks for.
+/// A persistent worker that does nothing, as described in docs/protocols/work.md.
 const LINES: &str = "
 import json, socket
 lines = socket.socket(fileno=3).makefile('rw')
@@ -31,11 +31,11 @@ for line in lines:
     print('{\"id\":%d,\"ok\":true}' % json.loads(line)['id'], file=lines, flush=True)
 ";
 
-/// Measure how jobs are worked on: a command for each, workers that are kept, and from a push to a start.
+/// Measure how jobs are processed: a command for each, persistent workers, and the time from a push to a start.
 ///
-/// Every server has on disk what it answers, and all have the same number of workers. Jobs are pushed first; what counts is the time
-/// from the start of the workers until they have ended because no job is left. The command of each job is true(1); RQ forks
-/// for each job and calls a function that does nothing, the loop of greenstalk reserves and deletes.
+/// Every server has on disk what it answers, and all have the same number of workers. Jobs are pushed first; the time is from the start
+/// of the workers until they have ended because no job is left. The command of each job is true(1); RQ forks for each job and calls a
+/// function that does nothing, the loop of greenstalk reserves and deletes.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench work                            everything but `drain`, three rounds, about two minutes
@@ -44,35 +44,35 @@ for line in lines:
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Work {
-    /// What is measured [default: command,lines,start]
+    /// Measurements to make [default: command,lines,start]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     parts: Vec<Part>,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Workers at a time
+    /// Number of workers at a time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     procs: u32,
 
-    /// Jobs of a round with a command for each
+    /// Number of jobs in a round with a command for each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     commands: u32,
 
-    /// Jobs of a round for workers that are kept
+    /// Number of jobs in a round with persistent workers
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     lines: u32,
 
-    /// Jobs that are pushed one by one while a runner waits
+    /// Number of jobs pushed one by one while a runner waits
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     starts: u32,
 
-    /// Jobs that wait, for `drain`
+    /// Number of waiting jobs, for `drain`
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     drain: u32,
 
-    /// The Python that has rq, redis and greenstalk; what it has not is left out
+    /// The Python with rq, redis and greenstalk; what it lacks is left out
     #[arg(long, value_name = "PROGRAM", default_value = PYTHON)]
     python: String,
 
@@ -80,16 +80,16 @@ pub(crate) struct Work {
     site: Site,
 }
 
-/// Measurements that go together.
+/// A group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// A command for each job.
+    /// A command for each job
     Command,
-    /// Workers that are kept.
+    /// Persistent workers
     Lines,
-    /// From a push to the start of its command.
+    /// From a push to the start of its command
     Start,
-    /// Very many jobs, to the end.
+    /// Very many jobs, to the end
     Drain,
 }
 
@@ -247,7 +247,7 @@ impl Work {
     }
 }
 
-/// The rounds, while they are measured.
+/// The rounds being measured.
 struct Measuring<'a> {
     work: &'a Work,
     grounds: Grounds<'a>,
@@ -304,7 +304,7 @@ impl Measuring<'_> {
         Ok(coordinator)
     }
 
-    /// `sexton work`, with the flags that all have.
+    /// Starts `sexton work` with the common flags.
     fn runner(&self, data: &Path, flags: &[&str], command: &[String]) -> Result<Child, Failure> {
         let mut runner = Command::new(self.grounds.site.program()?);
         runner.args(["work", "bench", "--procs"]);
@@ -318,7 +318,7 @@ impl Measuring<'_> {
         runner.spawn().map_err(Failure::to("run sexton work"))
     }
 
-    /// Jobs a second, and microseconds of the coordinator for each.
+    /// Returns jobs per second, and the coordinator's processor time for each job, in microseconds.
     fn worked_on(
         &self,
         jobs: u32,
@@ -337,7 +337,7 @@ impl Measuring<'_> {
         Ok((rate(jobs, took), cpu.as_secs_f64() * 1e6 / f64::from(jobs)))
     }
 
-    /// From a push until the first act of its command, where a runner waits.
+    /// Measures from a push to the first act of its command, while a runner waits.
     fn starts(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -356,14 +356,14 @@ impl Measuring<'_> {
         let killed = runner.kill().and_then(|()| runner.wait());
         killed.map_err(Failure::to("end sexton work"))?;
         let mut latencies = Latencies::default();
-        // The first finds a runner that is still being started.
+        // The first push finds a runner that is still starting.
         for latency in measured?.into_iter().skip(1) {
             latencies.note(latency);
         }
         Ok(latencies)
     }
 
-    /// Very many jobs, and what they take while they become fewer.
+    /// Works off very many jobs; measures processor time, and memory as they become fewer.
     fn drained(&self, round: &mut Round, command: &[String]) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let jobs = self.work.drain;
@@ -410,11 +410,11 @@ fn push(coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure
     Ok(())
 }
 
-/// How many jobs there are that were not worked on.
+/// Returns the number of jobs not yet processed.
 fn waiting(coordinator: &Coordinator) -> Result<u64, Failure> {
     let known = coordinator.ask("/v1/queues", None)?;
     let queues = known.get("queues").and_then(Value::as_array);
-    // A queue with nothing in it is not there.
+    // An empty queue is not listed.
     let jobs = queues.into_iter().flatten();
     Ok(jobs.filter_map(|queue| queue.get("total")?.as_u64()).sum())
 }

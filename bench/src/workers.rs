@@ -1,4 +1,4 @@
-//! What people run beside a queue today: workers of RQ on Redis, and a loop of greenstalk on beanstalkd.
+//! Common workers for the other queues: workers of RQ on Redis, and a loop of greenstalk on beanstalkd.
 
 use crate::failure::Failure;
 use crate::load::now;
@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The Python that is asked for, unless another is named.
+/// The default Python.
 pub(crate) const PYTHON: &str = "python3";
 
-/// Which.
+/// The kind of worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loop {
     /// RQ's worker, which forks for each job, on Redis that syncs each write.
@@ -20,7 +20,7 @@ pub(crate) enum Loop {
     Greenstalk,
 }
 
-/// Adds as many jobs. Arguments: host, port, number.
+/// Adds jobs. Arguments: host, port, number.
 const RQ_PUSH: &str = "
 import sys, redis, rq
 queue = rq.Queue('bench', connection=redis.Redis(sys.argv[1], int(sys.argv[2])))
@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[3])):
     queue.enqueue('os.getpid', result_ttl=0)
 ";
 
-/// Works until nothing is left.
+/// Works until no job is left.
 const RQ_WORK: &str = "
 import sys, logging, redis, rq
 connection = redis.Redis(sys.argv[1], int(sys.argv[2]))
@@ -52,7 +52,7 @@ with greenstalk.Client((sys.argv[1], int(sys.argv[2])), watch='bench') as queue:
         pass
 ";
 
-/// Whether the server and the Python that a loop needs are there; else what is missing.
+/// Checks that the server and the Python modules for a loop are installed; returns what is missing.
 pub(crate) fn installed(which: Loop, python: &str) -> Result<(), String> {
     let (version, modules) = match which {
         Loop::Rq => (redis_version(), "import rq, redis"),
@@ -75,14 +75,14 @@ impl Loop {
         }
     }
 
-    /// Pushes these jobs, and has them worked on by as many workers: how long that took, until all of those have ended.
+    /// Pushes jobs and runs workers until those have ended; returns how long the workers took.
     pub(crate) fn measure(
         self,
         python: &str,
         (workers, jobs): (u32, u32),
         site: &Site,
     ) -> Result<Duration, Failure> {
-        // Held until all is measured.
+        // Kept alive until everything is measured.
         let (peer, [push, work]) = match self {
             Self::Rq => (Peer::redis_lists(true, site)?, [RQ_PUSH, RQ_WORK]),
             Self::Greenstalk => (

@@ -1,5 +1,5 @@
-//! `sexton-bench` as a person or a program runs it: it measures, says what it left out, and cleans up. How fast
-//! anything is does not matter here. The program `sexton` has to be there: `cargo test --workspace` builds it.
+//! Runs `sexton-bench` as users and programs do: it measures, reports what it left out, and cleans up. The
+//! speed does not matter here. The program `sexton` must be built: `cargo test --workspace` does that.
 
 use serde_json::Value;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
     let root = tempfile::tempdir().expect("a temporary directory can be made");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sexton-bench"));
-    // Or it would build the program that it measures, for each of these tests.
+    // Otherwise it would build the program that it measures, for each of these tests.
     command.env_remove("CARGO");
     command.args(arguments).arg("--json");
     command.arg("--dir").arg(root.path());
@@ -176,7 +176,7 @@ fn a_written_log_is_replayed() {
     positive(&figures["replay_seconds"]["min"]);
 }
 
-/// The named row of `bench recovery`.
+/// The arguments of a short `bench processes`.
 const PROCESSES: [&str; 15] = [
     "processes",
     "--rounds",
@@ -195,7 +195,7 @@ const PROCESSES: [&str; 15] = [
     "1",
 ];
 
-/// A directory with the commands that are launched, and no supervisor.
+/// Creates a directory with the commands that are launched, and no supervisor.
 fn without_supervisors() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory can be made");
     let path = std::env::var_os("PATH").expect("there is a PATH");
@@ -219,7 +219,7 @@ fn processes_are_measured_and_missing_supervisors_are_named() {
     let rows = figures["rows"].as_array().expect("rows are a list");
     assert_eq!(rows.len(), 17);
     for row in rows {
-        // Memory that a few children or records add may be none, and so may be what an idle coordinator takes.
+        // The memory that a few children or records add may be zero, and so may be what an idle coordinator uses.
         let weighed = ["memory_child", "memory_record", "output_cpu"];
         if !weighed.contains(&row["row"].as_str().expect("a name")) {
             positive(&row["sexton"]["median"]);
@@ -285,7 +285,7 @@ fn recoveries_of_tasks_are_measured_and_what_cannot_happen_is_named() {
             assert_eq!(mode["runs"], 0);
         } else {
             assert_eq!(mode["runs"], 1, "{mode}");
-            // From a deadline it may be less than can be told.
+            // Measured from a deadline, it may be too short to measure.
             assert!(
                 mode["ms"]["median"].as_f64().is_some_and(|ms| ms >= 0.0),
                 "{mode}"

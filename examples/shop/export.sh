@@ -1,5 +1,5 @@
 #!/bin/sh
-# Exports an order in two bursts. What the first one saves is there for the second, whatever is killed in between.
+# Exports an order in two bursts. What the first one saves is available to the second, even if anything is killed in between.
 set -e
 case $SEXTON_TASK_REVISION in
 0)

@@ -1,4 +1,4 @@
 #!/bin/sh
-# Goes over the day's orders: one pass at a time, whoever asks.
+# Processes the day's orders: one pass at a time, whoever starts it.
 sleep 0.2
 echo '{"counts":{"orders":1}}'

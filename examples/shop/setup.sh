@@ -1,8 +1,8 @@
 #!/bin/sh
-# What the coordinator is to know beside its configuration. All of it may be said again at each start.
+# Settings of the coordinator that are not in its configuration. All of them can safely be repeated at every start.
 set -e
 here=$PWD
-# Two servers, both this machine; with `--ssh deploy@host` one of them is another.
+# Two servers, both on this machine; `--ssh deploy@host` would make one of them a remote machine.
 sexton server add small --threads 1
 sexton server add large --threads 2
 sexton task limit exports 2

@@ -1,6 +1,7 @@
-"""Takes orders: POST /order?name=NAME. What an order needs is on disk before it is answered.
+"""Takes orders: POST /order?name=NAME. Everything an order needs is on disk before the answer.
 
-An order that was not answered may be sent again under its name: what it asks for has a key, and is done once.
+An order that was not answered can be sent again under the same name: its requests have idempotency
+keys, and are carried out once.
 """
 
 import http.client
@@ -15,11 +16,11 @@ PORT = int(os.environ.get("SHOP_PORT", "8017"))
 
 
 class Refused(Exception):
-    """The coordinator does not do what it is asked, or is not there."""
+    """The coordinator refused the request, or is not running."""
 
 
 def ask(path, once=None, /, **members):
-    """Asks the coordinator; under a key it does once what is asked again."""
+    """Sends a request to the coordinator; one with a key is carried out only once."""
     connection = http.client.HTTPConnection("localhost", timeout=30)
     connection.sock = socket.socket(socket.AF_UNIX)
     try:
@@ -40,7 +41,7 @@ def ask(path, once=None, /, **members):
 
 
 def take(order):
-    """Takes an order while nobody else touches the stock."""
+    """Takes an order while holding the lock on the stock."""
     stock = {"key": "stock", "owner": order}
     token = ask("locks/acquire", **stock, ttl=10, wait=10)["token"]
     mail = ask("queues/push", order + "-mail", queue="mails", body=order)["id"]

@@ -1,17 +1,17 @@
-//! How a right is tied to the process that holds it: what the actors that keep rights say to the `ProcessActor`, and what
-//! it says to them.
+//! How a right (a lock or a lease, for example) is tied to the process that holds it: the messages between the actors
+//! that keep rights and the `ProcessActor`.
 //!
-//! A holder of rights states which processes it watches ([`Watch`]): with the entry that binds something, and all of them
-//! again with every `resume`. The `ProcessActor` says when one is gone ([`Gone`]), at once if it is so already. Both are
-//! upserts, so that each may be lost to a crash and is made good by the next start.
+//! An actor that keeps rights tells the `ProcessActor` which processes it watches ([`Watch`]), when something is bound
+//! and again with every `resume`. The `ProcessActor` reports when such a process is gone ([`Gone`]), at once if it is
+//! gone already. Both messages are upserts: one that is lost in a crash is sent again at the next start.
 //!
-//! Change rule: these are parts of stored messages, see `persist/format.rs`.
+//! Change rule: these types are part of stored messages, see `persist/format.rs`.
 
 use crate::ids::{ActorId, ProcessId};
 use crate::spine::effect::To;
 use serde::{Deserialize, Serialize};
 
-/// How long a right lasts that is bound to a process.
+/// How long a right that is bound to a process lasts.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -20,52 +20,52 @@ pub enum Until {
     /// Until the process itself has ended.
     #[default]
     Process,
-    /// Until nothing of its tree lives either: what it started, and what has a record below it.
+    /// Until the whole tree has ended: the process, everything it started, and every process with a record below its own.
     Tree,
 }
 
-/// What ties a right to a process.
+/// The tie between a right and a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Binding {
-    /// The process, by its record.
+    /// The id of the process record.
     pub process: ProcessId,
-    /// How much of it has to end.
+    /// How much of the process tree must end before the right does.
     pub until: Until,
-    /// Whether its tree is killed, and proved gone, before the right passes on when its time runs out.
+    /// Whether the tree is killed, and proved gone, before the right passes on when its time runs out.
     pub fence: bool,
 }
 
-/// An actor wants to know when a process is gone.
+/// A request from an actor to be notified when a process is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// Which actor.
+    /// The actor to notify.
     pub by: ActorId,
-    /// Which process.
+    /// The process to watch.
     pub process: ProcessId,
-    /// How much of it has to end.
+    /// How much of the process tree must end before the notification is sent.
     pub until: Until,
 }
 
-/// How a process ended, as far as its watchers care.
+/// How a process ended, in the detail that its watchers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// By itself, with this code.
+    /// Exited by itself, with this code.
     Code(u8),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(u8),
-    /// Nobody can know how.
+    /// Ended in a way that can no longer be determined.
     Lost,
-    /// It could not be started.
+    /// Could not be started.
     Failed,
 }
 
-/// A process is gone, or its whole tree.
+/// A notification that a process, or its whole tree, is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
-    /// Which.
+    /// The process.
     pub process: ProcessId,
-    /// How much of it.
+    /// How much of the process tree is gone.
     pub until: Until,
     /// How the process itself ended. `None` if there is no record of it any more.
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// Whether what lasts until then has ended.
+    /// Returns whether this ends a right that lasts until `until`.
     pub const fn ends(self, until: Until) -> bool {
         matches!(
             (self.until, until),
@@ -82,31 +82,31 @@ impl Gone {
     }
 }
 
-/// What is said to the `ProcessActor`: variants of its message.
+/// A request to the `ProcessActor`. The variants mirror variants of that actor's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToProcesses {
-    /// Say when it is gone.
+    /// Notify the sender when a process is gone.
     Watch(Watch),
-    /// Stop its tree: the right that it has is over.
+    /// Kill the process's tree: the right that it holds has expired.
     Fence(ProcessId),
 }
 
-/// What the `ProcessActor` says: a variant of the message of each actor that keeps rights. Only an actor that launches
-/// (`process::LaunchAs`) is told of that.
+/// A notification from the `ProcessActor`. The variants mirror variants of the message of each actor that keeps rights;
+/// only an actor that launches processes (`process::LaunchAs`) receives `Launched`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
-    /// It is gone.
+    /// A watched process, or its whole tree, is gone.
     Gone(Gone),
-    /// Its launch is taken on: there is a record of it.
+    /// The launch was accepted, and the process has a record.
     Launched(ProcessId),
 }
 
-/// Where processes are watched.
+/// The address to which [`ToProcesses`] messages are sent.
 pub const PROCESSES: To<ToProcesses> = To::new(ActorId::PROCESS);
 
-/// Where an actor hears that a process is gone.
+/// Returns the address at which `actor` receives [`ToHolder`] notifications.
 pub const fn holder(actor: ActorId) -> To<ToHolder> {
     To::new(actor)
 }

@@ -1,7 +1,7 @@
-//! The actors, and the one list of them.
+//! The node's actors, and the single list that names them all.
 //!
-//! Each has a folder with a pure machine inside. What surrounds a machine is in [`crate::spine`]; what it keeps its items
-//! in, in [`crate::lookup`].
+//! Each actor has a folder that holds a pure machine. [`crate::spine`] runs the machines; [`crate::lookup`] has the
+//! collections in which they store their items.
 
 pub mod binding;
 pub mod dispatch;
@@ -19,7 +19,7 @@ use crate::spine::recovery::{Recovering, Replica};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Hands the list to a macro, so that others can make lists with more in them.
+/// Passes the list of actors to the `list_of_actors!` macro, so that other crates can build lists that extend it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! actors_of_a_node {
@@ -28,7 +28,7 @@ macro_rules! actors_of_a_node {
             $d $each;
             $(#[$about])*
             $vis struct $list<$family: $bound> {
-                /// Restarts of the others.
+                /// The supervisor, which restarts the other actors.
                 supervisor: $crate::actors::supervisor::SupervisorMachine,
                 /// Locks.
                 lock: $crate::actors::lock::LockMachine,
@@ -48,13 +48,13 @@ macro_rules! actors_of_a_node {
 
 crate::actors_of_a_node! {
     $ each;
-    /// One of something for each actor of a node, in the order in which they start.
+    /// One value for each actor of a node, in the order in which the actors start.
     pub struct Actors<F: Family> {}
 }
 pub(crate) use each;
 
 impl Actors<ReplicaOf> {
-    /// Machines with nothing in them, to be brought to where a log ends.
+    /// Creates empty machines, ready for a recovery to bring them up to the end of a log.
     #[expect(
         clippy::clone_on_copy,
         reason = "the rules of some actors are plain numbers, those of others are not"
@@ -63,31 +63,31 @@ impl Actors<ReplicaOf> {
         each!(list: rules in &rules => Replica::new(rules.clone()))
     }
 
-    /// All of them, for a recovery.
+    /// Returns every machine as a trait object, for recovery.
     pub fn recovering(&mut self) -> Vec<&mut dyn Recovering> {
         each!(replica in &mut self => replica as &mut dyn Recovering).into()
     }
 }
 
-/// The names of all actors.
+/// Returns the names of all actors.
 pub fn names() -> Vec<&'static str> {
     each!(type M => <M as Machine>::NAME).into()
 }
 
-/// The name of the actor that has this number, if one has.
+/// Returns the name of the actor with this id, or `None` if no actor has it.
 pub fn name_of(id: ActorId) -> Option<&'static str> {
     let known = each!(type M => (<M as Machine>::ID, <M as Machine>::NAME));
     let its = known.into_iter().find(|(of, _)| *of == id);
     its.map(|(_, name)| name)
 }
 
-/// The kinds of events that there are, of any actor and of the node.
+/// Returns every kind of event that an actor or the node publishes.
 pub fn kinds() -> BTreeSet<&'static str> {
     let theirs = each!(type M => <M as Shown>::KINDS);
     theirs.concat().into_iter().chain(event::KINDS).collect()
 }
 
-/// The rules of every actor, as the configuration has them.
+/// The rules of every actor, as configured.
 pub type Rules = Actors<RulesOf>;
 
 impl Default for Rules {
@@ -119,7 +119,7 @@ impl Clone for Rules {
     }
 }
 
-/// A number that two had would bring one the entries of the other, and nothing would say so.
+/// Two actors with the same id would silently be handed each other's journal entries.
 #[test]
 fn no_two_actors_have_one_number_or_one_name() {
     let ids = each!(type M => <M as Machine>::ID);

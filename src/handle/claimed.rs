@@ -1,4 +1,4 @@
-//! What is said of a claimed job, with the token of its claim: that it is done, failed, given back, or worked on still.
+//! Operations on a claimed job by the holder of its claim token: ack, release, bury, touch, fail, defer and progress.
 
 use crate::actors::queue::{ErrorText, JobView, Message, Progress, Right};
 use crate::handle::queue_error::QueueError;
@@ -6,15 +6,15 @@ use crate::handle::queues::Queues;
 use crate::ids::Token;
 
 impl Queues {
-    /// Ends a claimed job: it is done.
+    /// Completes a claimed job and removes it.
     pub async fn ack(&self, id: u64, token: Token) -> Result<(), QueueError> {
         let by = Right::Token(token);
         self.done(Message::Delete { id, by }).await
     }
 
-    /// Gives a claimed job back, to be ready in so many milliseconds; with a priority of its own from now on, if one is
-    /// given. Tells what is known of it then: if it was its last try, it is abandoned. Nothing, if this is a repetition and
-    /// the job has ended since.
+    /// Gives a claimed job back, ready again after `delay_ms` and, if given, with a new `priority`. Returns the job's state
+    /// afterwards: it is abandoned if that was its last try. Returns `None` if this repeats an earlier request and the job
+    /// has ended since.
     pub async fn release(
         &self,
         id: u64,
@@ -31,7 +31,7 @@ impl Queues {
         self.change(id, release).await
     }
 
-    /// Puts a job aside until it is kicked. Tells what is known of it then, as a release does.
+    /// Buries a job: it is set aside until it is kicked. Returns the job's state afterwards, as [`Queues::release`] does.
     pub async fn bury(
         &self,
         id: u64,
@@ -42,7 +42,7 @@ impl Queues {
         self.change(id, Message::Bury { id, by, priority }).await
     }
 
-    /// Begins the span of a claim again. Tells what is known of the job then, as a release does.
+    /// Restarts the claim's span. Returns the job's state afterwards, as [`Queues::release`] does.
     pub async fn touch(&self, id: u64, token: Token) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
         let touch = match self.bound {
@@ -52,10 +52,10 @@ impl Queues {
         self.change(id, touch).await
     }
 
-    /// Says that a claimed job failed: it is tried again after so many milliseconds, else as the back-off of its type
-    /// says, else when its claim would have ended; or abandoned, if that was its last try. Tells what is known of it: it
-    /// belongs to nobody. Nothing, if it was to be run at most once: then it is gone. What went wrong is shown with the
-    /// job until it fails again.
+    /// Reports that a claimed job failed. It is tried again after `retry_after_ms`; if that is `None`, after the back-off
+    /// of its type; if that is not set, when the claim would have ended. If that was its last try, it is abandoned. Returns
+    /// the job's state, no longer claimed, or `None` if the job was to run at most once and is gone. `error` is shown with
+    /// the job until it fails again.
     pub async fn fail(
         &self,
         id: u64,
@@ -72,8 +72,8 @@ impl Queues {
         self.change(id, fail).await
     }
 
-    /// Says that a claimed job cannot be tried now: it belongs to nobody for so many milliseconds, else for a while which is the
-    /// longer, the oftener it was given back, and the claim counts as no try. When the job is a day old this is a failure. Tells what is known of it.
+    /// Reports that a claimed job cannot be tried now. It is unavailable for `retry_after_ms`, or else for a delay that grows each time it
+    /// is given back, and the claim does not count as a try. If the job is a day old, this counts as a failure. Returns the job's state.
     pub async fn defer(
         &self,
         id: u64,
@@ -90,7 +90,7 @@ impl Queues {
         self.change(id, defer).await
     }
 
-    /// Notes how far the work on a claimed job has come, to be shown with it. It is not waited for until that is durable.
+    /// Records the progress of a claimed job, to be shown with it. Does not wait until that is durable.
     pub async fn report(
         &self,
         id: u64,

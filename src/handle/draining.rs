@@ -1,4 +1,4 @@
-//! Draining: nothing new is taken on until the next start, and what is held comes to its end.
+//! Draining: the node accepts no new work until the next start, while work in progress is allowed to finish.
 
 use crate::actors::{dispatch, lease, lock, queue};
 use crate::handle::{Command, Handle, QueueError};
@@ -8,7 +8,7 @@ use crate::spine::machine::Draining;
 use crate::spine::runtime::Stopped;
 use tokio::sync::oneshot;
 
-/// What a drain has a node take on no more.
+/// The part of a node's work to drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "http",
@@ -17,23 +17,23 @@ use tokio::sync::oneshot;
     schemars(rename = "DrainWhat")
 )]
 pub enum Drain {
-    /// No new locks: renewals and releases go on, and who waits is granted.
+    /// No new locks. Renewals and releases continue, and waiters are still granted.
     Locks,
-    /// No new jobs, and no new claims of jobs: what is claimed may be touched, and comes to its end.
+    /// No new jobs and no new claims. Claimed jobs may be touched and completed.
     Queues,
-    /// No new passes of leases: those that run come to their end, and requests of before stay.
+    /// No new lease passes. Running passes finish, and earlier requests remain.
     Leases,
-    /// No new tasks, and no new bursts of those that are there: attempts that are under way come to their end.
+    /// No new tasks, and no new bursts of existing tasks. Attempts under way finish.
     Tasks,
-    /// All of these.
+    /// All of the above.
     All,
-    /// No new jobs. Claims go on, and the node does not end by it: what beanstalkd means by draining.
+    /// No new jobs. Claims continue, and this alone does not make the node stop: draining as beanstalkd defines it.
     #[cfg_attr(feature = "http", serde(skip))]
     Jobs,
 }
 
 impl Drain {
-    /// What is taken on no more.
+    /// Returns the kinds of work that this drains.
     const fn drains(self) -> Drains {
         Drains {
             locks: matches!(self, Self::Locks | Self::All),
@@ -44,7 +44,7 @@ impl Drain {
         }
     }
 
-    /// The same, actor by actor.
+    /// Returns the draining state of each actor that this affects.
     pub(crate) fn actors(self) -> impl Iterator<Item = (ActorId, Draining)> {
         let Drains {
             locks,
@@ -68,7 +68,7 @@ impl Drain {
     }
 }
 
-/// What a node takes on no more.
+/// The kinds of work a node no longer accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drained for itself")]
 pub struct Drains {
@@ -76,21 +76,21 @@ pub struct Drains {
     pub locks: bool,
     /// New jobs.
     pub jobs: bool,
-    /// Claims of jobs.
+    /// New claims of jobs.
     pub claims: bool,
-    /// New passes of leases.
+    /// New lease passes.
     pub passes: bool,
-    /// New tasks, and new bursts.
+    /// New tasks, and new bursts of existing ones.
     pub tasks: bool,
 }
 
 impl Drains {
-    /// Whether there is anything.
+    /// Returns whether anything is draining.
     pub const fn any(self) -> bool {
         self.locks || self.jobs || self.claims || self.passes || self.tasks
     }
 
-    /// What it is, in words.
+    /// Returns the names of what is draining, for users.
     pub fn words(self) -> Vec<&'static str> {
         let all = [
             (self.locks, "locks"),
@@ -114,28 +114,27 @@ impl Drains {
     }
 }
 
-/// What a drain waits for.
+/// The work in progress that a drain waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Locks, held or waited for.
+    /// Lock entries, held or waiting.
     pub locks: u64,
     /// Claimed jobs.
     pub claims: u64,
-    /// Passes of leases that run.
+    /// Lease passes that are running.
     pub passes: u64,
     /// Tasks with an attempt under way.
     pub tasks: u64,
 }
 
 impl Handle {
-    /// Takes nothing new of this on from now on, and resolves when no lock, no claim of a job, no pass of a lease and no
-    /// attempt of a task is left.
+    /// Starts draining `what`, and resolves when no lock entry, claim, lease pass or task attempt is left.
     pub async fn drain(&self, what: Drain) -> Result<(), Stopped> {
         self.begin_drain(what).await?;
         self.drained().await
     }
 
-    /// Takes nothing new of this on from now on, beside what a drain before has ended.
+    /// Starts draining `what`, in addition to anything drained before.
     pub async fn begin_drain(&self, what: Drain) -> Result<(), Stopped> {
         let (answer, begun) = oneshot::channel();
         let sent = self.facts.commands.send(Command::Drain(what, answer));
@@ -146,13 +145,13 @@ impl Handle {
         Ok(())
     }
 
-    /// What is taken on no more.
+    /// Returns the kinds of work the node no longer accepts.
     pub fn draining(&self) -> Drains {
         *self.facts.draining.borrow()
     }
 
-    /// Resolves at the first moment after a drain of locks, queues, leases or tasks has begun, by whomever, at which no lock, no
-    /// claim, no pass and no attempt is left, whichever of them drains. Never, if none begins.
+    /// Resolves once a drain of locks, queues, leases or tasks has begun, whoever started it, and no lock entry, claim, lease pass or task
+    /// attempt is left, including those of kinds that are not draining. Never resolves if no drain begins.
     pub async fn drained(&self) -> Result<(), Stopped> {
         let mut draining = self.facts.draining.subscribe();
         let begun = draining.wait_for(|it| it.locks || it.claims || it.passes || it.tasks);
@@ -162,17 +161,17 @@ impl Handle {
             drop(self.actors.queue.watch(queue::Watch::Unclaimed).await?);
             drop(self.actors.lease.watch(lease::Watch::Idle).await?);
             drop(self.actors.dispatch.watch(dispatch::Watch::Idle).await?);
-            // Of what does not drain, there may be more meanwhile.
+            // Kinds that are not draining may have grown meanwhile.
             match self.left().await {
                 Ok(left) if left == Left::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
-                // An actor that panicked is served again, or the node halts.
+                // An actor that panicked is restarted, or the node halts.
                 Ok(_) | Err(_) => {}
             }
         }
     }
 
-    /// What a drain would wait for now.
+    /// Returns the work in progress that a drain would wait for now.
     pub async fn left(&self) -> Result<Left, QueueError> {
         let counts = vec![Item::Query(lock::Query::Counts)];
         let counts = self.actors.lock.call(counts).await?.pop();

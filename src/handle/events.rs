@@ -1,4 +1,4 @@
-//! What happens on a node, as it happens: for programs that embed it, and for the doors.
+//! The live stream of a node's events, for programs that embed it and for the listeners.
 
 use super::{Command, Handle};
 use crate::ids::Seq;
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// How much is taken at a time.
+/// The number of events taken from the feed at a time.
 const TAKEN: usize = 64;
 
-/// A reader of what happens. Costs the node nothing while it is not asked; who falls behind what is kept is told so.
+/// A reader of events. It costs the node nothing while it is not polled; a reader that falls too far behind is told what it missed.
 #[derive(Debug)]
 pub struct Events {
     reader: Reader,
@@ -21,10 +21,10 @@ pub struct Events {
 }
 
 impl Handle {
-    /// Listens to what happens from now on, or behind a position: who was granted a lock, who lost one and why,
-    /// restarts, checkpoints.
+    /// Subscribes to events from now on, or after a position: locks granted or lost and why, restarts, checkpoints.
     ///
-    /// Events are gathered while somebody listens and ten minutes longer; the newest 65,536 are kept, in memory alone.
+    /// Events are collected while there are subscribers and for ten minutes afterwards; the newest 65,536 are kept, in
+    /// memory only.
     pub async fn events(&self, after: Option<Position>) -> Result<Events, Stopped> {
         let core = self.facts.commands.clone();
         let (answer, reader) = oneshot::channel();
@@ -39,8 +39,8 @@ impl Handle {
 }
 
 impl Events {
-    /// Waits for what is heard next; nothing once the node has stopped or halted. Nothing is passed over if the
-    /// future is dropped.
+    /// Waits for the next event; `None` once the node has stopped or halted. Cancel safe: dropping the future loses no
+    /// event.
     pub async fn next(&mut self) -> Option<Heard> {
         loop {
             if let Some(heard) = self.at_once() {
@@ -49,7 +49,7 @@ impl Events {
             tokio::select! {
                 biased;
                 more = self.reader.more() => if !more {
-                    // The last of it may have come just before the end.
+                    // The last events may have arrived just before the end.
                     return self.at_once();
                 },
                 () = self.core.closed() => return self.at_once(),
@@ -57,17 +57,17 @@ impl Events {
         }
     }
 
-    /// What is kept before a position, or at all, the newest first, at most so many: beside what is heard.
+    /// Returns up to `most` retained events before a position, or of all, newest first. Does not move the reader.
     pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
         self.reader.before(before, most)
     }
 
-    /// What happened in an entry, as far as it is kept: in that of a token, that it was given.
+    /// Returns the retained events of the record `seq`. With the number of a token, these are the events of its grant.
     pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
         self.reader.of(seq)
     }
 
-    /// What is there to be heard now.
+    /// Returns the next event if there is one already.
     pub fn at_once(&mut self) -> Option<Heard> {
         if self.taken.is_empty() {
             self.taken.extend(self.reader.take(TAKEN));

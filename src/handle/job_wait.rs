@@ -1,4 +1,4 @@
-//! A wait for a job of a queue, and what becomes of a claim of which nobody hears.
+//! A wait for a job in a queue, and the return of claims that nobody receives.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -13,7 +13,7 @@ use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Waiting};
 use tokio::sync::watch;
 
-/// Gives a claimed job back, and waits for no answer.
+/// Gives a claimed job back without waiting for the answer.
 pub(super) fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) {
     let release = Message::Release {
         id,
@@ -24,14 +24,15 @@ pub(super) fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) 
     mailbox.cast(vec![Item::Message(release)]);
 }
 
-/// A wait for a job. Dropped, it ends; a job that is claimed for it in that moment is given back.
+/// A wait for a job. Dropping it ends the wait; a job claimed for it at that moment is given back.
 pub struct JobWait {
     pub(super) wait: Waiting<QueueMachine>,
     pub(super) draining: watch::Receiver<Drains>,
 }
 
 impl JobWait {
-    /// The job, once there is one; refused when the node begins to drain. May be given up, and asked for again.
+    /// Resolves with a claim once there is a job, or with a refusal when the node begins to drain. The future may be
+    /// dropped and the method called again.
     pub async fn claim(&mut self) -> Result<Claim, QueueError> {
         let answer = tokio::select! {
             biased;
@@ -46,7 +47,7 @@ impl JobWait {
         }
     }
 
-    /// Ends the wait: the job that was claimed for it before that, if one was.
+    /// Ends the wait. Returns the claim made for it before that, if there is one.
     pub async fn withdraw(self) -> Result<Option<Claim>, QueueError> {
         match self.wait.withdraw().await {
             None => Ok(None),

@@ -1,7 +1,7 @@
-//! Leases of a node, typed: what a program that embeds it calls, and what the listeners are made of.
+//! Typed access to a node's leases: the API for programs that embed it, and the basis of the listeners.
 //!
-//! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. What changes something is
-//! answered when the journal has it; a request for a pass, so, before its command runs.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
+//! the journal has it; a request for a pass is therefore answered before its command runs.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -19,16 +19,16 @@ use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 
-/// Why something was not done, or not found.
+/// Why a lease operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     /// There is no such lease.
     #[error("there is no such lease")]
     Absent,
-    /// Not done, and why.
+    /// The operation was refused, for this reason.
     #[error("{0}")]
     Refused(Refused),
-    /// The command panicked and was not applied. The actor goes on.
+    /// The request panicked and was not applied. The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -37,7 +37,7 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
-    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    /// Returns the machine-readable reason, which determines the HTTP status and the command line's exit status.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Absent => Reason::Absent,
@@ -62,19 +62,19 @@ impl LeaseError {
     }
 }
 
-/// What came of a request for a pass.
+/// The result of a request for a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requested {
-    /// What.
+    /// Whether the pass has begun, is next, or is not needed.
     pub turn: Turn,
-    /// By which its pass and its place are known: [`Leases::turn`] waits for it. Zero if it has neither.
+    /// The token of the pass or of the position in line, for [`Leases::turn`]; zero if there is neither.
     pub place: Token,
-    /// The lease.
+    /// The lease after the request.
     pub lease: LeaseView,
 }
 
 impl Requested {
-    /// The number of the pass that this request is followed by: [`Leases::begun`] and [`Leases::whole`] wait for it.
+    /// Returns the number of the pass that serves this request, for [`Leases::begun`] and [`Leases::whole`].
     pub fn pass(&self) -> u64 {
         let begun = self.lease.lease.begun;
         match self.turn {
@@ -84,7 +84,7 @@ impl Requested {
     }
 }
 
-/// The leases of a node, from any thread. Cloning gives another handle.
+/// A handle to the leases of a node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Leases {
     mailbox: Mailbox<LeaseMachine>,
@@ -96,7 +96,7 @@ impl Leases {
         Self { mailbox, key: None }
     }
 
-    /// A handle for one request: what it changes is changed once, however often the request is made under this key.
+    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -105,11 +105,11 @@ impl Leases {
         }
     }
 
-    /// Asks for a pass. With a command, the coordinator launches it when its turn comes, whatever becomes of whoever asked.
-    /// With a claim that waits, the place is that of the caller until [`Leases::withdraw`]: see [`Leases::claim`].
+    /// Requests a pass. If the request has a command, the coordinator launches it when its turn comes, even if the caller is gone by then.
+    /// If it is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
     ///
     /// # Errors
-    /// [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], and what is wrong with the request.
+    /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or what is wrong with the request.
     pub async fn request(&self, requesting: Requesting) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
         match self.tell(message).await? {
@@ -122,12 +122,12 @@ impl Leases {
         }
     }
 
-    /// Asks for a pass that the caller runs itself, and waits for its turn; the token of the pass, or `None` if it gets
-    /// none. Dropping the future while it waits takes the place away, but not under a key, by which it can be asked for
-    /// again; it is not taken away either if the future is dropped before the request is answered.
+    /// Requests a pass that the caller runs itself, and waits for its turn. Returns the token of the pass, or `None` if there will be none.
+    /// Dropping the future while it waits gives up the position in line, unless the request has an idempotency key, with which it can be
+    /// repeated. The position is also kept if the future is dropped before the request is answered.
     ///
     /// # Errors
-    /// [`LeaseError::Absent`] if the place was taken away meanwhile.
+    /// Returns [`LeaseError::Absent`] if the position in line was withdrawn meanwhile.
     pub async fn claim(
         &self,
         requesting: Requesting,
@@ -141,7 +141,8 @@ impl Leases {
         Ok((Some(token), requested))
     }
 
-    /// Waits for the turn of a claim: the token of its pass. Dropping the future takes the place away, but not under a key.
+    /// Waits for the turn of a claim and returns the token of its pass. Dropping the future gives up the position in line,
+    /// unless the request has an idempotency key.
     pub async fn turn(&self, name: &Name, requested: &Requested) -> Result<Token, LeaseError> {
         let place = requested.place;
         let mut withdrawal = Withdrawal {
@@ -157,8 +158,8 @@ impl Leases {
         current.map(|it| it.token).ok_or(LeaseError::Absent)
     }
 
-    /// Waits until the pass of a place has begun, and its command has a record, or the place is taken away: the lease, as it
-    /// is then.
+    /// Waits until the pass of a position in line has begun and its command has a process record, or until the position is
+    /// withdrawn. Returns the lease at that time.
     pub async fn begun_from(
         &self,
         name: &Name,
@@ -179,7 +180,7 @@ impl Leases {
         }
     }
 
-    /// A client that runs a pass itself still does; on which process it depends from now on, if on another.
+    /// Reports that a client is still running its pass, and optionally binds the pass to another process.
     pub async fn renew(
         &self,
         name: &Name,
@@ -195,7 +196,7 @@ impl Leases {
         .await
     }
 
-    /// A pass that a client runs itself has ended, with this exit status.
+    /// Reports that a pass run by a client has ended, with its exit status.
     pub async fn finish(
         &self,
         name: &Name,
@@ -206,33 +207,34 @@ impl Leases {
         self.lease(Message::Finish { name, token, code }).await
     }
 
-    /// Gives a place back that waits for its turn: the lease, as it is then. What was asked for is owed no more, unless
-    /// others rely on it.
+    /// Withdraws a position that waits for its turn, and returns the lease afterwards. The requested pass is dropped unless
+    /// other requests rely on it.
     ///
     /// # Errors
-    /// [`LeaseError::Absent`] if its pass has begun, or it was taken away.
+    /// Returns [`LeaseError::Absent`] if the pass has begun or the position was withdrawn before.
     pub async fn give_back(&self, name: &Name, place: Token) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.lease(Message::Withdraw { name, place }).await
     }
 
-    /// Whoever claimed this place does not wait for it any more. If its pass has begun meanwhile, that has ended.
+    /// Withdraws a claim that its client no longer waits for, without waiting for the answer. If its pass has begun
+    /// meanwhile, the pass ends.
     pub fn withdraw(&self, name: &Name, place: Token) {
         let name = name.clone();
         let message = Message::Withdraw { name, place };
         self.mailbox.cast(vec![Item::Message(message)]);
     }
 
-    /// Sets something, from now on. A lease that is not there is made.
+    /// Changes a setting of a lease from now on. Creates the lease if it does not exist.
     pub async fn set(&self, name: &Name, setting: Setting) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.lease(Message::Set { name, setting }).await
     }
 
-    /// Makes a lease what Fossil has it: who has the pass, and who is next.
+    /// Sets the state of a lease to that imported from Fossil: who has the pass, and who is next.
     ///
     /// # Errors
-    /// [`Refused::Running`] if a pass runs.
+    /// Returns [`Refused::Running`] if a pass is running.
     pub async fn import(
         &self,
         name: &Name,
@@ -248,11 +250,11 @@ impl Leases {
         self.lease(import).await
     }
 
-    /// Forgets a lease with all that is set; whether it is gone at once. By force, a pass that runs is stopped first, and
-    /// the lease is gone when that is: see [`Leases::ended`].
+    /// Deletes a lease with all its settings. Returns whether it is gone already: with `force`, a running pass is stopped
+    /// first and the lease goes when the pass has ended, see [`Leases::ended`].
     ///
     /// # Errors
-    /// [`Refused::Running`] if a pass runs, and there is no force.
+    /// Returns [`Refused::Running`] if a pass is running and `force` is not set.
     pub async fn reset(&self, name: &Name, force: bool) -> Result<bool, LeaseError> {
         let message = Message::Reset {
             name: name.clone(),
@@ -265,12 +267,12 @@ impl Leases {
         }
     }
 
-    /// A lease.
+    /// Returns a lease.
     pub async fn get(&self, name: &Name) -> Result<LeaseView, LeaseError> {
         view(self.ask(Query::Of(name.clone())).await?)
     }
 
-    /// Some of the leases whose names begin so, by name, after this one.
+    /// Returns up to `limit` leases whose names begin with `prefix`, in the order of their names, after `after`.
     pub async fn list(
         &self,
         prefix: &Name,
@@ -288,8 +290,8 @@ impl Leases {
         }
     }
 
-    /// Leases with a pass that runs or is to come: those that run, the longest first, then those that are next, then by
-    /// date. Of very many, some are looked at.
+    /// Returns leases with a pass running or pending: running ones first, the longest-running at the front, then those that
+    /// are next, then those with a scheduled date, soonest first. If there are very many, only some are examined.
     pub async fn stirring(&self, most: u32) -> Result<Listing, LeaseError> {
         match self.ask(Query::Stirring { most }).await? {
             Reply::List(listing) => Ok(*listing),
@@ -297,7 +299,7 @@ impl Leases {
         }
     }
 
-    /// How many passes run, and how many places are taken.
+    /// Returns the numbers of running passes and of positions in line.
     pub async fn totals(&self) -> Result<Totals, LeaseError> {
         match self.ask(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
@@ -305,13 +307,13 @@ impl Leases {
         }
     }
 
-    /// Resolves when a pass of this number or a later one has begun, or none is on its way.
+    /// Resolves when pass `number` or a later one has begun, or none is pending.
     pub async fn begun(&self, name: &Name, number: u64) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.watch(Watch::Begun { name, number }).await
     }
 
-    /// Resolves when a whole pass of this number or a later one has ended, or none is on its way.
+    /// Resolves when pass `number` or a later one has run to completion, or none is pending.
     pub async fn whole(&self, name: &Name, number: u64) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.watch(Watch::Whole { name, number }).await
@@ -352,7 +354,7 @@ fn view(reply: Reply) -> Result<LeaseView, LeaseError> {
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Converts a reply of an unexpected kind to an error.
 const fn refusal(reply: &Reply) -> LeaseError {
     match reply {
         Reply::Refused(refused) => LeaseError::Refused(*refused),
@@ -360,7 +362,7 @@ const fn refusal(reply: &Reply) -> LeaseError {
     }
 }
 
-/// Takes a place away when whoever claimed it goes: nobody would run its pass.
+/// Withdraws a claim when its future is dropped: nobody would run its pass.
 struct Withdrawal<'l> {
     leases: &'l Leases,
     name: &'l Name,

@@ -1,7 +1,7 @@
-//! Locks of a node, typed: what a program that embeds it calls, and what the doors beside LockServer's are made of.
+//! Typed access to a node's locks: the API for programs that embed it, and the basis of every listener but LockServer's.
 //!
-//! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. One that changes something
-//! is answered when the journal has it.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
+//! the journal has it.
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
@@ -13,23 +13,23 @@ use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 
-/// Which lock, and for whom: one entry, owned or waiting.
+/// The names of a lock entry: the lock, and the owner that holds it or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Name,
-    /// The index below it; empty for none.
+    /// The index below the key; empty if there is none.
     pub index: Name,
-    /// Who has it or waits for it. One name for each that does: an entry is ended by whoever knows its names. To renew,
-    /// release or watch what is held, a token says enough: the name may be empty then.
+    /// The owner. Use a different name for each holder or waiter: anyone who knows the names can end the entry. May be
+    /// empty when renewing, releasing or watching a held lock by its token, which identifies it.
     pub owner: Name,
 }
 
 impl Entry {
-    /// The lock of a key alone.
+    /// Creates an entry for a key without an index.
     ///
     /// # Errors
-    /// If a name has more than [`Name::BYTES_MAX`] bytes.
+    /// Returns an error if a name is longer than [`Name::BYTES_MAX`] bytes.
     pub fn new(key: &str, owner: &str) -> Result<Self, serde::de::value::Error> {
         Ok(Self {
             key: key.try_into()?,
@@ -39,19 +39,19 @@ impl Entry {
     }
 }
 
-/// For how long, and after whom.
+/// How long to hold a lock, how long to wait for it, and at which priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Seconds until the lock passes on, unless it is renewed. With 0 it does so at the next command.
+    /// Seconds until the lock passes on unless it is renewed. With 0 it passes on at the next command.
     pub ttl: u16,
-    /// Seconds to wait for it at most; 0 does not wait.
+    /// Seconds to wait for the lock at most; 0 does not wait.
     pub wait: u16,
-    /// Standing among those who wait; the larger goes first, unless the node is set otherwise.
+    /// Priority among those waiting; the highest goes first, unless the node is configured otherwise.
     pub priority: u8,
 }
 
 impl Default for Terms {
-    /// A minute to live, no waiting, the lowest standing.
+    /// One minute to live, no waiting, the lowest priority.
     fn default() -> Self {
         Self {
             ttl: 60,
@@ -64,19 +64,19 @@ impl Default for Terms {
 /// Why a lock was not acquired, renewed or released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else has it, and the wait is over.
-    #[error("somebody else holds the lock")]
+    /// Another owner holds the lock, and the wait is over.
+    #[error("another owner holds the lock")]
     Held {
-        /// Where the entry stood in line when it came; 2 for the first that waited.
+        /// The entry's position in line when it was requested; 2 for the first waiter.
         place: u32,
     },
-    /// There is no such entry: it never was, was released, or its time ran out.
-    #[error("there is no such holder or waiter")]
+    /// There is no such entry: it never existed, was released, or has expired.
+    #[error("there is no such lock entry: it was released, it expired, or it never existed")]
     Absent,
-    /// Not done, and why.
+    /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
-    /// The command panicked and was not applied. The actor goes on.
+    /// The command panicked and was not applied. The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -85,7 +85,7 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    /// Returns the machine-readable reason, which determines the HTTP status and the command line's exit status.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Held { .. } => Reason::Held,
@@ -106,18 +106,18 @@ impl LockError {
 
 const fn words(refused: Refused) -> &'static str {
     match refused {
-        Refused::Draining => "the coordinator drains and takes no new locks",
+        Refused::Draining => "the coordinator is draining and accepts no new locks",
         Refused::NoOwner => "the owner is empty",
-        Refused::Reserved => "the key is kept for the coordinator itself",
+        Refused::Reserved => "the key is reserved for the coordinator",
         Refused::StaleToken => "the token is stale: the lock has passed on",
         Refused::Fencing => "the time of the lock has run out, and its process is being killed",
-        Refused::Full => "there are as many entries as are allowed",
+        Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",
-        Refused::KeyReused => "the key came before, with another request",
+        Refused::KeyReused => "the idempotency key was used before, with another request",
     }
 }
 
-/// The locks of a node, from any thread. Cloning gives another handle.
+/// A handle to the locks of a node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Locks {
     mailbox: Mailbox<LockMachine>,
@@ -134,7 +134,7 @@ impl Locks {
         }
     }
 
-    /// A handle for one request: what it changes is changed once, however often the request is made under this key.
+    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -143,10 +143,10 @@ impl Locks {
         }
     }
 
-    /// A handle whose locks, and places in line, end with a process: at once when it is gone, and not before. Terms of
-    /// 65,535 seconds have no end then. With [`Binding::fence`], which needs [`Until::Tree`](crate::actors::binding::Until),
-    /// a lock whose time runs out passes on only when the process and its tree have been killed and are proved gone; until
-    /// then it is neither renewed nor released, but by [`Locks::force`].
+    /// Returns a handle whose locks and positions in line end with a process: as soon as it is gone, and not before. A TTL
+    /// of 65,535 seconds is then unlimited. With [`Binding::fence`], which needs
+    /// [`Until::Tree`](crate::actors::binding::Until), a lock that expires passes on only when the process and its tree
+    /// have been killed and are proved gone; until then it can be neither renewed nor released, except by [`Locks::force`].
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Locks {
         }
     }
 
-    /// Carries out commands in order, and gives their answers in the same order: one write, one sync, one wake-up for
+    /// Carries out commands in order and returns their answers in the same order, with a single write, sync and wake-up for
     /// all of them.
     pub async fn batch(
         &self,
@@ -164,16 +164,16 @@ impl Locks {
         self.mailbox.call(items).await
     }
 
-    /// Acquires a lock, and waits for it as long as the terms say. What the entry has already is renewed, and has the
-    /// new TTL from then on.
+    /// Acquires a lock, waiting for it as long as `terms` allow. If the entry exists already, it is renewed with the new
+    /// TTL.
     ///
-    /// The token is to be shown to whatever the lock guards: it only ever grows, so who comes with an older one has
-    /// lost the lock since. Dropping the future before it
-    /// has resolved ends the entry, waiting or not, and so does a start of the node while it waits; but not under a key, by
-    /// which it can be asked for again, nor where it is bound to a process.
+    /// Present the token to whatever the lock guards: tokens only ever grow, so a client with an older one has lost the
+    /// lock since. Dropping the future before it resolves ends the entry, waiting or held, and so does a restart of the
+    /// node while it waits. Neither applies to a request with an idempotency key, which can be repeated, or to one that is
+    /// bound to a process.
     ///
     /// # Errors
-    /// [`LockError::Held`] when the wait is over, [`LockError::Absent`] when somebody ended the entry meanwhile.
+    /// Returns [`LockError::Held`] when the wait is over, and [`LockError::Absent`] if the entry was ended meanwhile.
     pub async fn acquire(&self, entry: &Entry, terms: Terms) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
         let mut withdrawal = Withdrawal {
@@ -197,12 +197,12 @@ impl Locks {
                 tie,
             }))
             .await;
-        // What is refused made no entry, and one that was there before stays.
+        // A refused request made no entry, and an entry that existed before stays.
         withdrawal.due &= standing.is_ok();
         let standing = standing?;
         let granted = match standing.token {
             Some(token) => Ok(token),
-            // It has ended with that command: without waiting, the time to wait is over at once.
+            // The entry ended with that command: without waiting, its time is over at once.
             None if terms.wait == 0 => Err(LockError::Held {
                 place: standing.place,
             }),
@@ -212,7 +212,7 @@ impl Locks {
         granted
     }
 
-    /// Waits until an entry that stands in line owns its lock.
+    /// Waits until a waiting entry owns its lock.
     async fn granted(&self, entry: &Entry, place: u32) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Granted { key, index, owner };
@@ -227,7 +227,7 @@ impl Locks {
         }
     }
 
-    /// Resolves when the entry no longer owns its lock with this token: released by whoever, or out of time.
+    /// Resolves when the entry no longer owns its lock with this token, because it was released or has expired.
     pub async fn lost(&self, entry: &Entry, token: Token) -> Result<(), LockError> {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Lost {
@@ -240,7 +240,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Begins an entry's span again. With a token, only if the entry owns its lock with it.
+    /// Restarts an entry's span. With a token, only if the entry owns its lock with that token.
     pub async fn renew(&self, entry: &Entry, token: Option<Token>) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(self.message(Message::Renew {
@@ -252,7 +252,7 @@ impl Locks {
         .await
     }
 
-    /// Ends an entry. With a token, only if the entry owns its lock with it.
+    /// Ends an entry. With a token, only if the entry owns its lock with that token.
     pub async fn release(&self, entry: &Entry, token: Option<Token>) -> Result<(), LockError> {
         let Entry { key, index, owner } = entry.clone();
         let release = Message::Release {
@@ -269,11 +269,11 @@ impl Locks {
         }
     }
 
-    /// Ends the entry that holds a lock with this token, since the process that it is bound to ends now: where nobody waits
-    /// for the lock, this resolves before that is on disk.
+    /// Ends the entry that holds a lock with this token, because the process it is bound to is ending. If nobody waits for
+    /// the lock, this resolves before the change is on disk.
     ///
     /// # Errors
-    /// [`LockError::Absent`] if nobody holds it, or what is wrong with the token.
+    /// Returns [`LockError::Absent`] if nobody holds the lock, or the reason why the token is not valid.
     pub async fn leave(&self, key: &Name, index: &Name, token: Token) -> Result<(), LockError> {
         let (key, index) = (key.clone(), index.clone());
         let leave = Message::Leave { key, index, token };
@@ -285,10 +285,10 @@ impl Locks {
         }
     }
 
-    /// Ends the entry that holds a lock, regardless of its owner and of what lives of the process that it is bound to.
+    /// Ends the entry that holds a lock, regardless of its owner and of any bound process that is still alive.
     ///
     /// # Errors
-    /// [`LockError::Absent`] if nobody holds it.
+    /// Returns [`LockError::Absent`] if nobody holds the lock.
     pub async fn force(&self, key: &Name, index: &Name) -> Result<(), LockError> {
         let (key, index) = (key.clone(), index.clone());
         let reply = self
@@ -301,20 +301,20 @@ impl Locks {
         }
     }
 
-    /// Ends every entry of an owner, held and waiting; how many there were.
+    /// Ends every entry of an owner, held and waiting, and returns their number.
     pub async fn release_all(&self, owner: &Name) -> Result<u32, LockError> {
         let owner = owner.clone();
         let release = Message::ReleaseAll { owner };
         let reply = self.one(self.message(release)).await?;
         match (&reply, refusal(&reply)) {
             (Reply::Ended(ended), _) => Ok(*ended),
-            // What is being fenced ends with its tree.
+            // A fenced entry ends with its process tree.
             (_, LockError::Absent | LockError::Refused(Refused::Fencing)) => Ok(0),
             (_, refused) => Err(refused),
         }
     }
 
-    /// Who holds a lock.
+    /// Returns the owner that holds a lock, if there is one.
     pub async fn owner(&self, key: &Name, index: &Name) -> Result<Option<Name>, LockError> {
         let (key, index) = (key.clone(), index.clone());
         let reply = self.one(Item::Query(Query::Owner { key, index })).await?;
@@ -325,14 +325,15 @@ impl Locks {
         }
     }
 
-    /// Where an entry stands: 1 holds the lock.
+    /// Returns an entry's position in line: 1 holds the lock.
     pub async fn place(&self, entry: &Entry) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(Item::Query(Query::Place { key, index, owner }))
             .await
     }
 
-    /// Holders and waiters of a key, or of all: by key, then by index in the order of its first request, then in line.
+    /// Returns up to `most` holders and waiters of a key, or of all keys: by key, then by index in the order of the first
+    /// request, then by position in line.
     pub async fn list(&self, key: Option<&Name>, most: u32) -> Result<Vec<Listed>, LockError> {
         let list = Query::List {
             key: key.cloned(),
@@ -346,9 +347,9 @@ impl Locks {
         }
     }
 
-    /// Some of the entries that a filter lets through, and where to go on; nowhere if that was the last. A long table
-    /// is walked without holding up others, so it is not a picture of one moment: an entry that comes or goes
-    /// meanwhile may or may not be in it, one that stays is in it once.
+    /// Returns a page of the entries that match a filter, and where to continue, or `None` after the last page. A long
+    /// table is walked without delaying others, so the pages are not a consistent snapshot: an entry that appears or goes
+    /// away meanwhile may be missing, and one that stays is listed exactly once.
     pub async fn select(
         &self,
         selection: Selection,
@@ -362,8 +363,8 @@ impl Locks {
         }
     }
 
-    /// The locks that the most wait for, and how many are waited for. If those are more than some thousands, not all of
-    /// them are looked at.
+    /// Returns the locks with the most waiters, and the number of locks with any. If there are more than a few thousand of
+    /// those, not all are examined.
     pub async fn contended(&self, most: u32) -> Result<(Vec<Contended>, u32), LockError> {
         let asked = vec![Item::Query(Query::Contended { most })];
         let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
@@ -374,7 +375,7 @@ impl Locks {
         }
     }
 
-    /// A request is one message here.
+    /// Wraps a message with the handle's idempotency key; each request is one message here.
     fn message(&self, message: Message) -> Item<LockMachine> {
         Item::once(message, self.key)
     }
@@ -394,7 +395,7 @@ impl Locks {
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Converts a reply of an unexpected kind to an error.
 const fn refusal(reply: &Reply) -> LockError {
     match reply {
         Reply::Refused(refused) => LockError::Refused(*refused),
@@ -411,7 +412,7 @@ const fn refusal(reply: &Reply) -> LockError {
     }
 }
 
-/// Ends an entry when whoever acquires it goes away before it has the answer: nobody would release it.
+/// Ends an entry if the future that acquires it is dropped before it resolves: nobody would release it.
 struct Withdrawal<'l> {
     locks: &'l Locks,
     entry: &'l Entry,

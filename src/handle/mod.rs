@@ -1,6 +1,6 @@
-//! What can be asked of a running node, from any thread: its locks, queues, processes, leases and tasks, what happens on it, and how it is.
+//! The handle to a running node, usable from any thread: its locks, queues, processes, leases and tasks, its events and its status.
 //!
-//! Knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
+//! It knows no listener. The protocols are built on it, and the composition root in [`node`](crate::node) on both.
 
 mod audit;
 mod claimed;
@@ -65,7 +65,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// What can be asked of a running node, from any thread. Cloning gives another handle.
+/// A handle to a running node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) actors: Actors<MailboxOf>,
@@ -73,13 +73,13 @@ pub struct Handle {
     pub(crate) halt: watch::Receiver<Option<Halt>>,
 }
 
-/// A listener of the node. It is opened above the handle, and gives the status what is known of it as data.
+/// A listener of the node. It lives above the handle, and reports to the status as plain data.
 pub(crate) trait Listener: Send + Sync {
-    /// Adds where it listens and its statistics, given the owners and contenders of locks.
+    /// Adds the address and statistics; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);
 }
 
-/// What does not change while a node runs.
+/// Facts and shared channels that live as long as the node.
 pub(crate) struct Facts {
     pub(crate) data: Option<PathBuf>,
     pub(crate) fsync: Fsync,
@@ -91,18 +91,18 @@ pub(crate) struct Facts {
     pub(crate) journal: Option<Journal>,
     pub(crate) admission: Admission,
     pub(crate) draining: watch::Sender<Drains>,
-    /// How far the wall clock is ahead while it is in doubt.
+    /// How far the wall clock is ahead, in milliseconds, while it is not trusted.
     pub(crate) clock_ahead: Arc<AtomicU64>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::Shown,
-    /// In the order in which they were opened.
+    /// The listeners, in the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
     pub(crate) system: System,
     pub(crate) keeping: Keeping,
 }
 
-/// What a handle asks of the core thread.
+/// A request from a handle to the core thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     Stop,
@@ -125,46 +125,46 @@ impl Handle {
         }
     }
 
-    /// The locks.
+    /// Returns the locks.
     pub fn locks(&self) -> Locks {
         Locks::new(self.actors.lock.clone())
     }
 
-    /// The queues.
+    /// Returns the queues.
     pub fn queues(&self) -> Queues {
         let draining = self.facts.draining.subscribe();
         Queues::new(self.actors.queue.clone(), draining)
     }
 
-    /// The processes.
+    /// Returns the processes.
     pub fn processes(&self) -> Processes {
         let keeping = self.facts.keeping.clone();
         Processes::new(self.actors.process.clone(), keeping)
     }
 
-    /// The services.
+    /// Returns the services.
     pub fn services(&self) -> Services {
         let keeping = self.facts.keeping.clone();
         Services::new(self.actors.process.clone(), keeping)
     }
 
-    /// The leases.
+    /// Returns the leases.
     pub fn leases(&self) -> Leases {
         Leases::new(self.actors.lease.clone())
     }
 
-    /// The tasks.
+    /// Returns the tasks.
     pub fn tasks(&self) -> Tasks {
         let keeping = self.facts.keeping.clone();
         Tasks::new(self.actors.dispatch.clone(), keeping)
     }
 
-    /// What holds for the queues, for as long as the node runs.
+    /// Returns the rules of the queues, which are fixed while the node runs.
     pub fn queue_rules(&self) -> &queue::Rules {
         &self.facts.queue_rules
     }
 
-    /// Believes a wall clock that is far ahead, so that dates remove again what is past them; whether it was in doubt.
+    /// Trusts a wall clock that is far ahead, so that items past their dates are removed again. Returns whether it was in doubt.
     pub async fn believe_clock(&self) -> Result<bool, Stopped> {
         let (answer, believed) = oneshot::channel();
         let sent = self.facts.commands.send(Command::BelieveClock(answer));
@@ -172,7 +172,7 @@ impl Handle {
         believed.await.map_err(|_| Stopped)
     }
 
-    /// Takes a snapshot now, so that a start has less to repeat, and the journal less to keep.
+    /// Takes a snapshot now, which shortens the next start and lets old journal segments go.
     pub async fn checkpoint(&self) -> Result<Taken, CheckpointError> {
         let (request, taken) = oneshot::channel();
         let sent = self.facts.checkpoints.send(request);
@@ -180,12 +180,12 @@ impl Handle {
         taken.await.map_err(|_| CheckpointError::Stopped)?
     }
 
-    /// What is known of snapshots.
+    /// Returns the status of the snapshots.
     pub fn snapshots(&self) -> SnapshotStatus {
         self.facts.snapshots.get()
     }
 
-    /// Resolves after this span, in any runtime and in none: the core has a timer.
+    /// Resolves after `span`. Uses the core thread's timer, so it works in any runtime or none.
     async fn pause(&self, span: Duration) -> Result<(), Stopped> {
         let (answer, over) = oneshot::channel();
         let sent = self.facts.commands.send(Command::Pause(span, answer));
@@ -193,7 +193,7 @@ impl Handle {
         over.await.map_err(|_| Stopped)
     }
 
-    /// Waits until the node halts by itself. Never, if it does not.
+    /// Waits until the node halts by itself; never resolves if it does not.
     pub async fn halted(&self) -> Halt {
         let mut halt = self.halt.clone();
         loop {
@@ -201,18 +201,18 @@ impl Handle {
                 return reason;
             }
             if halt.changed().await.is_err() {
-                // Stopped in good order: it will never halt.
+                // It stopped cleanly, so it will never halt.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Where the doors are.
+    /// Returns the addresses of the listeners.
     pub fn doors(&self) -> Doors {
         self.listening((0, 0)).doors
     }
 
-    /// Has a listener shown in the status from now on.
+    /// Adds a listener to the status.
     pub(crate) fn add_listener(&self, listener: impl Listener + 'static) {
         let listeners = self.facts.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
@@ -228,58 +228,58 @@ impl Handle {
         listening
     }
 
-    /// What listeners and journal have counted since the start: asks no actor.
+    /// Returns the counters of the listeners and the journal since the start, without asking an actor.
     #[cfg(feature = "http")]
     pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
         (self.listening((0, 0)), journal)
     }
 
-    /// Where commands of tasks report, if there are any.
+    /// Returns the socket on which task commands report, if there is one.
     #[cfg(feature = "http")]
     pub(crate) fn report_socket(&self) -> Option<PathBuf> {
         let reporting = self.facts.keeping.reporting()?;
         Some(reporting.socket().to_owned())
     }
 
-    /// Resolves when the core has ended, in whatever way.
+    /// Resolves when the core thread has ended, for whatever reason.
     #[cfg(feature = "http")]
     pub(crate) async fn ended(&self) {
         self.facts.commands.closed().await;
     }
 
-    /// Why the node halted, if it did.
+    /// Returns why the node halted, if it did.
     pub fn halt_words(&self) -> Option<String> {
         self.halt.borrow().as_ref().map(Halt::to_string)
     }
 
-    /// The process that the node runs in.
+    /// Returns the id of the process that runs the node.
     pub fn pid(&self) -> u32 {
         std::process::id()
     }
 
-    /// The wall clock, as the node has it.
+    /// Returns the wall clock time as the node sees it.
     pub fn date(&self) -> Date {
         self.offset().date(self.now())
     }
 
-    /// How far the wall clock is ahead of the node's time.
+    /// Returns how far the wall clock is ahead of node time.
     pub fn offset(&self) -> Offset {
         Offset(self.facts.clock.offset_ms())
     }
 
-    /// The node's time.
+    /// Returns the node time.
     pub fn now(&self) -> Timestamp {
         self.facts.clock.now()
     }
 
-    /// What the start found.
+    /// Returns what recovery found at the start.
     pub fn recovered(&self) -> &Recovered {
         &self.facts.recovered
     }
 
-    /// Notes that the program which runs the node has read its configuration again, and what stayed as it was, in words: it is
-    /// shown in the [status](Self::status).
+    /// Records that the program running the node has reloaded its configuration, with the settings that could not be
+    /// applied. This is shown in the [status](Self::status).
     pub fn note_reload(&self, problems: Vec<String>) {
         let newest = self.facts.reloaded.lock();
         let mut newest = newest.unwrap_or_else(PoisonError::into_inner);
@@ -287,7 +287,7 @@ impl Handle {
         *newest = Some(Reloaded { count, problems });
     }
 
-    /// What the node says of itself.
+    /// Returns the status of the node.
     pub async fn status(&self) -> Result<NodeStatus, Stopped> {
         let facts = &self.facts;
         let counts = self
@@ -352,7 +352,7 @@ impl Handle {
         })
     }
 
-    /// What a limit of memory bounds here, if that is known.
+    /// Returns what a memory limit applies to here, the process or its tree, if that is known.
     fn memory_limits(&self) -> Option<&'static str> {
         let trees = self.facts.keeping.bounds_trees()?;
         Some(if trees { "tree" } else { "process" })
@@ -368,13 +368,13 @@ impl Handle {
         Ok(ActorReport { status, panics })
     }
 
-    /// How each actor is reached, for tests that plant panics.
+    /// Returns the mailboxes of the actors, for tests that inject panics.
     #[doc(hidden)]
     pub fn actors(&self) -> &Actors<MailboxOf> {
         &self.actors
     }
 
-    /// Plants panics in every actor whose panics are judged, for tests.
+    /// Injects panics into every supervised actor, for tests.
     #[doc(hidden)]
     pub fn sabotage(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
         fn plant<M: Actor>(mailbox: &Mailbox<M>, planted: impl Fn(Stage) + Send + 'static) {
@@ -386,7 +386,7 @@ impl Handle {
     }
 }
 
-/// What an actor counts. One that panicked counts nothing until it is served again.
+/// Returns an actor's counts. An actor that panicked counts nothing until it is restarted.
 fn known<T, E>(
     counted: Result<T, E>,
     reason: impl FnOnce(&E) -> Reason,

@@ -1,6 +1,6 @@
-//! Claims of jobs: those that are there, the next one that comes, and one in exchange for what is done.
+//! Claims of jobs: those available now, the next to become available, and new ones in exchange for completed jobs.
 //!
-//! Never here: which job is claimed. That is the machine's.
+//! Which job is claimed is decided by the machine, never here.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -17,16 +17,16 @@ use crate::ids::Token;
 use crate::spine::delivery::Answer;
 use std::sync::Arc;
 
-/// What came of jobs that are done, and what was claimed after them.
+/// The result of completing jobs and claiming new ones.
 #[derive(Debug)]
 pub struct Exchanged {
-    /// Of each job that is done, in order: whether it could be ended.
+    /// For each completed job, in order: whether it could be ended.
     pub done: Vec<Result<(), QueueError>>,
-    /// What was claimed; or why nothing could be.
+    /// The new claims, or why there are none.
     pub claims: Result<Vec<Claim>, QueueError>,
 }
 
-/// What was claimed, of these answers; if nothing was, why some were refused.
+/// Returns the claims among these answers; if there are none, the first refusal.
 fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim>, QueueError> {
     let (mut claims, mut refused) = (Vec::new(), None);
     for answer in answers {
@@ -37,7 +37,7 @@ fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim
             Err(failed) => refused = refused.or(Some(failed.into())),
         }
     }
-    // What was claimed is for whoever asked to have, and to hear of.
+    // Claims that were made are returned even if others were refused, so that the caller knows of them.
     match refused {
         Some(refused) if claims.is_empty() => Err(refused),
         Some(_) | None => Ok(claims),
@@ -45,13 +45,13 @@ fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim
 }
 
 impl Queues {
-    /// Claims the most urgent job of these queues, among equals the oldest; none if there is none now. Dropping the
-    /// future gives back what it would have answered.
+    /// Claims the most urgent job of these queues, the oldest among equals; `None` if no job is ready. Dropping the future
+    /// gives back whatever it would have claimed.
     pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
         Ok(self.pop_some(queues, 1).await?.pop())
     }
 
-    /// The same for several jobs, so many at most.
+    /// Claims up to `most` jobs in the same way.
     pub async fn pop_some(
         &self,
         queues: &[QueueName],
@@ -62,26 +62,26 @@ impl Queues {
         self.claims(pops.collect()).await
     }
 
-    /// Claims up to so many jobs, each of the tenant whose turn it is: each has as many turns as its weight says
-    /// ([`TenantRules`](crate::actors::queue::TenantRules)), whatever it has waiting. Of its queues the one with the lowest rank
-    /// gives its best job, and of several the one that has not done so for longest.
+    /// Claims up to `most` jobs, each from the tenant whose turn it is: tenants get turns in proportion to their weights
+    /// ([`TenantRules`](crate::actors::queue::TenantRules)), however many jobs they have waiting. Of the tenant's queues
+    /// the one with the lowest rank gives its best job; among equal ranks, the one that has not done so for longest.
     pub async fn pop_any(&self, of: AnyType, most: usize) -> Result<Vec<Claim>, QueueError> {
         let pops = std::iter::repeat_n(self.turn_of(of), most).zip(0..);
         self.claims(pops.collect()).await
     }
 
-    /// Makes these claims, each with its number in the request; those that there is a job for.
+    /// Makes these claims, each with its number within the request, and returns those that found a job.
     async fn claims(&self, pops: Vec<(Pop, u64)>) -> Result<Vec<Claim>, QueueError> {
         let pops = pops.into_iter();
         let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
         claimed(self.mailbox.call_or(pops.collect(), self.unheard()).await?)
     }
 
-    /// Ends claimed jobs that are done, and then claims up to so many of these queues: one turn, one sync, one answer for a worker
-    /// that goes on with its next job.
+    /// Completes claimed jobs, then claims up to `most` jobs of these queues: one turn, one sync and one answer for a
+    /// worker that continues with its next job.
     ///
     /// # Errors
-    /// If the node has stopped. What was not done of it is said in the answer.
+    /// Returns an error if the node has stopped. Individual failures are part of the result.
     pub async fn exchange(
         &self,
         done: &[(u64, Token)],
@@ -91,10 +91,10 @@ impl Queues {
         self.exchange_for(done, self.claim_of(queues), most).await
     }
 
-    /// The same, with claims of whichever tenant's turn it is, as [`Queues::pop_any`] makes them.
+    /// Completes claimed jobs, then claims from the tenants whose turn it is, as [`Queues::pop_any`] does.
     ///
     /// # Errors
-    /// If the node has stopped. What was not done of it is said in the answer.
+    /// Returns an error if the node has stopped. Individual failures are part of the result.
     pub async fn exchange_any(
         &self,
         done: &[(u64, Token)],
@@ -130,7 +130,7 @@ impl Queues {
         })
     }
 
-    /// The same, and waits until there is one.
+    /// Claims a job as [`Queues::pop`] does, waiting until there is one.
     pub async fn pop_waiting(&self, queues: &[QueueName]) -> Result<Claim, QueueError> {
         match self.pop(queues).await? {
             Some(claim) => Ok(claim),
@@ -138,7 +138,7 @@ impl Queues {
         }
     }
 
-    /// Begins to wait for a job of these queues. Whoever began before is served before, of those who wait for the same.
+    /// Begins to wait for a job of these queues. Among waits for the same queues, the earliest is served first.
     pub fn wait_for_job(&self, queues: &[QueueName]) -> JobWait {
         let watch = Watch::Job(self.claim_of(queues));
         let wait = self
@@ -148,14 +148,14 @@ impl Queues {
         JobWait { wait, draining }
     }
 
-    /// Gives a claimed job back, to be ready at once, and waits for no answer: for claims of which nobody heard.
+    /// Gives a claimed job back, ready at once, without waiting for the answer: for claims that could not be delivered.
     pub fn give_back(&self, id: u64, token: Token) {
         give_back(&self.mailbox, id, token);
     }
 
-    /// What becomes of claims of which nobody hears.
+    /// Returns the callback for answers that nobody receives: it gives their claims back.
     fn unheard(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
-        // Under a key they can be asked for again.
+        // With an idempotency key, the claims can be requested again.
         let gives_back = self.key.is_none();
         let mailbox = self.mailbox.clone();
         move |answers| {

@@ -1,7 +1,7 @@
-//! Processes of a node, typed: what a program that embeds it calls, and what the listeners are made of.
+//! Typed access to a node's processes: the API for programs that embed it, and the basis of the listeners.
 //!
-//! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. What changes something is
-//! answered when the journal has it; a launch, so, before the process runs.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
+//! the journal has it; a launch is therefore answered before the process runs.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -23,31 +23,31 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
 
-/// Of how many processes it is read at once what they use: their ends wait for that.
+/// The number of processes whose resource usage is read in one go. Notifications of ends wait for that.
 const READ_AT_ONCE: usize = 32;
 
-/// How many processes are looked for again at once.
+/// The number of processes looked for in one go.
 const RECONCILED_AT_ONCE: u32 = 100;
 
-/// How many records are removed at once.
+/// The number of records removed in one go.
 const PRUNED_AT_ONCE: u32 = 1000;
 
-/// Why something was not done, or not found.
+/// Why a process operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessError {
-    /// Not done, and why.
+    /// The operation was refused, for this reason.
     #[error("{0}")]
     Refused(Refused),
-    /// More than one id begins so; these are some of them.
-    #[error("more than one process has an id that begins so")]
+    /// More than one id begins with the prefix; these are some of them.
+    #[error("more than one process id begins with this")]
     Ambiguous(Vec<ProcessId>),
-    /// A signal could not be sent: an errno.
+    /// A signal could not be sent; holds the errno.
     #[error("the signal could not be sent: {}", std::io::Error::from_raw_os_error(*.0))]
     Unsent(i32),
-    /// There is no keeper, or none can be started.
+    /// There is no keeper, and none could be started.
     #[error("no keeper runs here: {}", words(.0))]
     NoKeeper(Failure),
-    /// The command panicked and was not applied. The actor goes on.
+    /// The command panicked and was not applied. The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -56,7 +56,7 @@ pub enum ProcessError {
 }
 
 impl ProcessError {
-    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    /// Returns the machine-readable reason, which determines the HTTP status and the command line's exit status.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Refused(Refused::Unknown | Refused::NoService) => Reason::Absent,
@@ -76,7 +76,7 @@ impl ProcessError {
     }
 }
 
-/// Why a process could not be started, in words: what about, and the kernel's error.
+/// Describes why a process could not be started: what failed, and the kernel's error.
 pub fn words(failure: &Failure) -> String {
     let error = match failure.errno {
         0 => None,
@@ -85,33 +85,33 @@ pub fn words(failure: &Failure) -> String {
     let parts = [failure.about.clone(), error];
     let words: Vec<String> = parts.into_iter().flatten().collect();
     if words.is_empty() {
-        "it does not say why".to_owned()
+        "no reason was given".to_owned()
     } else {
         words.join(": ")
     }
 }
 
-/// How a process is stopped.
+/// How to stop a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stopping {
-    /// The first signal; that of its spec if `None`.
+    /// The first signal; `None` for that of the process's spec.
     pub signal: Option<u8>,
-    /// Milliseconds until SIGKILL; those of its spec if `None`; 0 kills at once.
+    /// Milliseconds until SIGKILL; `None` for the grace period of the process's spec, and 0 to kill at once.
     pub grace_ms: Option<u32>,
-    /// Whether all that it started is to end, too.
+    /// Whether to stop everything that the process has started, too.
     pub tree: bool,
 }
 
-/// What came of looking again for all that is said to live.
+/// The result of looking again for all processes recorded as alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
-    /// How many were looked for.
+    /// The number of processes looked for.
     pub asked: u64,
-    /// Those that are gone.
+    /// The processes that are gone.
     pub gone: Vec<ProcessId>,
 }
 
-/// The processes of a node, from any thread. Cloning gives another handle.
+/// A handle to the processes of a node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Processes {
     mailbox: Mailbox<ProcessMachine>,
@@ -128,7 +128,7 @@ impl Processes {
         }
     }
 
-    /// A handle for one request: what it changes is changed once, however often the request is made under this key.
+    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -137,13 +137,13 @@ impl Processes {
         }
     }
 
-    /// Has a process launched, by the keeper. The record is durable when this resolves, and the process may not run yet:
+    /// Has the keeper launch a process. Resolves when the record is durable, at which point the process may not run yet:
     /// see [`Processes::started`].
     pub async fn launch(&self, launching: Launching) -> Result<RecordView, ProcessError> {
         self.record(Message::Launch(Box::new(launching))).await
     }
 
-    /// Gives a process that runs already a record; whether it had one.
+    /// Creates a record for a process that is already running. Returns the record, and whether it existed before.
     pub async fn register(
         &self,
         registering: Registering,
@@ -155,7 +155,7 @@ impl Processes {
         }
     }
 
-    /// What was registered has ended, and how it says so.
+    /// Reports that a registered process has ended, with its exit code and error.
     pub async fn finish(
         &self,
         id: ProcessId,
@@ -168,7 +168,7 @@ impl Processes {
         }
     }
 
-    /// Has a process stopped: a signal, its grace, then SIGKILL. Resolves when that is durable; see [`Processes::ended`].
+    /// Stops a process: a signal, the grace period, then SIGKILL. Resolves when the request is durable; see [`Processes::ended`].
     pub async fn stop(&self, id: ProcessId, how: Stopping) -> Result<RecordView, ProcessError> {
         let Stopping {
             signal,
@@ -184,7 +184,7 @@ impl Processes {
         .await
     }
 
-    /// Sends a signal, by a descriptor that was verified. Resolves when it was sent.
+    /// Sends a signal through a descriptor verified to be of that process. Resolves when the signal has been sent.
     pub async fn signal(&self, id: ProcessId, signal: u8, group: bool) -> Result<(), ProcessError> {
         let asked: Seq = match self.tell(Message::Signal { id, signal, group }).await? {
             Reply::Signalling(asked) => asked,
@@ -199,32 +199,32 @@ impl Processes {
         }
     }
 
-    /// Resolves when a process has been started, or could not be.
+    /// Resolves when a process has started or has failed to start.
     pub async fn started(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
         record(self.mailbox.watch(Watch::Start(id)).await??)
     }
 
-    /// Resolves when a process itself has ended, or could not be started.
+    /// Resolves when the process itself has ended or has failed to start.
     pub async fn leader_ended(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
         record(self.mailbox.watch(Watch::Leader(id)).await??)
     }
 
-    /// Resolves when a process has ended, and all of its tree if that is being stopped or a right is bound to it.
+    /// Resolves when a process has ended, and its whole tree too if the tree is being stopped or a right is bound to it.
     pub async fn ended(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
         record(self.mailbox.watch(Watch::End(id)).await??)
     }
 
-    /// A record.
+    /// Returns a record.
     pub async fn get(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
         record(self.ask(Query::One(id)).await?)
     }
 
-    /// The record whose id begins so: at least [`Query::PREFIX_DIGITS`] digits.
+    /// Returns the record whose id begins with `prefix`, of at least [`Query::PREFIX_DIGITS`] digits.
     pub async fn find(&self, prefix: &str) -> Result<RecordView, ProcessError> {
         record(self.ask(Query::Prefix(prefix.to_owned())).await?)
     }
 
-    /// What a process runs, in full.
+    /// Returns the full spec of a process.
     pub async fn spec(&self, id: ProcessId) -> Result<Spec, ProcessError> {
         match self.ask(Query::Spec(id)).await? {
             Reply::Spec(spec) => Ok(*spec),
@@ -232,8 +232,8 @@ impl Processes {
         }
     }
 
-    /// Some of the records that a selection lets through, and after which to go on; none if that was the last. Long lists
-    /// are walked without holding up others, so they are no picture of one moment.
+    /// Returns a page of the records that match a selection, and the id to continue after, or `None` after the last page.
+    /// Long lists are walked without delaying others, so the pages are not a consistent snapshot.
     pub async fn list(
         &self,
         selection: Selection,
@@ -241,8 +241,8 @@ impl Processes {
         page(self.walk(Query::List(selection)).await?)
     }
 
-    /// What these use now, in their order; `None` for what does not run, or cannot be read. It is read when this is called,
-    /// a few at a time, beside the actors.
+    /// Returns the current resource usage of these processes, in the same order; `None` for those that are not running or
+    /// cannot be read. It is read at the time of the call, a few processes at a time, without involving the actors.
     pub async fn usage(&self, records: &[RecordView]) -> Result<Vec<Option<Usage>>, ProcessError> {
         let mut all = Vec::with_capacity(records.len());
         for some in records.chunks(READ_AT_ONCE) {
@@ -250,7 +250,7 @@ impl Processes {
             let (answer, read) = oneshot::channel();
             self.keeping
                 .usage(trees.iter().flatten().copied().collect(), |usage| {
-                    // Whoever asked may be gone.
+                    // The caller may be gone.
                     drop(answer.send(usage));
                 });
             let mut read = read.await.map_err(|_| Stopped)?.into_iter();
@@ -263,8 +263,8 @@ impl Processes {
         Ok(all)
     }
 
-    /// Has each process that is said to live looked for again, now. The record of one that is gone says so as soon as it is
-    /// known how it ended: see [`Processes::ended`].
+    /// Looks again for each process recorded as alive. The record of one that is gone is updated once it is known how it
+    /// ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
         let mut found = Reconciled::default();
         let mut selection = Selection {
@@ -274,14 +274,14 @@ impl Processes {
         };
         loop {
             let (records, next) = self.list(selection.clone()).await?;
-            // Of one that has ended, and whose tree has not, nothing more is to be found out here.
+            // A process that has ended before its tree cannot be looked for here.
             let live = records.iter().filter(|record| record.end.is_none());
             let trees = live.filter_map(|it| Some((tree(it)?, it.run_dir.clone())));
             let trees: Vec<(Tree, Option<Bytes>)> = trees.collect();
             let ids: Vec<ProcessId> = trees.iter().map(|(tree, _)| tree.id).collect();
             let (answer, gone) = oneshot::channel();
             self.keeping.reconcile(trees, |gone| {
-                // Whoever asked may be gone.
+                // The caller may be gone.
                 drop(answer.send(gone));
             });
             let gone = gone.await.map_err(|_| Stopped)?;
@@ -295,7 +295,8 @@ impl Processes {
         }
     }
 
-    /// What has not ended, and of which this actor is to be told: what was launched for it, and what its rights are bound to.
+    /// Returns the processes that have not ended and whose end `by` is to be told: those launched for it, and those its
+    /// rights are bound to.
     pub(super) async fn watched_by(&self, by: ActorId) -> Result<Vec<ProcessId>, ProcessError> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
@@ -312,17 +313,17 @@ impl Processes {
         }
     }
 
-    /// Processes that the keeper launched, that live, and that have no record: each with its PID.
+    /// Returns the live processes that the keeper launched and that have no record, each with its PID.
     pub(super) async fn strangers(&self) -> Result<Vec<(ProcessId, u32)>, ProcessError> {
         let (answer, strangers) = oneshot::channel();
         self.keeping.strangers(|found| {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             drop(answer.send(found));
         });
         Ok(strangers.await.map_err(|_| Stopped)?)
     }
 
-    /// The records of these, as far as they are there.
+    /// Returns the records of these processes; those without a record are left out.
     pub async fn each(&self, ids: &[ProcessId]) -> Result<Vec<RecordView>, ProcessError> {
         let items = ids.iter().map(|id| Item::Query(Query::One(*id))).collect();
         let mut records = Vec::new();
@@ -334,7 +335,7 @@ impl Processes {
         Ok(records)
     }
 
-    /// How many records a selection lets through.
+    /// Returns the number of records that match a selection.
     pub async fn count(&self, mut selection: Selection) -> Result<u64, ProcessError> {
         let mut all = 0;
         loop {
@@ -351,12 +352,12 @@ impl Processes {
         }
     }
 
-    /// The record's parent, its parent, and so on.
+    /// Returns the record's parent, its parent's parent, and so on.
     pub async fn ancestors(&self, id: ProcessId) -> Result<Vec<RecordView>, ProcessError> {
         Ok(page(self.walk(Query::Ancestors(id)).await?)?.0)
     }
 
-    /// What stands below a record, by id, and after which to go on.
+    /// Returns a page of the records below `of` in the tree, by id, and the id to continue after.
     pub async fn descendants(
         &self,
         of: ProcessId,
@@ -366,7 +367,7 @@ impl Processes {
         page(self.walk(Query::Descendants { of, after, most }).await?)
     }
 
-    /// How many records there are, by what is the matter with them.
+    /// Returns the number of records, by state.
     pub async fn totals(&self) -> Result<Totals, ProcessError> {
         match self.ask(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
@@ -374,8 +375,8 @@ impl Processes {
         }
     }
 
-    /// Removes records of processes that ended before a date, but never the newest so many; how many were removed.
-    /// What has descendants that live stays.
+    /// Removes records of processes that ended before a date, except the newest `keep`, and returns their number. Records
+    /// with live descendants stay.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, ProcessError> {
         let mut all = 0;
         loop {
@@ -397,7 +398,7 @@ impl Processes {
         }
     }
 
-    /// Gives a process of this machine a record, by the PID that it has now; whether it had one.
+    /// Creates a record for a process of this machine by its current PID. Returns the record, and whether it existed before.
     pub async fn register_pid(
         &self,
         process: impl Into<Requester>,
@@ -409,7 +410,7 @@ impl Processes {
         self.register(registering).await
     }
 
-    /// The directory of the files of a process; none if it was not launched here.
+    /// Returns the directory of a process's files; `None` if it was not launched here.
     pub fn run_dir(&self, record: &RecordView) -> Option<PathBuf> {
         let own = record.run_dir.as_ref();
         self.keeping
@@ -417,16 +418,16 @@ impl Processes {
             .filter(|_| record.launched)
     }
 
-    /// A process, its parent, and so on upwards: whose child it is that this process asks for.
+    /// Returns the identities of a process, its parent, and so on upwards.
     pub fn line_of(process: impl Into<Requester>) -> Vec<Identity> {
         requester::line(process.into())
     }
 
-    /// Has a keeper run, and says where it listens: whoever hands it a parcel needs one.
+    /// Ensures that a keeper is running, and returns the path of its socket, to which parcels are sent.
     pub async fn keeper(&self) -> Result<PathBuf, ProcessError> {
         let (answer, joined) = oneshot::channel();
         self.keeping.join(move |result| {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             drop(answer.send(result));
         });
         let joined = joined.await.map_err(|_| Stopped)?;
@@ -434,8 +435,8 @@ impl Processes {
         self.keeping.socket().ok_or(Stopped.into())
     }
 
-    /// A child of this process has ended (SIGCHLD): those that it inherited are reaped, if the configuration says that it is
-    /// to ([`Config::is_init`](crate::Config::is_init)). How a process ended that has a record is recorded before.
+    /// Reaps inherited children after a SIGCHLD, if the configuration makes this process an init
+    /// ([`Config::is_init`](crate::Config::is_init)). If an ended process has a record, its end is recorded first.
     pub fn reap(&self) {
         self.keeping.reap();
     }
@@ -463,7 +464,7 @@ impl Processes {
     }
 }
 
-/// What lives of a record, if anything may.
+/// Returns the live part of a record, if anything may be alive.
 fn tree(record: &RecordView) -> Option<Tree> {
     let lives = matches!(record.phase, Phase::Running | Phase::Stopping);
     Some(Tree {
@@ -488,7 +489,7 @@ fn page(reply: Reply) -> Result<(Vec<RecordView>, Option<ProcessId>), ProcessErr
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Converts a reply of an unexpected kind to an error.
 fn refusal(reply: Reply) -> ProcessError {
     match reply {
         Reply::Refused(refused) => ProcessError::Refused(refused),

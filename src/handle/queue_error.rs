@@ -1,20 +1,20 @@
-//! Why something was not done with a job or a queue, in words and for programs.
+//! The errors of queue and job operations, for users and for programs.
 
 use crate::actors::queue::{Refused, Reply};
 use crate::refusal::Reason;
 use crate::spine::delivery::Failed;
 use crate::spine::runtime::Stopped;
 
-/// Why something was not done with a job or a queue.
+/// Why an operation on a job or a queue failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     /// There is no such job, or no such queue.
     #[error("there is no such job or queue")]
     Absent,
-    /// Not done, and why.
+    /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
-    /// The command panicked and was not applied. The actor goes on.
+    /// The command panicked and was not applied. The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -23,7 +23,7 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    /// Returns the machine-readable reason, which determines the HTTP status and the command line's exit status.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Absent => Reason::Absent,
@@ -45,21 +45,23 @@ impl QueueError {
 
 const fn words(refused: Refused) -> &'static str {
     match refused {
-        Refused::Draining => "the coordinator drains: it takes no new jobs, and none is claimed",
+        Refused::Draining => {
+            "the coordinator is draining: it accepts no new jobs and gives out no claims"
+        }
         Refused::Fencing => "the time of the claim has run out, and its process is being killed",
         Refused::StaleToken => "the token is stale: the claim has passed on",
-        Refused::Full => "there are as many jobs, or bytes of them, as are allowed",
-        Refused::QueuesFull => "there are as many queues as are allowed",
-        Refused::RootsFull => "there are as many root jobs as are allowed",
-        Refused::KeysFull => "as many deduplication keys are remembered as are allowed",
+        Refused::Full => "the limit on jobs, or on their total size, is reached",
+        Refused::QueuesFull => "the limit on queues is reached",
+        Refused::RootsFull => "the limit on root jobs is reached",
+        Refused::KeysFull => "the limit on remembered deduplication keys is reached",
         Refused::TooBig => "the body is longer than is allowed",
         Refused::ReadOnly => "the queue takes no jobs",
         Refused::DiskFull => "the disk is full",
-        Refused::KeyReused => "the key came before, with another request",
+        Refused::KeyReused => "the idempotency key was used before, with another request",
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Converts a reply of an unexpected kind to an error.
 pub(super) fn refusal(reply: &Reply) -> QueueError {
     if let Reply::Refused(refused) = reply {
         QueueError::Refused(*refused)

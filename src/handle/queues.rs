@@ -1,7 +1,7 @@
-//! Queues of a node, typed: what a program that embeds it calls.
+//! Typed access to a node's queues: the API for programs that embed it.
 //!
-//! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. One that changes something
-//! is answered when the journal has it.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
+//! the journal has it.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -21,16 +21,16 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Abandoned jobs that are made ready in one turn.
+/// The number of abandoned jobs made ready in one turn of the actor.
 const REPUSHED_IN_A_ROW: u32 = 100_000;
 
-/// The queues of a node, from any thread. Cloning gives another handle.
+/// A handle to the queues of a node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Queues {
     pub(super) mailbox: Mailbox<QueueMachine>,
-    /// How often each queue of a claim comes first, in their order, if that is left to chance.
+    /// The weight of each queue of a claim, in order, if the queue is drawn at random.
     pub(super) weights: Option<Arc<[u32]>>,
-    /// Milliseconds that a claim lasts; if 0, as the job or its type says.
+    /// The duration of a claim, in milliseconds; 0 for that of the job or its type.
     pub(super) claim_ms: u64,
     /// The process that claims are bound to.
     pub(super) bound: Option<Binding>,
@@ -38,12 +38,12 @@ pub struct Queues {
     pub(super) draining: watch::Receiver<Drains>,
 }
 
-/// What became of a job that was to be added.
+/// The result of adding a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Its number, or that of the one that was there.
+    /// The id of the job, or of the existing one with the same key.
     pub id: u64,
-    /// Whether it was added: not, if an unclaimed job of the queue has the same key.
+    /// Whether the job was added; `false` if the queue has an unclaimed job with the same key.
     pub new: bool,
 }
 
@@ -62,9 +62,9 @@ impl Queues {
         }
     }
 
-    /// A handle whose claims do not go by the most urgent job: chance draws one of the queues that have any, each as often
-    /// as its weight says, and that queue gives its best. Weights stand in the order of the queues that a claim names; 0
-    /// counts as 1, and so does one that is missing. Without any, all is as before.
+    /// Returns a handle whose claims draw one of the non-empty queues at random, in proportion to its weight, and take that
+    /// queue's best job, instead of the most urgent job overall. Weights are given in the order of the queues that a claim
+    /// names; a weight that is 0 or missing counts as 1. An empty list restores the default.
     #[must_use]
     pub fn weighted(&self, weights: &[u32]) -> Self {
         Self {
@@ -73,8 +73,8 @@ impl Queues {
         }
     }
 
-    /// A handle whose claims last for so many milliseconds, whatever jobs and their types say; if 0, as they say. A touch
-    /// begins the same span again.
+    /// Returns a handle whose claims last `ms` milliseconds, whatever their jobs and types specify; 0 restores that. A
+    /// touch restarts the same span.
     #[must_use]
     pub fn claiming_for(&self, ms: u64) -> Self {
         Self {
@@ -83,10 +83,10 @@ impl Queues {
         }
     }
 
-    /// A handle whose claims end with a process: the job is given back at once when that is gone, with the try counted. They
-    /// last no shorter, unless [`Queues::claiming_for`] says how long. With [`Binding::fence`], which needs
-    /// [`Until::Tree`](crate::actors::binding::Until), a claim whose time runs out is over only when the process and its
-    /// tree have been killed and are proved gone; until then nothing can be done with the job. A touch binds a claim to
+    /// Returns a handle whose claims end with a process: when it is gone, the job is given back at once, and the try
+    /// counts. The duration of the claims stays the same unless set by [`Queues::claiming_for`]. With [`Binding::fence`],
+    /// which needs [`Until::Tree`](crate::actors::binding::Until), a claim that expires is over only when the process and
+    /// its tree have been killed and are proved gone; until then nothing can be done with the job. A touch binds a claim to
     /// this process, whatever it was bound to before.
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
@@ -96,8 +96,8 @@ impl Queues {
         }
     }
 
-    /// A handle for one request: what it changes is changed once, however often the request is made under this key. What
-    /// was done is answered again; a claim only as long as it lasts. What nobody hears of is not given back.
+    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further and returns the same answer;
+    /// a claim is returned again only while it lasts. Claims that could not be delivered are not given back.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -106,8 +106,8 @@ impl Queues {
         }
     }
 
-    /// Carries out commands in order, and gives their answers in the same order: one write, one sync, one wake-up for
-    /// all of them. What stands behind a pop that waits and finds nothing is not done, and has no answer.
+    /// Carries out commands in order and returns their answers in the same order, with a single write, sync and wake-up for
+    /// all of them. Commands after a waiting pop that finds nothing are not carried out and have no answer.
     pub async fn batch(
         &self,
         items: Vec<Item<QueueMachine>>,
@@ -127,8 +127,8 @@ impl Queues {
         }
     }
 
-    /// Adds jobs, all of them or none; what became of each, in order. Of those that are one with each other the last
-    /// counts.
+    /// Adds all of the jobs or none, and returns the result for each, in order. If several have the same deduplication key,
+    /// the last one counts.
     pub async fn put_all(&self, jobs: Vec<Put>) -> Result<Vec<Added>, QueueError> {
         match self.one(self.message(Message::Batch(jobs), 0)).await? {
             Reply::Batch(added) => {
@@ -139,8 +139,8 @@ impl Queues {
         }
     }
 
-    /// Makes jobs that come from an older root job than this superfluous: whoever claims one is told so. Whether
-    /// neither this nor a newer one was known.
+    /// Registers a root job, which makes jobs of older roots superfluous: a worker that claims one is told so. Returns
+    /// whether neither this root nor a newer one was known.
     pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
         match self.one(self.message(Message::Register(root), 0)).await? {
             Reply::Done => Ok(true),
@@ -149,14 +149,14 @@ impl Queues {
         }
     }
 
-    /// Ends a job that nobody has claimed.
+    /// Deletes a job that nobody has claimed.
     pub async fn delete(&self, id: u64) -> Result<(), QueueError> {
         let by = Right::Unclaimed;
         self.done(Message::Delete { id, by }).await
     }
 
-    /// Makes up to so many jobs ready: buried ones and after them abandoned ones, or if there are none delayed ones and
-    /// after them those that failed; how many.
+    /// Makes up to `count` jobs ready and returns their number: buried jobs, then abandoned ones; if there are none of
+    /// either, delayed jobs, then failed ones.
     pub async fn kick(&self, queue: &QueueName, count: u32) -> Result<u32, QueueError> {
         let queue = queue.clone();
         self.count(Message::Kick { queue, count }, 0).await
@@ -167,8 +167,8 @@ impl Queues {
         self.done(Message::KickJob { id }).await
     }
 
-    /// Makes the abandoned jobs of a queue ready, as if they had never been tried; how many. Others get their turn in
-    /// between, if they are many.
+    /// Makes the abandoned jobs of a queue ready, as if they had never been tried, and returns their number. If there are
+    /// many, other requests are served in between.
     pub async fn repush(&self, queue: &QueueName) -> Result<u32, QueueError> {
         let mut repushed: u32 = 0;
         for turn in 0.. {
@@ -176,12 +176,12 @@ impl Queues {
             let repush = Message::Repush { queue, count };
             let some = match self.one(self.message(repush, turn)).await? {
                 Reply::Count(count) => count,
-                // The end of what this repeats.
+                // The stop marker of the request that this repeats.
                 Reply::Done => 0,
                 other => return Err(refusal(&other)),
             };
             if some == 0 && turn > 0 && self.key.is_some() {
-                // What does nothing leaves no receipt, and a repetition would go on with jobs that were abandoned since.
+                // A turn that does nothing leaves no receipt, so a repetition would continue with jobs abandoned since.
                 self.one(self.message(Message::Spoil, turn)).await?;
             }
             repushed = repushed.saturating_add(some);
@@ -192,9 +192,9 @@ impl Queues {
         Ok(repushed)
     }
 
-    /// Cancels a job: it is abandoned, with this reason. If its claim is bound to a process, as that of a command of `sexton work` is,
-    /// when that has ended or has said what became of the job: it is refused to be kept any longer. False if there is nothing
-    /// to cancel: it is abandoned, or cancelled, already.
+    /// Cancels a job: it is abandoned, with `reason`. If its claim is bound to a process, as that of a `sexton work`
+    /// command is, this happens when the process has ended or has reported on the job; until then the claim cannot be
+    /// renewed. Returns `false` if there is nothing to cancel, because the job is abandoned or cancelled already.
     pub async fn cancel(&self, id: u64, reason: Option<ErrorText>) -> Result<bool, QueueError> {
         let error = reason;
         match self.done(Message::Cancel { id, error }).await {
@@ -204,25 +204,25 @@ impl Queues {
         }
     }
 
-    /// Makes those of some jobs ready that are neither ready nor claimed, as if they had never been tried; how many.
+    /// Makes those of the jobs ready that are neither ready nor claimed, as if they had never been tried, and returns their number.
     pub async fn kick_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
         self.each(ids, |id| Message::KickJob { id }).await
     }
 
-    /// Ends those of some jobs that nobody has claimed; how many.
+    /// Deletes those of the jobs that nobody has claimed, and returns their number.
     pub async fn delete_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
         let by = Right::Unclaimed;
         self.each(ids, |id| Message::Delete { id, by }).await
     }
 
-    /// Does something to each of some jobs in one turn; to how many it was done.
+    /// Sends one message for each job, all in one turn, and returns how many succeeded.
     async fn each(&self, ids: &[u64], what: impl Fn(u64) -> Message) -> Result<u32, QueueError> {
         let items = ids.iter().map(|id| Item::Message(what(*id)));
         let mut count = 0;
         for answer in self.mailbox.call(items.collect()).await? {
             match answer? {
                 Reply::Done => count += 1,
-                // Somebody was faster.
+                // Another client was faster.
                 Reply::Absent => {}
                 other => return Err(refusal(&other)),
             }
@@ -230,19 +230,19 @@ impl Queues {
         Ok(count)
     }
 
-    /// Lets nothing be claimed from a queue for so many milliseconds; 0 ends a pause.
+    /// Prevents claims from a queue for `ms` milliseconds; 0 ends a pause.
     pub async fn pause(&self, queue: &QueueName, ms: u64) -> Result<(), QueueError> {
         let queue = queue.clone();
         self.done(Message::Pause { queue, ms }).await
     }
 
-    /// Ends every job of a queue, claimed ones too; how many.
+    /// Deletes every job of a queue, claimed ones too, and returns their number.
     pub async fn flush(&self, queue: &QueueName) -> Result<u32, QueueError> {
         let queue = queue.clone();
         self.count(Message::Flush { queue }, 0).await
     }
 
-    /// What is known of a job.
+    /// Returns the state of a job.
     pub async fn job(&self, id: u64) -> Result<JobView, QueueError> {
         match self.one(Item::Query(Query::Job { id })).await? {
             Reply::Job(job) => Ok(*job),
@@ -250,7 +250,7 @@ impl Queues {
         }
     }
 
-    /// What is known of a job, and what it says.
+    /// Returns the state and the body of a job.
     pub async fn job_with_body(&self, id: u64) -> Result<(JobView, Body), QueueError> {
         let questions = vec![
             Item::Query(Query::Job { id }),
@@ -264,9 +264,9 @@ impl Queues {
         }
     }
 
-    /// Some of the jobs that a filter lets through, and where to go on; nowhere if that was the last. Many jobs are
-    /// walked without holding up others, so it is not a picture of one moment: a job that comes, goes or changes
-    /// meanwhile may or may not be in it, one that stays as it is is in it once.
+    /// Returns a page of the jobs that match a filter, and where to continue, or `None` after the last page. Many jobs are
+    /// walked without delaying others, so the pages are not a consistent snapshot: a job that appears, goes away or changes
+    /// meanwhile may be missing, and one that does not is listed exactly once.
     pub async fn select_jobs(
         &self,
         selection: JobSelection,
@@ -277,7 +277,7 @@ impl Queues {
         }
     }
 
-    /// Some of the queues that a filter lets through, in the same way.
+    /// Returns a page of the queues that match a filter, in the same way.
     pub async fn select_queues(
         &self,
         selection: QueueSelection,
@@ -288,8 +288,8 @@ impl Queues {
         }
     }
 
-    /// The queues that have the most to do, the busiest first, of a share that begins there; and where the next share
-    /// begins. All queues are one share, unless they are more than some thousands.
+    /// Returns the busiest queues of the share that begins at `from`, and where the next share begins. All queues form one
+    /// share unless there are more than a few thousand.
     pub async fn busiest(
         &self,
         from: Slot,
@@ -301,10 +301,10 @@ impl Queues {
         }
     }
 
-    /// A queue from which something can be claimed now, by chance, with jobs of one of these types; of any, if none is
-    /// given. Neither paused or throttled ones nor those that take no jobs are among them.
+    /// Returns a random queue from which a job of one of these types, or of any type if `kinds` is empty, can be claimed
+    /// now. Queues that are paused, throttled or read-only are not considered.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
-        // No two have the same: as good as chance, for whom they are told.
+        // No two tickets are equal, which is random enough for this.
         let chance = self.mailbox.ticket().0;
         let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
         let kinds = Arc::new(kinds.collect());
@@ -334,7 +334,7 @@ impl Queues {
         }
     }
 
-    /// What is known of a queue. One that has neither jobs nor anybody who has to do with it is not there.
+    /// Returns the state of a queue. A queue exists while it has jobs or clients that use it.
     pub async fn queue(&self, queue: &QueueName) -> Result<QueueView, QueueError> {
         let queue = queue.clone();
         match self.one(Item::Query(Query::Queue { queue })).await? {
@@ -343,7 +343,7 @@ impl Queues {
         }
     }
 
-    /// Jobs of a queue, by phase.
+    /// Returns the number of jobs of a queue, by phase.
     pub async fn counts(&self, queue: &QueueName) -> Result<Counts, QueueError> {
         match self.queue(queue).await {
             Ok(queue) => Ok(queue.jobs),
@@ -352,7 +352,7 @@ impl Queues {
         }
     }
 
-    /// What is known of all queues together.
+    /// Returns the totals over all queues.
     pub async fn totals(&self) -> Result<Totals, QueueError> {
         match self.one(Item::Query(Query::Totals)).await? {
             Reply::Totals(totals) => Ok(Totals {
@@ -363,13 +363,13 @@ impl Queues {
         }
     }
 
-    /// A message of a request, which may have several: each has a key of its own, so that a repetition does what is
-    /// missing.
+    /// Wraps a message of a request, which may have several. Each has its own idempotency key, so that a repetition carries
+    /// out the missing ones.
     pub(super) fn message(&self, message: Message, nth: u64) -> Item<QueueMachine> {
         Item::once(message, self.key.map(|key| key.nth(nth)))
     }
 
-    /// Changes a job; what is known of it then, if it is still there.
+    /// Changes a job and returns its state afterwards, if it still exists.
     pub(super) async fn change(
         &self,
         id: u64,

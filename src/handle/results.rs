@@ -1,4 +1,4 @@
-//! How jobs ended: what a worker notes of it, and what is known of it afterwards.
+//! Results of jobs: storing them by the worker, and looking them up afterwards.
 
 use crate::actors::queue::{
     JobEnd, JobResult, JobView, KeepResult, Message, Phase, Query, Reply, Right, Watch,
@@ -9,20 +9,20 @@ use crate::ids::Token;
 use crate::spine::delivery::Item;
 use crate::spine::runtime::Stopped;
 
-/// What is known of the end of a job.
+/// How a job ended, as far as that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// There is none yet.
+    /// The job has not ended.
     Open(Box<JobView>),
-    /// It is over, and its worker said how.
+    /// The job is over, and its worker stored a result.
     Known(Box<JobResult>),
-    /// It is abandoned, and nobody noted a result.
+    /// The job is abandoned, and no result was stored.
     Abandoned(Box<JobView>),
 }
 
 impl Queues {
-    /// Notes how the work on a claimed job ended, to be known for so many milliseconds, at most [`Message::RESULT_MS_MAX`], once the
-    /// job is over: what ends it comes after this. The oldest results give way where there are too many.
+    /// Stores the result of a claimed job, to be kept for `ms` milliseconds after the job is over, at most
+    /// [`Message::RESULT_MS_MAX`]. Call this before ending the job. If there are too many results, the oldest are dropped.
     pub async fn keep_result(
         &self,
         id: u64,
@@ -35,8 +35,8 @@ impl Queues {
         self.done(Message::KeepResult(Box::new(keep))).await
     }
 
-    /// How a job ended. [`QueueError::Absent`] if nothing is known of it: there was no such job, or it is over and no result of it is
-    /// kept.
+    /// Returns how a job ended, or [`QueueError::Absent`] if nothing is known of it: it never existed, or it is over and
+    /// its result is not kept.
     pub async fn result(&self, id: u64) -> Result<Ending, QueueError> {
         let questions = vec![
             Item::Query(Query::Job { id }),
@@ -45,7 +45,7 @@ impl Queues {
         let mut answers = self.mailbox.call(questions).await?.into_iter();
         let (job, kept) = (answers.next(), answers.next());
         match (job.ok_or(Stopped)??, kept.ok_or(Stopped)??) {
-            // That of an earlier try may be there still.
+            // The stored result may be that of an earlier try.
             (Reply::Job(job), Reply::Result(kept))
                 if job.phase == Phase::Abandoned && job.attempts == kept.attempts =>
             {
@@ -58,7 +58,7 @@ impl Queues {
         }
     }
 
-    /// The same once the job is over: at once, if it is.
+    /// Returns how a job ended, waiting until it is over.
     pub async fn result_waiting(&self, id: u64) -> Result<Ending, QueueError> {
         self.mailbox.watch(Watch::Over { id }).await??;
         self.result(id).await

@@ -1,4 +1,4 @@
-//! Services of a node, typed. See `docs/services.md`.
+//! Typed access to a node's services. See `docs/services.md`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -16,7 +16,7 @@ use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 
-/// The services of a node, from any thread. A name of `None` stands for all of them.
+/// A handle to the services of a node, usable from any thread. A name of `None` means all services.
 #[derive(Clone)]
 pub struct Services {
     mailbox: Mailbox<ProcessMachine>,
@@ -28,34 +28,33 @@ impl Services {
         Self { mailbox, keeping }
     }
 
-    /// Makes these the services of the node: starts what is new, replaces what is run otherwise, and stops and removes
-    /// what is not among them. All others are left alone. Resolves when that is durable, and not yet done.
+    /// Replaces the node's set of services: starts new ones, restarts those with a changed definition, and stops and
+    /// removes those that are missing. The others keep running. Resolves when this is durable, before it is carried out.
     pub async fn configure(&self, definitions: Vec<Definition>) -> Result<(), ProcessError> {
         self.tell(ServiceMessage::Configure(definitions)).await
     }
 
-    /// Brings services up, also those that were given up. Resolves when that is durable; see [`Services::settled`].
+    /// Starts services, including those that were given up on. Resolves when this is durable; see [`Services::settled`].
     pub async fn start(&self, name: Option<String>) -> Result<(), ProcessError> {
         self.tell(ServiceMessage::Start(name)).await
     }
 
-    /// Brings services down, until they are started again: a restart of the node starts none of them.
+    /// Stops services until they are started again; a restart of the node does not start them.
     pub async fn stop(&self, name: Option<String>) -> Result<(), ProcessError> {
         self.tell(ServiceMessage::Stop(name)).await
     }
 
-    /// Replaces the processes of services by new ones; of all, those that are to be up.
+    /// Replaces the processes of services by new ones. With `None`, only of services that are meant to run.
     pub async fn restart(&self, name: Option<String>) -> Result<(), ProcessError> {
         self.tell(ServiceMessage::Restart(name)).await
     }
 
-    /// Brings all services down until the node is configured again. A node that is stopped without this leaves them
-    /// running.
+    /// Stops all services until the node is configured again. A node that stops without this leaves them running.
     pub async fn hold(&self) -> Result<(), ProcessError> {
         self.tell(ServiceMessage::Hold).await
     }
 
-    /// Services, by name.
+    /// Returns services, sorted by name.
     pub async fn list(&self, name: Option<String>) -> Result<Vec<ServiceView>, ProcessError> {
         match self.one(Item::Query(Query::Services(name))).await? {
             Reply::Services(views) => Ok(views),
@@ -63,7 +62,7 @@ impl Services {
         }
     }
 
-    /// Resolves when services stand still: each runs, or is down and stays so.
+    /// Resolves when services are stable: each is running, or is stopped and stays so.
     pub async fn settled(&self, name: Option<String>) -> Result<(), ProcessError> {
         match self.mailbox.watch(Watch::Services(name)).await?? {
             Reply::Done => Ok(()),
@@ -71,7 +70,7 @@ impl Services {
         }
     }
 
-    /// The directory of the files of an instance, by what is shown of it; none if the node keeps no files.
+    /// Returns the directory of an instance's files, given the directory shown for it; `None` if the node keeps no files.
     pub fn run_dir(&self, shown: &str) -> Option<PathBuf> {
         let own = Bytes::new(shown.as_bytes());
         self.keeping.run_dir(ProcessId::default(), Some(&own))
@@ -90,7 +89,7 @@ impl Services {
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Converts a reply of an unexpected kind to an error.
 fn refusal(reply: &Reply) -> ProcessError {
     ProcessError::Refused(match reply {
         Reply::Refused(refused) => *refused,

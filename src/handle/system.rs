@@ -1,8 +1,8 @@
-//! What the operating system reports of the host and of this process.
+//! Facts that the operating system reports about the host and this process.
 //!
-//! Files below `/proc` are usually read in microseconds, but some of them may belong to a file system in user space that
-//! hangs. So they are read on a thread of their own: at most one at a time, whose reading goes to all that wait for one.
-//! A fact that cannot be read is missing, and fails nothing.
+//! Files below `/proc` are usually read in microseconds, but some may be on a user-space file system that hangs. They are
+//! therefore read on a separate thread, at most one at a time, and its reading goes to all that wait for one. A fact that
+//! cannot be read is missing, and is not an error.
 
 use crate::spine::guard::guard;
 use crate::status::{HostStatus, ProcessStatus};
@@ -11,26 +11,26 @@ use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Facts of one moment.
+/// Facts read at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     pub(super) host: HostStatus,
     pub(super) process: ProcessStatus,
 }
 
-/// Reads when asked.
+/// Reads the facts on demand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System(Arc<Mutex<Readers>>);
 
 #[derive(Debug, Default)]
 struct Readers {
-    /// Whether a thread is reading.
+    /// Whether a thread is reading now.
     reading: bool,
     waiting: Vec<oneshot::Sender<Reading>>,
 }
 
 impl System {
-    /// The facts of now. Nothing is read before the first poll.
+    /// Reads the current facts. Nothing is read before the first poll.
     pub(super) async fn read(&self) -> Reading {
         self.ask(read).await
     }
@@ -58,7 +58,7 @@ impl System {
         let mut readers = self.readers();
         readers.reading = false;
         for waiting in readers.waiting.drain(..) {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             drop(waiting.send(reading.clone()));
         }
     }
@@ -75,7 +75,7 @@ fn read() -> Reading {
     }
 }
 
-/// Each of psutil's calls stands under a guard of its own: `virtual_memory` subtracts what containers may not add up.
+/// Each psutil call has its own panic guard: `virtual_memory` subtracts values that may not add up in containers.
 #[cfg(target_os = "linux")]
 fn host() -> HostStatus {
     let load = guard(psutil::host::loadavg).ok().and_then(Result::ok);
@@ -92,7 +92,7 @@ fn host() -> HostStatus {
     }
 }
 
-/// psutil reads the load on Linux alone.
+/// psutil reads the load average on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn host() -> HostStatus {
     HostStatus::default()
@@ -108,18 +108,18 @@ fn process() -> ProcessStatus {
     }
 }
 
-/// A size of `/proc/self/status`, in bytes.
+/// Returns a size from `/proc/self/status`, in bytes.
 fn kibibytes(status: &str, name: &str) -> Option<u64> {
     let size = status.lines().find_map(|line| line.strip_prefix(name))?;
     let number: u64 = size.trim().strip_suffix(" kB")?.parse().ok()?;
     number.checked_mul(1024)
 }
 
-/// How many descriptors are open. Linux 6.2 and later report it as the size of the folder; before, they are counted.
+/// Returns the number of open descriptors. Linux 6.2 and later report it as the size of the directory; on older kernels they are counted.
 fn descriptors() -> Option<u64> {
     let folder = "/proc/self/fd";
     match fs::metadata(folder).ok()?.len() {
-        // The one that reads the folder is not counted.
+        // The descriptor used to read the directory is not counted.
         0 => (fs::read_dir(folder).ok()?.count() as u64).checked_sub(1),
         count => Some(count),
     }
@@ -181,7 +181,7 @@ mod tests {
                 assert_eq!(other.join().unwrap().process.descriptors, descriptors);
             }
         });
-        // A panic is a reading without facts, and the next is read again.
+        // A panic results in a reading without facts, and the next call reads again.
         let none = block_on(system.ask(|| panic!("planted")));
         assert_eq!(none.process.descriptors, None);
         assert!(block_on(system.ask(read)).process.descriptors.is_some());

@@ -1,7 +1,7 @@
-//! Tasks of a node, typed: what a program that embeds it calls, and what the listeners are made of.
+//! Typed access to a node's tasks: the API for programs that embed it, and the basis of the listeners.
 //!
-//! A call can be awaited in any runtime, and from a plain thread through [`crate::block_on`]. What changes something is
-//! answered when the journal has it.
+//! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once
+//! the journal has it.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -24,27 +24,27 @@ use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
 
-/// So many tasks are forgotten with one entry.
+/// The number of tasks removed with one entry.
 const PRUNED_AT_ONCE: u32 = 1000;
 
-/// Why something was not done, or not found.
+/// Why a task operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
     /// There is no such task, attempt or server.
     #[error("there is no such task, attempt or server")]
     Absent,
-    /// Not done, and why.
+    /// The operation was refused, for this reason.
     #[error("{0}")]
     Refused(Refused),
-    /// Faults are not allowed here.
+    /// The configuration does not allow faults to be injected.
     #[error(
         "faults of the coordinator are not allowed here: `[tasks] allow_fault_injection = true` in its configuration allows them"
     )]
     NoFaults,
-    /// The command panicked and was not applied. The actor goes on.
+    /// The command panicked and was not applied. The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
-    /// Rules that cannot be, and why.
+    /// The rules are invalid, for this reason.
     #[error("{0}")]
     Rules(String),
     /// The node has stopped, or halted.
@@ -53,7 +53,7 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// Why, for programs: with its status over HTTP and the exit status of the command line.
+    /// Returns the machine-readable reason, which determines the HTTP status and the command line's exit status.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Absent => Reason::Absent,
@@ -83,18 +83,18 @@ impl TaskError {
     }
 }
 
-/// What an inventory came to.
+/// The changes made by an inventory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inventoried {
     /// Servers that were added.
     pub added: u32,
     /// Servers that were removed.
     pub removed: u32,
-    /// Servers that have another number of threads.
+    /// Servers whose number of threads changed.
     pub changed: u32,
 }
 
-/// The tasks of a node, from any thread. Cloning gives another handle.
+/// A handle to the tasks of a node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Tasks {
     mailbox: Mailbox<DispatchMachine>,
@@ -112,7 +112,7 @@ impl Tasks {
         }
     }
 
-    /// A handle for one request: what it changes is changed once, however often the request is made under this key.
+    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -121,18 +121,18 @@ impl Tasks {
         }
     }
 
-    /// Adds a task. Its first burst begins as soon as a thread is free, whatever becomes of whoever asked.
+    /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller is gone by then.
     ///
     /// # Errors
-    /// [`Refused::Draining`], [`Refused::Full`], and what is wrong with it.
+    /// Returns [`Refused::Draining`], [`Refused::Full`], or what is wrong with the task.
     pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
         task(self.tell(Message::Add(Box::new(adding))).await?)
     }
 
-    /// The same, with a fault that the coordinator makes in the first attempt: for trying out how a task recovers.
+    /// Adds a task with a fault that the coordinator injects into the first attempt, to test how the task recovers.
     ///
     /// # Errors
-    /// [`TaskError::NoFaults`] where the configuration does not allow it, and those of [`Self::add`].
+    /// Returns [`TaskError::NoFaults`] if the configuration does not allow faults, or an error of [`Self::add`].
     pub async fn add_with_fault(
         &self,
         mut adding: Adding,
@@ -149,7 +149,7 @@ impl Tasks {
         self.add(adding).await
     }
 
-    /// How a task is run that does not say otherwise.
+    /// Returns the default terms of tasks.
     pub async fn terms(&self) -> Result<Terms, TaskError> {
         match self.ask(Query::Terms).await? {
             Reply::Terms(terms) => Ok(terms),
@@ -157,11 +157,11 @@ impl Tasks {
         }
     }
 
-    /// Goes by other rules from now on: for tasks that are added, for ends, and for which task is next. The next start goes by
-    /// its configuration.
+    /// Replaces the rules from now on: for added tasks, for ends, and for the choice of the next task. The next start uses
+    /// the rules of its configuration again.
     ///
     /// # Errors
-    /// [`TaskError::Rules`], and nothing changes, if they cannot be.
+    /// Returns [`TaskError::Rules`] if the rules are invalid; nothing changes then.
     pub async fn go_by(&self, rules: Rules) -> Result<(), TaskError> {
         match rules.flaw() {
             Some(flaw) => Err(TaskError::Rules(flaw)),
@@ -169,32 +169,32 @@ impl Tasks {
         }
     }
 
-    /// Has this become of a task.
+    /// Applies an action to a task.
     ///
     /// # Errors
-    /// [`Refused::Over`] of one that is over, and [`Refused::NotOver`] if it is to run again and is not.
+    /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if it is to run again and is not over.
     pub async fn act(&self, task: u64, act: Act) -> Result<TaskView, TaskError> {
         self::task(self.tell(Message::Act { task, act }).await?)
     }
 
-    /// One task.
+    /// Returns a task.
     pub async fn get(&self, id: u64) -> Result<TaskView, TaskError> {
         task(self.ask(Query::Task(id)).await?)
     }
 
-    /// Resolves when a task is over: the task, as it is then.
+    /// Resolves with the task when it is over.
     pub async fn over(&self, id: u64) -> Result<TaskView, TaskError> {
         task(self.mailbox.watch(Watch::Over(id)).await??)
     }
 
-    /// Resolves when it is time to look which servers there are: when an attempt could not be launched or its server is lost, and
-    /// at once while tasks could run and no server is enabled. See [`Handle::keep_servers_fresh`](super::Handle::keep_servers_fresh).
+    /// Resolves when the server list should be refreshed: when an attempt could not be launched or its server is lost, and at once while
+    /// tasks could run but no server is enabled. See [`Handle::keep_servers_fresh`](super::Handle::keep_servers_fresh).
     pub async fn servers_wanted(&self) -> Result<(), TaskError> {
         self.mailbox.watch(Watch::ServersWanted).await??;
         Ok(())
     }
 
-    /// Some of the tasks that a filter lets through, by number, after this one.
+    /// Returns up to `limit` of the tasks that match a filter, by id, after `after`.
     pub async fn list(
         &self,
         filter: TaskFilter,
@@ -212,7 +212,7 @@ impl Tasks {
         }
     }
 
-    /// All that is under way, at one moment.
+    /// Returns everything under way, as of one moment.
     pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
         let asked = vec![Item::Query(Query::Standing)];
         match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
@@ -221,9 +221,9 @@ impl Tasks {
         }
     }
 
-    /// Tasks that are not over, for those who look at the whole: those that run first, the longest first; then those that wait for
-    /// their next burst, the soonest first; then those that have not begun and could, group by group. At most so many, and whether there
-    /// are more; of very many, some are looked at.
+    /// Returns up to `most` tasks that are not over, for an overview, and whether there are more: running ones first, the
+    /// longest-running at the front; then those waiting for their next burst, the soonest first; then those that have not
+    /// begun and could, by group. If there are very many, only some are examined.
     pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
         match self.ask(Query::Stirring { most }).await? {
             Reply::Tasks(tasks) => Ok((tasks.tasks, tasks.next.is_some())),
@@ -231,7 +231,7 @@ impl Tasks {
         }
     }
 
-    /// How many tasks there are.
+    /// Returns the number of tasks, by state.
     pub async fn totals(&self) -> Result<Totals, TaskError> {
         match self.ask(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
@@ -239,17 +239,17 @@ impl Tasks {
         }
     }
 
-    /// Holds so much back: of a group, or of all tasks.
+    /// Pauses a group, or all tasks if `group` is `None`, to the extent given by `pause`.
     pub async fn pause(&self, group: Option<Name>, pause: Pause) -> Result<(), TaskError> {
         done(&self.tell(Message::Pause { group, pause }).await?)
     }
 
-    /// Sets how many tasks of a group are under way at a time; none is started if 0.
+    /// Sets how many tasks of a group may be under way at a time; with 0 none is started.
     pub async fn limit(&self, group: Name, max: u32) -> Result<(), TaskError> {
         done(&self.tell(Message::Limit { group, max }).await?)
     }
 
-    /// Groups that have tasks under way or ready, or something set.
+    /// Returns the groups that have tasks under way or ready, or settings of their own.
     pub async fn groups(&self) -> Result<Vec<GroupView>, TaskError> {
         match self.ask(Query::Groups).await? {
             Reply::Groups(groups) => Ok(groups),
@@ -257,7 +257,7 @@ impl Tasks {
         }
     }
 
-    /// All servers, by name.
+    /// Returns all servers, sorted by name.
     pub async fn servers(&self) -> Result<Vec<ServerView>, TaskError> {
         match self.ask(Query::Servers).await? {
             Reply::Servers(servers) => Ok(servers),
@@ -265,16 +265,16 @@ impl Tasks {
         }
     }
 
-    /// Has this become of a server.
+    /// Changes a server.
     ///
     /// # Errors
-    /// [`TaskError::Absent`] if there is none, but for one that is to have threads: that is added.
+    /// Returns [`TaskError::Absent`] if there is no such server, unless the change sets its threads, which adds it.
     pub async fn server(&self, name: Name, change: ServerChange) -> Result<(), TaskError> {
         done(&self.tell(Message::Server { name, change }).await?)
     }
 
-    /// Makes the servers those of an inventory: adds what is new, removes what is gone, and leaves alone what an operator
-    /// disabled. With `check` nothing changes, and the answer is what would.
+    /// Makes the set of servers match an inventory: adds new ones, removes missing ones, and leaves those disabled by an
+    /// operator alone. With `check` nothing changes, and the result is what would.
     pub async fn inventory(&self, hosts: Vec<Host>, check: bool) -> Result<Inventoried, TaskError> {
         let came = if check {
             self.ask(Query::Inventory(hosts)).await?
@@ -295,7 +295,7 @@ impl Tasks {
         }
     }
 
-    /// Forgets tasks that were over before this date, but for so many of the newest; how many.
+    /// Removes tasks that were over before `before`, except the newest `keep`, and returns their number.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
         let mut all = 0;
         loop {
@@ -317,12 +317,12 @@ impl Tasks {
         }
     }
 
-    /// What the command of an attempt says of its burst; how often the task has saved by then. What comes from another machine
-    /// has a number, and is heard once.
+    /// Handles a report from the command of an attempt about its burst, and returns how often the task has saved so far. A
+    /// report from another machine is numbered with `nth` and counts once.
     ///
     /// # Errors
-    /// [`Refused::Stale`] if the attempt is over, [`Refused::Stopping`] if it is being stopped, and [`Refused::Locked`] if
-    /// another has the update lock.
+    /// Returns [`Refused::Stale`] if the attempt is over, [`Refused::Stopping`] if it is being stopped, or
+    /// [`Refused::Locked`] if another attempt has the update lock.
     pub async fn report(
         &self,
         process: ProcessId,
@@ -337,7 +337,7 @@ impl Tasks {
         Ok(task(self.tell(message).await?)?.task.revision)
     }
 
-    /// What the task of an attempt has saved: how often, and the newest of it.
+    /// Returns how often the task of an attempt has saved, and the newest saved data.
     pub async fn saved(&self, process: ProcessId) -> Result<(u64, Option<Bytes>), TaskError> {
         match self.ask(Query::Saved(process)).await? {
             Reply::Saved(revision, body) => Ok((revision, body)),
@@ -345,7 +345,7 @@ impl Tasks {
         }
     }
 
-    /// The process whose attempt has this secret, if it was made here.
+    /// Returns the process of the attempt with this secret, if the secret was made by this node.
     pub fn process_of(&self, secret: &str) -> Option<ProcessId> {
         self.keeping.reporting()?.process_of(secret)
     }
@@ -378,7 +378,7 @@ const fn done(reply: &Reply) -> Result<(), TaskError> {
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Converts a reply of an unexpected kind to an error.
 const fn refusal(reply: &Reply) -> TaskError {
     match reply {
         Reply::Refused(refused) => TaskError::Refused(*refused),

@@ -1,7 +1,7 @@
-//! Jobs in Rust: what a type of jobs does, and workers of this process that do it.
+//! Jobs in Rust: a trait for types of jobs, and workers in this process that run them.
 //!
-//! Promises what queues do: **at least once, in any order**. A job whose worker ended without a word is given out again, so write
-//! jobs that may run twice. A panic is a failure. Never here: which job is next, nor when one is tried again.
+//! Jobs run **at least once, in any order**, as queues promise. If a worker ends without a report, its job is given out again, so write
+//! jobs that may run twice. A panic is a failure. Which job is next, and when one is retried, is not decided here.
 
 use crate::actors::queue::{Body, Claim, Progress, Put, QueueName, Refused};
 use crate::handle::{Handle, QueueError, Queues};
@@ -19,13 +19,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
-/// How soon a worker looks again when the node refuses to give out jobs, such as while its disk is full.
+/// How soon a worker asks again after the node refused to give out jobs, as while its disk is full.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The priority of a job that says nothing of its own: that of `sexton queue push`.
+/// The default priority of a job, the same as that of `sexton queue push`.
 const PRIORITY: u32 = 1024;
 
-/// A type of jobs: its members are what a job says, in JSON, so that other programs can push and read them.
+/// A type of jobs. Its fields are the job's body in JSON, so other programs can push and read such jobs.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -49,18 +49,18 @@ const PRIORITY: u32 = 1024;
 /// }
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The type, which is the queue of the default tenant: 1 to 200 letters, digits and `-+/;.$_()`, the first no `-`.
+    /// The type, which is the name of the default tenant's queue: 1 to 200 letters, digits and `-+/;.$_()`, not beginning with `-`.
     const TYPE: &'static str;
 
-    /// Does the work. It runs on a thread of its worker, in a tokio runtime of that, and may run twice for one job: see the module.
-    /// `Ok` ends the job. Dropped halfway when the claim is lost: the job was ended, or its queue flushed.
+    /// Does the work. Runs on the worker's thread, in that thread's tokio runtime, and may run twice for one job: see the module. `Ok` ends
+    /// the job. The future is dropped midway if the claim is lost because the job was deleted or its queue flushed.
     ///
     /// # Errors
-    /// [`JobError`] says whether the job failed, or is to come back later. A panic is a failure, too.
+    /// Returns a [`JobError`] if the job failed or is to be retried later. A panic is a failure, too.
     fn run(self, attempt: Attempt) -> impl Future<Output = Result<(), JobError>> + Send;
 }
 
-/// Why a job is not done. Any error is a failure (`?`).
+/// Why a job is not done. Any other error converts to a failure with `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobError {
     reason: String,
@@ -69,7 +69,7 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// It failed for this reason, which is shown with the job, and is tried again as its type says.
+    /// Creates a failure for this reason, which is shown with the job. The job is retried as its type specifies.
     pub fn failed(reason: impl Display) -> Self {
         Self {
             reason: reason.to_string(),
@@ -78,7 +78,7 @@ impl JobError {
         }
     }
 
-    /// It was not tried, for this reason, and comes back after this time. That counts as no try, unless the job is a day old.
+    /// Postpones the job by `after` without trying it. This does not count as a try unless the job is a day old.
     pub fn snooze(after: Duration, reason: impl Display) -> Self {
         Self {
             reason: reason.to_string(),
@@ -87,7 +87,7 @@ impl JobError {
         }
     }
 
-    /// The same, tried again after this time.
+    /// Sets the time after which the job is retried.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl<E: std::error::Error> From<E> for JobError {
     }
 }
 
-/// One attempt at a job, while it lasts.
+/// One attempt at a job, valid while the claim lasts.
 #[derive(Clone)]
 pub struct Attempt {
     queues: Queues,
@@ -114,30 +114,30 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The number of the job.
+    /// Returns the id of the job.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Which try it is; the first is 1.
+    /// Returns the number of this try; the first is 1.
     pub const fn number(&self) -> u32 {
         self.attempts
     }
 
-    /// The token of the claim. It only ever grows: what it guards can tell an older attempt.
+    /// Returns the token of the claim. Tokens only ever grow, so a resource that compares them can reject an older attempt.
     pub const fn fence(&self) -> Token {
         self.token
     }
 
-    /// Whether the workers are to end: a long job may stop early, and fail or snooze.
+    /// Returns whether the workers are stopping: a long job may then stop early by failing or snoozing.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
-    /// Reports how far it is, to be shown with the job: in percent, at most 100, and what is being done.
+    /// Reports the progress, to be shown with the job: `percent`, at most 100, and a description of the current step.
     ///
     /// # Errors
-    /// If the claim is lost, or the node has stopped.
+    /// Returns an error if the claim is lost or the node has stopped.
     pub async fn progress(&self, percent: u8, text: &str) -> Result<(), QueueError> {
         let text = Some(text).filter(|text| !text.is_empty());
         let progress = Progress {
@@ -152,37 +152,37 @@ impl Attempt {
 /// Why a job was not pushed.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// [`Job::TYPE`] is no type.
+    /// [`Job::TYPE`] is not a valid type.
     #[error("{0:?} is no type of jobs")]
     Type(&'static str),
-    /// The job cannot be written in JSON.
-    #[error("the job cannot be written: {0}")]
+    /// The job cannot be serialized to JSON.
+    #[error("failed to serialize the job: {0}")]
     Body(#[from] serde_json::Error),
-    /// It was refused.
+    /// The job was refused.
     #[error(transparent)]
     Refused(#[from] QueueError),
 }
 
-/// Why there are no workers.
+/// Why workers could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// [`Job::TYPE`] is no type.
+    /// [`Job::TYPE`] is not a valid type.
     #[error("{0:?} is no type of jobs")]
     Type(&'static str),
-    /// A thread or its runtime cannot be had.
-    #[error("failed to begin a worker: {0}")]
+    /// A thread or its runtime could not be created.
+    #[error("failed to start a worker: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Workers of one type of jobs. Dropped, they take on no more, and nobody waits for them.
+/// The workers of one type of jobs. Dropping this stops them from claiming further jobs, without waiting for running ones.
 pub struct Workers {
     stop: watch::Sender<bool>,
-    /// Each worker holds the other end.
+    /// Every worker holds a sender; the channel closes when all have ended.
     alive: mpsc::Receiver<Infallible>,
 }
 
 impl Workers {
-    /// Takes on no further job, and resolves when those that run have come to their end.
+    /// Stops claiming jobs, and resolves when the running ones have finished.
     pub async fn end(mut self) {
         self.stop.send_replace(true);
         while self.alive.recv().await.is_some() {}
@@ -196,19 +196,19 @@ impl Drop for Workers {
 }
 
 impl Queues {
-    /// Adds a job of a type, to be run at once by the next free worker; its number.
+    /// Adds a job, to be run by the next free worker, and returns its id.
     ///
     /// # Errors
-    /// If it cannot be written, or is refused, as [`Queues::put`] has it.
+    /// Returns an error if the job cannot be serialized, or if [`Queues::put`] refuses it.
     pub async fn push<J: Job>(&self, job: &J) -> Result<u64, PushError> {
         Ok(self.put(put_of(job)?).await?.id)
     }
 }
 
-/// A job of a type as [`Queues::put`] takes it, to be given a delay, a priority or a deduplication key first.
+/// Converts a job for [`Queues::put`], so that a delay, a priority or a deduplication key can be set first.
 ///
 /// # Errors
-/// If [`Job::TYPE`] is none, or the job cannot be written.
+/// Returns an error if [`Job::TYPE`] is not a valid type or the job cannot be serialized.
 pub fn put_of<J: Job>(job: &J) -> Result<Put, PushError> {
     let queue = QueueName::new(J::TYPE.as_bytes()).ok_or(PushError::Type(J::TYPE))?;
     Ok(Put {
@@ -218,10 +218,10 @@ pub fn put_of<J: Job>(job: &J) -> Result<Put, PushError> {
 }
 
 impl Handle {
-    /// Begins to work on jobs of a type, on so many threads, each with one job at a time.
+    /// Starts workers for a type of jobs on `threads` threads, each running one job at a time.
     ///
     /// # Errors
-    /// If [`Job::TYPE`] is none, or a thread cannot be had: then there are no workers.
+    /// Returns an error if [`Job::TYPE`] is not a valid type or a thread could not be created; no worker runs then.
     pub fn work<J: Job>(&self, threads: u16) -> Result<Workers, WorkError> {
         let queue = QueueName::new(J::TYPE.as_bytes()).ok_or(WorkError::Type(J::TYPE))?;
         let (stop, stopping) = watch::channel(false);
@@ -245,7 +245,7 @@ impl Handle {
     }
 }
 
-/// One of the workers.
+/// A single worker.
 struct Worker {
     handle: Handle,
     queues: Queues,
@@ -256,14 +256,14 @@ struct Worker {
 }
 
 impl Worker {
-    /// Until it is to stop, or the node does.
+    /// Runs jobs until the worker or the node is to stop.
     async fn work<J: Job>(mut self) {
         loop {
             let mut waiting = self.queues.wait_for_job(std::slice::from_ref(&self.queue));
             let claimed = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stops| *stops) => {
-                    // What was claimed in this moment is not tried.
+                    // A job claimed at this moment is not tried.
                     if let Ok(Some(claim)) = waiting.withdraw().await {
                         self.queues.give_back(claim.id, claim.token);
                     }
@@ -281,7 +281,7 @@ impl Worker {
 
     async fn rest(&mut self) {
         let mut pause = interval(PAUSE);
-        // The first comes at once.
+        // The first tick completes at once.
         pause.tick().await;
         tokio::select! {
             _ = self.stopping.wait_for(|stops| *stops) => {}
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    /// Runs a job, and says what came of it.
+    /// Runs a job and reports the result.
     async fn attempt<J: Job>(&self, claim: Claim) {
         let (id, token) = (claim.id, claim.token);
         let done = if claim.duplicate {
@@ -297,7 +297,7 @@ impl Worker {
         } else {
             self.run::<J>(&claim).await
         };
-        // If the claim is lost, or the node stops, the job is given out again, or was ended: there is nothing more to say.
+        // If the claim is lost or the node stops, the job was ended or will be given out again: there is nothing to report.
         match done {
             None => {}
             Some(Ok(())) => drop(self.queues.ack(id, token).await),
@@ -314,12 +314,12 @@ impl Worker {
         }
     }
 
-    /// What came of a job; nothing if the claim was lost before.
+    /// Returns the result of a job; `None` if the claim was lost first.
     async fn run<J: Job>(&self, claim: &Claim) -> Option<Result<(), JobError>> {
         let job = match serde_json::from_slice::<J>(claim.body.as_bytes()) {
             Ok(job) => job,
             Err(error) => {
-                let words = format!("the body is no job of the type {}: {error}", J::TYPE);
+                let words = format!("the body is not a job of the type {}: {error}", J::TYPE);
                 return Some(Err(JobError::failed(words)));
             }
         };
@@ -344,7 +344,7 @@ impl Worker {
         }
     }
 
-    /// Keeps a claim for as long as it is there: well before each of its spans is over, it is touched.
+    /// Keeps a claim alive by touching it at every third of its span. Returns when the claim is lost.
     async fn keep(&self, claim: &Claim) {
         let Some(ends) = claim.ends() else {
             return std::future::pending().await;
@@ -352,7 +352,7 @@ impl Worker {
         let span = ends.0.saturating_sub(self.handle.now().0);
         let third = Duration::from_millis((span / 3).max(1));
         let mut ticks = interval(third);
-        // The first comes at once.
+        // The first tick completes at once.
         ticks.tick().await;
         loop {
             ticks.tick().await;

@@ -1,5 +1,5 @@
-//! What a keeper holds: attempts that run, and those that have ended and are not forgotten. Everything that it reports
-//! is derived from this.
+//! The attempts that a keeper holds: those that run, and those that have ended but are not yet forgotten. Every report is derived from this
+//! state.
 
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Exited, Report, Started};
@@ -8,23 +8,23 @@ use crate::kernel::wait::Ended;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What is known of an attempt.
+/// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// Its process is ours, and has not come as far as its program.
+    /// Its process is our child and has not executed its program yet.
     Starting(Started),
-    /// Its process is ours.
+    /// Its process is our child and runs its program.
     Running(Started),
-    /// Its process was that of a keeper before us: how it ends cannot be known here.
+    /// Its process was started by an earlier keeper, so this one cannot learn how it ends.
     Orphaned(Started),
-    /// It has ended.
+    /// Its process has ended.
     Exited(Exited),
     /// It could not be started.
     Failed { step: u8, errno: i32 },
 }
 
 impl Held {
-    /// How it was started, if it was.
+    /// Returns the start of the attempt, if it was started.
     pub(crate) const fn started(&self) -> Option<&Started> {
         match self {
             Self::Starting(started) | Self::Running(started) | Self::Orphaned(started) => {
@@ -37,7 +37,7 @@ impl Held {
 
     fn report(&self, attempt: ProcessId) -> Option<Report> {
         Some(match *self {
-            // What became of it is reported as soon as that is known.
+            // The outcome is reported as soon as it is known.
             Self::Starting(_) => return None,
             Self::Running(started) => Report::Started(started),
             Self::Orphaned(started) => Report::Orphaned(started),
@@ -51,7 +51,7 @@ impl Held {
     }
 }
 
-/// All that is held, by attempt, and those of our children that belong to one, by PID.
+/// All attempts held, and which of our children (by PID) belong to one.
 #[derive(Default)]
 pub(crate) struct Attempts {
     held: BTreeMap<ProcessId, Held>,
@@ -59,7 +59,8 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// What a log tells: what runs by it was started by a keeper before us, unless `is_ours` knows it for a child.
+    /// Restores what a log describes. A process that is running according to the log belonged to an earlier keeper, unless `is_ours`
+    /// recognises it as our child.
     pub(crate) fn restored(records: &[Record], is_ours: impl Fn(&Started) -> bool) -> Self {
         let mut attempts = Self::default();
         for record in records {
@@ -92,7 +93,7 @@ impl Attempts {
                 cpu_ms,
                 memory_max,
             } => {
-                // Without a start, which damage may have taken, nobody could say what it was that ended.
+                // Damage may have taken the start record; without it, nobody could say which process ended.
                 if let Some(held) = self.held.get_mut(&attempt)
                     && let Some(started) = held.started().copied()
                 {
@@ -118,7 +119,7 @@ impl Attempts {
         }
     }
 
-    /// The shortest log that tells the same.
+    /// Returns the records of the shortest log that describes the same state.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
         self.held.iter().flat_map(|(attempt, held)| {
             let started = held.started().copied().map(Record::Started);
@@ -135,45 +136,45 @@ impl Attempts {
         })
     }
 
-    /// How many are held.
+    /// Returns the number of attempts held.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether none is held.
+    /// Returns whether no attempt is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// How many of our children belong to an attempt.
+    /// Returns the number of our children that belong to an attempt.
     pub(crate) fn alive(&self) -> usize {
         self.children.len()
     }
 
-    /// What is known of an attempt.
+    /// Returns the state of an attempt, if it is held.
     pub(crate) fn get(&self, attempt: ProcessId) -> Option<&Held> {
         self.held.get(&attempt)
     }
 
-    /// What is to be reported of an attempt now.
+    /// Returns the report to send about an attempt now, if any.
     pub(crate) fn report(&self, attempt: ProcessId) -> Option<Report> {
         self.held.get(&attempt)?.report(attempt)
     }
 
-    /// The first attempt after this one.
+    /// Returns the first attempt after this one, in order of id.
     pub(crate) fn after(&self, attempt: Option<ProcessId>) -> Option<ProcessId> {
         let from = attempt.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.held.range((from, Bound::Unbounded));
         rest.next().map(|(attempt, _)| *attempt)
     }
 
-    /// Its process is there.
+    /// Records that the attempt's process has been created.
     pub(crate) fn start(&mut self, started: Started) {
         self.children.insert(started.pid, started.attempt);
         self.held.insert(started.attempt, Held::Starting(started));
     }
 
-    /// It has come as far as its program.
+    /// Records that the attempt's process has executed its program.
     pub(crate) fn run(&mut self, attempt: ProcessId) {
         if let Some(held) = self.held.get_mut(&attempt)
             && let Held::Starting(started) = *held
@@ -182,7 +183,7 @@ impl Attempts {
         }
     }
 
-    /// What a program before us knew: it has not come as far as its program.
+    /// Records that the attempt's process has not executed its program yet, as the previous version of this program knew.
     pub(crate) fn restart(&mut self, attempt: ProcessId) {
         if let Some(held) = self.held.get_mut(&attempt)
             && let Held::Running(started) = *held
@@ -191,7 +192,7 @@ impl Attempts {
         }
     }
 
-    /// It could not be started. If there is a process, that is none of ours any more.
+    /// Records that the attempt could not be started. If it has a process, that no longer counts as our child.
     pub(crate) fn fail(&mut self, attempt: ProcessId, step: u8, errno: i32) {
         let before = self.held.insert(attempt, Held::Failed { step, errno });
         if let Some(started) = before.as_ref().and_then(Held::started) {
@@ -199,7 +200,7 @@ impl Attempts {
         }
     }
 
-    /// A child has ended: of which attempt, and how; `None` if it was of none.
+    /// Records the end of a child and returns it as that of its attempt; `None` if the child belonged to none.
     pub(crate) fn end(&mut self, ended: &Ended, at: u64) -> Option<Exited> {
         let attempt = self.children.remove(&ended.pid)?;
         let held = self.held.get_mut(&attempt)?;
@@ -214,12 +215,12 @@ impl Attempts {
         Some(exited)
     }
 
-    /// The attempt that this child of ours belongs to.
+    /// Returns the attempt that a child belongs to.
     pub(crate) fn of_child(&self, pid: u32) -> Option<ProcessId> {
         self.children.get(&pid).copied()
     }
 
-    /// Forgets an attempt of which we have no process; what was known of it.
+    /// Forgets an attempt unless its process is our running child. Returns what was known of it.
     pub(crate) fn forget(&mut self, attempt: ProcessId) -> Option<Held> {
         match self.held.get(&attempt)? {
             Held::Starting(_) | Held::Running(_) => None,

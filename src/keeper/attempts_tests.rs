@@ -1,4 +1,4 @@
-//! What is held, and the log that tells it.
+//! Tests of the attempts held, and of the log that describes them.
 
 use super::{Attempts, Held};
 use crate::ids::ProcessId;

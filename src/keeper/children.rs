@@ -1,4 +1,4 @@
-//! The children of a keeper, from what is asked to what is reported of their ends.
+//! The children of a keeper, from the launch request to the report of their end.
 
 use crate::ids::ProcessId;
 use crate::keeper::client::Client;
@@ -13,11 +13,11 @@ use crate::kernel::spawn::Outcome;
 use crate::kernel::wait::{self, Children, Ended};
 use std::io;
 
-/// The most children reaped before others have their turn.
+/// How many children are reaped before other events are served.
 const REAPED_MAX: usize = 1024;
 
 impl Keeper {
-    /// Launches an attempt that is not held. What is returned is no outcome of the attempt: it may be asked for again.
+    /// Launches an attempt unless it is held already. A returned failure is not an outcome of the attempt: it may be requested again.
     pub(super) fn launch(&mut self, attempt: ProcessId, launch: &Launch) -> Option<Failed> {
         if self.attempts.get(attempt).is_some() {
             return None;
@@ -47,11 +47,11 @@ impl Keeper {
         let groups = self.files.groups.as_deref();
         let (spawned, started) = launch::start(attempt, &ready, groups, wall())?;
         if let Err(error) = self.log.append(Record::Started(started)) {
-            // It is dropped without leave, and ends without having run.
+            // `spawned` is dropped without being released, so its process exits without having run.
             return Err((step::LOG, error.raw_os_error().unwrap_or(0)));
         }
         self.attempts.start(started);
-        // Whoever was killed meanwhile has an end of its own to report.
+        // A process killed meanwhile reports its end like any other.
         if let Ok(outcome) = spawned.release() {
             self.follow(started.pid, outcome);
         } else {
@@ -66,20 +66,20 @@ impl Keeper {
             step,
             errno,
         };
-        // If it cannot be written, the log is behind, and is written anew when there is room.
+        // If this fails, the log is marked incomplete and is rewritten when there is room.
         drop(self.log.append(record));
         self.attempts.fail(attempt, step, errno);
     }
 
-    /// Waits for a child to come as far as its program.
+    /// Waits for a child to execute its program.
     pub(super) fn follow(&mut self, pid: u32, outcome: Outcome) {
-        // Without that, its end would still tell.
+        // If it cannot be watched, its end will still be noticed.
         drop(self.poll.add(&outcome, Source::Starting(pid)));
         self.starting.insert(pid, outcome);
         self.hear_of_start(pid);
     }
 
-    /// A child may have come as far as its program.
+    /// Checks whether a child has executed its program.
     pub(super) fn hear_of_start(&mut self, pid: u32) {
         let Some(outcome) = self.starting.get_mut(&pid) else {
             return;
@@ -103,7 +103,7 @@ impl Keeper {
         self.change(attempt);
     }
 
-    /// Reaps who has ended, also those that were left behind below us.
+    /// Reaps children that have ended, including orphaned descendants.
     pub(super) fn reap(&mut self) -> io::Result<Children> {
         for _ in 0..REAPED_MAX {
             match wait::reap()? {
@@ -120,12 +120,12 @@ impl Keeper {
 
     fn end(&mut self, ended: &Ended) {
         if let Some(outcome) = self.starting.get_mut(&ended.pid) {
-            // It said what failed before it ended.
+            // It reported any failure before it ended.
             let outcome = outcome.read().unwrap_or(Ok(()));
             self.started(ended.pid, outcome);
         }
         if let Some(exited) = self.attempts.end(ended, wall()) {
-            // If it cannot be written, the log is behind, and is written anew when there is room.
+            // If this fails, the log is marked incomplete and is rewritten when there is room.
             drop(self.log.append(Record::of_end(&exited)));
             self.change(exited.started.attempt);
         }
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    /// Forgets those that do not live.
+    /// Forgets those of `attempts` that are not running.
     pub(super) fn forget(&mut self, attempts: &[ProcessId]) {
         let mut forgotten = Vec::new();
         for attempt in attempts {
@@ -148,16 +148,16 @@ impl Keeper {
                 continue;
             };
             forgotten.push(*attempt);
-            // What failed may have had one.
+            // A failed attempt may have had a group.
             let had_group = held.started().is_none_or(|started| started.contained);
             if let Some(groups) = self.files.groups.as_ref().filter(|_| had_group) {
-                // One in which something lives stays; it goes with the keeper.
+                // A group in which something is still alive stays, and is removed with the keeper's.
                 drop(cgroup::remove(&groups.join(attempt.to_string())));
             }
         }
         self.log.forget(&forgotten);
         if self.log.is_mostly_past(self.attempts.len()) {
-            // The old one is as good, only longer.
+            // The old log is just as valid, only longer.
             drop(self.log.compact(self.attempts.records()));
         }
     }

@@ -1,7 +1,7 @@
-//! A connection: what has come on it and waits to be understood, and what waits to leave.
+//! A connection: received bytes that are not yet parsed, and output that is not yet sent.
 //!
-//! Reports are not kept: what waits is the attempts that they are about, and they are derived from what is held when
-//! there is room for them. So a reader that is slow costs a bounded amount, and never sees what is no longer so.
+//! Reports are not queued. Only the attempts they concern are, and a report is derived from the current state when there is room for it. So
+//! a slow reader costs a bounded amount of memory and never receives stale reports.
 
 use crate::ids::ProcessId;
 use crate::keeper::attempts::Attempts;
@@ -14,62 +14,62 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How much is read at once: more than most requests have. Each page of it that is touched between two launches is copied or
-/// faulted in again, since each launch shares all memory with a new process for a moment.
+/// How many bytes are read at once: more than most requests have. Each launch briefly shares all memory with the new process, so every page
+/// of this buffer touched between two launches is copied or faulted in again.
 const READ: usize = 8 << 10;
-/// How much may wait to leave before nothing more is derived.
+/// How much output may wait before no more reports are derived, in bytes.
 const OUTPUT_MAX: usize = 64 << 10;
 /// How many answers may wait before nothing more is read.
 const ANSWERS_MAX: usize = 1024;
-/// How many changes may wait before all that is held is reported instead.
+/// How many changes may wait; beyond that, all attempts are reported instead.
 const CHANGES_MAX: usize = 4096;
-/// The most descriptors that come with a parcel, and one more, so that too many are noticed.
+/// The most descriptors received: those of a parcel and one more, so that an excess is noticed.
 const FDS_MAX: usize = 4;
 
-/// Who is at the other end.
+/// Who is at the other end of a connection.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// It has not said.
+    /// It has not introduced itself.
     Unknown,
     /// The coordinator.
     Coordinator(Box<Feed>),
-    /// It handed over the parcel of this ticket, and wants it back if it goes before the launch.
+    /// It handed over the parcel with this ticket; if it disconnects before the launch, the parcel is dropped.
     Giver {
-        /// The ticket.
+        /// The ticket of the parcel.
         ticket: u128,
-        /// Whether it may wait for the launch for as long as it likes.
+        /// Whether the parcel may wait as long as the connection is open.
         stays: bool,
     },
-    /// It has been answered for good, and the connection ends when the answer has left.
+    /// It has its final answer, and the connection closes once that is sent.
     Done,
 }
 
-/// Whether all that is held is being reported.
+/// How far a report of all attempts has got.
 #[derive(Debug, Default)]
 enum Walk {
-    /// It has been.
+    /// No report is in progress.
     #[default]
     Over,
-    /// It begins.
+    /// It starts with the first attempt.
     First,
-    /// It goes on after this attempt.
+    /// It continues after this attempt.
     After(ProcessId),
 }
 
-/// What is to be reported to a coordinator.
+/// The reports due to a coordinator.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     walk: Walk,
-    /// Whether `Told` follows that.
+    /// Whether `Told` is sent at the end of the walk.
     tells: bool,
-    /// What was asked for: these are reported in any case.
+    /// Attempts that were asked about; these are reported in any case.
     answers: VecDeque<ProcessId>,
-    /// What has changed.
+    /// Attempts that have changed.
     changes: VecDeque<ProcessId>,
 }
 
 impl Feed {
-    /// One for a coordinator that has just come.
+    /// Creates the feed of a coordinator that has just connected.
     pub(crate) fn new() -> Self {
         Self {
             walk: Walk::First,
@@ -78,12 +78,12 @@ impl Feed {
         }
     }
 
-    /// An attempt was asked about.
+    /// Queues the answer about an attempt that was asked about.
     pub(crate) fn answer(&mut self, attempt: ProcessId) {
         self.answers.push_back(attempt);
     }
 
-    /// Something has changed about an attempt.
+    /// Queues a change of an attempt.
     pub(crate) fn change(&mut self, attempt: ProcessId) {
         if self.changes.len() < CHANGES_MAX {
             self.changes.push_back(attempt);
@@ -93,7 +93,7 @@ impl Feed {
         }
     }
 
-    /// The next report, if there is any.
+    /// Returns the next report, if any.
     fn next(&mut self, attempts: &Attempts) -> Option<Report> {
         loop {
             let after = match self.walk {
@@ -117,7 +117,7 @@ impl Feed {
             match attempts.report(attempt) {
                 Some(report) => return Some(report),
                 None if attempts.get(attempt).is_none() => return Some(Report::Absent { attempt }),
-                // It is being started: what comes of it is a change.
+                // It is being started; the outcome will be a change.
                 None => {}
             }
         }
@@ -130,20 +130,20 @@ impl Feed {
     }
 }
 
-/// A connection.
+/// A connection to a keeper.
 pub(crate) struct Client {
     socket: OwnedFd,
     pub(crate) role: Role,
     input: Vec<u8>,
     output: Vec<u8>,
     fds: Vec<OwnedFd>,
-    /// Since when it is there, in milliseconds since the boot.
+    /// When it was accepted, in milliseconds since boot.
     pub(crate) since: u64,
     has_ended: bool,
 }
 
 impl Client {
-    /// A connection that was accepted; it never blocks.
+    /// Wraps a non-blocking connection that was just accepted.
     pub(crate) const fn new(socket: OwnedFd, since: u64) -> Self {
         Self {
             socket,
@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// The coordinator's reports, if it is one.
+    /// Returns the feed of reports if the client is a coordinator.
     pub(crate) const fn feed(&mut self) -> Option<&mut Feed> {
         match &mut self.role {
             Role::Coordinator(feed) => Some(feed),
@@ -164,17 +164,17 @@ impl Client {
         }
     }
 
-    /// How many bytes of unfinished requests it holds.
+    /// Returns how many bytes are allocated for unfinished requests.
     pub(crate) const fn held_bytes(&self) -> usize {
         self.input.capacity()
     }
 
-    /// Whether nothing more will come of it.
+    /// Returns whether the connection is finished.
     pub(crate) fn is_over(&self) -> bool {
         self.has_ended || (matches!(self.role, Role::Done) && self.output.is_empty())
     }
 
-    /// Whether what waits is enough for now.
+    /// Returns whether enough output is waiting that no more requests should be read.
     pub(crate) fn is_choked(&self) -> bool {
         let answers = match &self.role {
             Role::Coordinator(feed) => feed.answers.len(),
@@ -183,13 +183,13 @@ impl Client {
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }
 
-    /// Whether it is to be read from, and written to.
+    /// Returns whether to wait until it can be read from, and until it can be written to.
     pub(crate) fn interest(&self) -> (bool, bool) {
         let reads = !self.is_choked() && !matches!(self.role, Role::Done);
         (reads, !self.output.is_empty())
     }
 
-    /// Reads once, if there is something; one that is closed ends when nothing more is to be read of it.
+    /// Reads once if there is something to read; otherwise a closed connection ends.
     pub(crate) fn receive_if(&mut self, reads: bool, is_closed: bool) {
         if reads {
             self.receive();
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// The next request, if a whole one is there.
+    /// Takes the next request, with its length in bytes, if a whole one has arrived.
     pub(crate) fn take(&mut self) -> Result<Option<(Request, usize)>, String> {
         match frame::front(&self.input) {
             Front::Whole(request, length) => {
@@ -246,7 +246,7 @@ impl Client {
             }
             Front::Part(length) => {
                 let missing = length.saturating_sub(self.input.len());
-                // The place that is announced is not made before its bytes come.
+                // Memory for the announced length is not allocated before its bytes arrive.
                 self.input.reserve_exact(missing.min(READ));
                 Ok(None)
             }
@@ -254,17 +254,17 @@ impl Client {
         }
     }
 
-    /// The descriptors that have come.
+    /// Takes the descriptors that have arrived.
     pub(crate) fn take_fds(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.fds)
     }
 
-    /// Reports now, in front of all that waits.
+    /// Puts a report into the output, ahead of the queued attempts.
     pub(crate) fn report(&mut self, report: &Report) {
         frame::put(report, &mut self.output);
     }
 
-    /// Says why, and ends.
+    /// Reports the reason and ends the connection.
     pub(crate) fn refuse(&mut self, reason: impl Into<String>) {
         let reason = reason.into();
         self.report(&Report::Refused { reason });
@@ -272,7 +272,7 @@ impl Client {
         self.input = Vec::new();
     }
 
-    /// Derives reports as there is room, and sends as much as the socket takes.
+    /// Derives reports while there is room, and sends as much as the socket accepts.
     pub(crate) fn send(&mut self, attempts: &Attempts) {
         loop {
             if let Role::Coordinator(feed) = &mut self.role {
@@ -308,7 +308,7 @@ impl AsFd for Client {
     }
 }
 
-/// Whether whoever connected is us or root.
+/// Returns whether the peer runs as our own user or as root.
 pub(crate) fn is_allowed(socket: &OwnedFd) -> io::Result<bool> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?;
     Ok(peer.uid.is_root() || peer.uid == rustix::process::geteuid())

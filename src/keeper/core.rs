@@ -1,5 +1,5 @@
-//! What a keeper does when something happens: a request, the end of a child, time. One thread, one epoll, nothing that blocks.
-//! Connections are in `serving.rs`, children in `children.rs`.
+//! The event loop of a keeper: requests, ends of children, and time. One thread, one epoll, and nothing that blocks. Connections are in
+//! `serving.rs`, children in `children.rs`.
 
 use crate::keeper::attempts::Attempts;
 use crate::keeper::client::Client;
@@ -17,25 +17,25 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// The name of its lock in the data directory, which says its PID.
+/// The name of the lock file in the data directory, which contains the keeper's PID.
 pub(super) const LOCK: &str = "keeper.lock";
-/// How long a keeper stays at first, when whoever started it has yet to come.
+/// How long a new keeper waits for its first client, in milliseconds.
 const FIRST_IDLE_MS: u64 = 10_000;
-/// How soon what could not be written is written again, in milliseconds.
+/// How soon a failed rewrite of the log is tried again, in milliseconds.
 const WRITE_AGAIN_MS: u64 = 1000;
 
-/// What a keeper has of its directory and of the system.
+/// The files and sockets that a keeper uses.
 pub(crate) struct Files {
     pub(crate) data: PathBuf,
     pub(crate) socket: PathBuf,
     pub(crate) groups: Option<PathBuf>,
-    /// Locked as long as it is open.
+    /// The lock file; it stays locked as long as this is open.
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
 }
 
 impl Files {
-    /// Whether its lock is still where others look for it: without it nobody finds this keeper any more.
+    /// Returns whether the lock file is still in its place: without it, nobody can find this keeper any more.
     fn are_there(&self) -> bool {
         let own = rustix::fs::fstat(&self.lock);
         let there = rustix::fs::lstat(self.data.join(LOCK));
@@ -47,7 +47,7 @@ impl Files {
     }
 }
 
-/// A keeper.
+/// A keeper: the state of its event loop.
 pub(crate) struct Keeper {
     pub(super) files: Files,
     signals: Signals,
@@ -58,22 +58,22 @@ pub(crate) struct Keeper {
     pub(super) clients: BTreeMap<u32, Client>,
     pub(super) clients_seen: u32,
     pub(super) coordinator: Option<u32>,
-    /// Children on the way to their programs.
+    /// Children that have not executed their programs yet, by PID.
     pub(super) starting: BTreeMap<u32, Outcome>,
-    /// When connections are accepted again, after that failed.
+    /// When connections are accepted again after a failure.
     pub(super) accepts_at: Option<u64>,
-    /// When the log is written anew, if it is behind.
+    /// When the log is rewritten if it is incomplete.
     writes_at: u64,
-    /// Whether there may be children that have ended.
+    /// Whether some children may have ended.
     pub(super) reaps: bool,
-    /// Since when it holds nothing, and how long it then stays.
+    /// Since when it has held nothing, and how long it then stays.
     idle_since: Option<u64>,
     pub(super) idle_ms: u64,
     is_over: bool,
 }
 
 impl Keeper {
-    /// With what a log told.
+    /// Creates a keeper with the attempts restored from a log.
     pub(crate) fn new(
         files: Files,
         signals: Signals,
@@ -96,7 +96,7 @@ impl Keeper {
             starting: BTreeMap::new(),
             accepts_at: None,
             writes_at: 0,
-            // One may have ended while another program was in our place.
+            // A child may have ended while another program ran in this process.
             reaps: true,
             idle_since: None,
             idle_ms: FIRST_IDLE_MS,
@@ -104,7 +104,7 @@ impl Keeper {
         })
     }
 
-    /// Keeps until there is nothing left to keep.
+    /// Runs until there is nothing left to keep.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         while !self.is_over {
             for happening in self.poll.wait(self.patience())? {
@@ -119,7 +119,7 @@ impl Keeper {
         if are_there {
             drop(std::fs::remove_file(&self.files.socket));
         } else if self.files.data.exists() {
-            // What is there now may be of another keeper.
+            // The files there now may belong to another keeper.
             return Ok(());
         }
         if let Some(groups) = &self.files.groups {
@@ -128,7 +128,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// For how many seconds nothing but what happens matters.
+    /// Returns how many seconds to wait for events; `None` to wait indefinitely.
     fn patience(&self) -> Option<i64> {
         let has_coordinator_alone = self.coordinator.is_some() && self.clients.len() == 1;
         let waits = !has_coordinator_alone
@@ -157,7 +157,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// A signal: children have ended, or somebody asks for an end, which has to wait for those that live.
+    /// Handles pending signals: children have ended, or a request to terminate, which is ignored while children are alive.
     fn hear(&mut self) -> io::Result<()> {
         while let Some(signal) = self.signals.next()? {
             self.reaps = true;
@@ -168,7 +168,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// What follows from all that has happened, and from time.
+    /// Does what is due after the events of this round, and what time makes due.
     fn settle(&mut self) {
         let now = now();
         if let Some(number) = self.coordinator {
@@ -178,7 +178,7 @@ impl Keeper {
         self.part_with_the_silent(now);
         self.accept_again(now);
         if self.log.is_behind() && now >= self.writes_at {
-            // It stays behind, and is written another time.
+            // If this fails, the log stays incomplete and is rewritten later.
             drop(self.log.compact(self.attempts.records()));
             self.writes_at = now + WRITE_AGAIN_MS;
         }
@@ -198,18 +198,18 @@ impl Keeper {
         self.is_over |= now >= since + self.idle_ms;
     }
 
-    /// Whether nobody can come for what it holds: nothing of that lives, and its directory was removed.
+    /// Returns whether nobody can come for what it holds: no child is alive, and its directory was removed.
     fn is_forsaken(&self) -> bool {
         self.attempts.alive() == 0 && !self.files.are_there()
     }
 }
 
-/// Milliseconds since the boot.
+/// Returns milliseconds since boot.
 pub(super) fn now() -> u64 {
     milliseconds(ClockId::Monotonic)
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since the Unix epoch.
 pub(super) fn wall() -> u64 {
     milliseconds(ClockId::Realtime)
 }

@@ -1,29 +1,30 @@
-//! Frames: a length of four bytes, little end first, then a message as rmp-serde writes it.
+//! Frames: a length of four bytes, little-endian, then a message as rmp-serde writes it.
 
 use crate::decode;
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Request};
 use serde::Serialize;
 use std::io;
 
-/// What stands at the front of what was received.
+/// What the received bytes begin with.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Front {
-    /// A whole request, and how many bytes it took.
+    /// A whole request, and its length in bytes.
     Whole(Request, usize),
-    /// The beginning of one, which takes this many bytes in all.
+    /// An incomplete request, which has this many bytes in all.
     Part(usize),
-    /// Nothing that could become one.
+    /// No valid request.
     Broken(String),
 }
 
-/// Looks at what was received.
+/// Parses the beginning of what was received.
 pub(crate) fn front(bytes: &[u8]) -> Front {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
         return Front::Part(4);
     };
     let length = u32::from_le_bytes(*length) as usize;
     if length > FRAME_BYTES_MAX {
-        let words = format!("a frame of {length} bytes, and at most {FRAME_BYTES_MAX} are allowed");
+        let words =
+            format!("the frame has {length} bytes, and at most {FRAME_BYTES_MAX} are allowed");
         return Front::Broken(words);
     }
     let Some(payload) = rest.get(..length) else {
@@ -35,7 +36,7 @@ pub(crate) fn front(bytes: &[u8]) -> Front {
     }
 }
 
-/// Appends a message. Those of the keeper are short.
+/// Appends a message as a frame. Messages of the keeper are short.
 pub(crate) fn put(message: &impl Serialize, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend([0; 4]);
@@ -46,15 +47,15 @@ pub(crate) fn put(message: &impl Serialize, out: &mut Vec<u8>) {
     }
 }
 
-/// A request as it is sent to a keeper.
+/// Encodes a request to a keeper as a frame.
 ///
 /// # Errors
-/// If it is longer than [`FRAME_BYTES_MAX`].
+/// Returns an error if it is longer than [`FRAME_BYTES_MAX`].
 pub fn framed(request: &Request) -> io::Result<Vec<u8>> {
     let mut frame = Vec::new();
     put(request, &mut frame);
     if frame.len() - 4 > FRAME_BYTES_MAX {
-        let words = "too long a frame";
+        let words = "the frame is too long";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
     Ok(frame)

@@ -1,4 +1,4 @@
-//! From a request to a process that waits for leave.
+//! Turns a launch request into a process that waits for permission to run.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
@@ -14,17 +14,17 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Where a launch failed, and the error of the kernel.
+/// The step at which a launch failed (see [`step`]), and the kernel's error number.
 pub(crate) type Failed = (u8, i32);
 
-/// What stands below a launch, ready for its process to be made.
+/// A prepared launch, for which only the process is missing.
 pub(crate) struct Ready {
     plan: Plan,
     streams: [OwnedFd; 3],
     memory_max: Option<u64>,
 }
 
-/// The number by which the protocol knows what a child could not do.
+/// Returns the protocol's number for a step at which a child failed.
 pub(crate) const fn step_of(failed: Step) -> u8 {
     match failed {
         Step::Streams => step::OUTPUT,
@@ -35,7 +35,7 @@ pub(crate) const fn step_of(failed: Step) -> u8 {
     }
 }
 
-/// Opens what it writes to, and puts together what it is given.
+/// Opens the output files and combines the launch with its parcel.
 pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready, Failed> {
     let (umask, parcel, streams) = match parcel {
         Some(waiting) => {
@@ -65,17 +65,17 @@ pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready,
     })
 }
 
-/// Makes the process. It waits until it is released.
+/// Creates the process, which waits until it is released.
 pub(crate) fn start(
     attempt: ProcessId,
     ready: &Ready,
     groups: Option<&Path>,
     now: u64,
 ) -> Result<(Spawned, Started), Failed> {
-    // Where there can be no group of its own, its tree is followed in other ways.
+    // If it cannot have a control group, its descendants are tracked in other ways.
     let path = groups.and_then(|base| cgroup::create(base, &attempt.to_string()).ok());
     if let (Some(path), Some(most)) = (&path, ready.memory_max) {
-        // Where it cannot be bounded, its limits of each process hold alone.
+        // If the group cannot be limited, only the limits of each process apply.
         drop(memory::bound(path, most));
     }
     let group = path.as_deref().and_then(|path| cgroup::open(path).ok());
@@ -92,13 +92,13 @@ pub(crate) fn start(
     if let Some(path) = &path
         && !made.as_ref().is_ok_and(|(spawned, _)| spawned.contained)
     {
-        // One that is left over is removed with the groups of the keeper.
+        // If this fails, the group is removed together with the keeper's.
         drop(cgroup::remove(path));
     }
     made.map_err(at(step::FORK))
 }
 
-/// It waits for leave, so that all of this is its own.
+/// Describes the new process. It cannot have ended its wait, so everything read here is its own.
 fn describe(attempt: ProcessId, spawned: &Spawned, now: u64) -> io::Result<Started> {
     let gone = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
     let (inode, ticks) = match &spawned.pidfd {
@@ -119,7 +119,7 @@ fn describe(attempt: ProcessId, spawned: &Spawned, now: u64) -> io::Result<Start
     })
 }
 
-/// The later of two of one name counts.
+/// Merges two environments; of two variables with the same name, the one in `own` wins.
 fn environment(inherited: Vec<Bytes>, own: &[Bytes]) -> Vec<Bytes> {
     fn name(variable: &Bytes) -> &[u8] {
         let bytes = variable.as_bytes();
@@ -132,13 +132,13 @@ fn environment(inherited: Vec<Bytes>, own: &[Bytes]) -> Vec<Bytes> {
     all
 }
 
-/// Nothing to read, and two files to write to; without those, nothing that is written is kept.
+/// Opens `/dev/null` as input and two files for output; without files, the output is discarded.
 fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
     let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let (output, errors) = match &launch.output {
         Some((output, errors)) => {
             let first = open_output(output, launch.appends)?;
-            // One file for both has one place at which it goes on.
+            // If both streams go to one file, they share its offset.
             let second = if output == errors {
                 first.try_clone()?
             } else {
@@ -153,13 +153,13 @@ fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
 
 fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
-    // Always at the end of it: what was written may be taken away from its beginning meanwhile.
+    // Always append: the beginning of the file may be removed meanwhile.
     let how = if appends {
         OFlags::APPEND
     } else {
         OFlags::APPEND | OFlags::TRUNC
     };
-    // A pipe that nobody reads must not keep us waiting: it is an error instead.
+    // Opening a pipe that has no reader must fail rather than block.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK | how;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -167,13 +167,13 @@ fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Who is not root may ask for what it is anyway, but not set it.
+/// Returns whether `user` is what we already run as. Without root privileges that may be requested, but not set.
 fn is_our_own(user: &User) -> bool {
     use rustix::process::{getegid, geteuid, getgroups};
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let groups = getgroups().unwrap_or_default();
     let further = groups.iter().map(|group| group.as_raw());
-    // Whether the list has the group itself, as that of a login has, gives nobody more rights.
+    // Whether the supplementary groups include the primary group, as after a login, makes no difference to anyone's rights.
     let ours: BTreeSet<u32> = further.chain([gid]).collect();
     let theirs: BTreeSet<u32> = user.groups.iter().copied().chain([user.group]).collect();
     (uid, gid) == (user.user, user.group) && ours == theirs

@@ -1,8 +1,7 @@
-//! The log of a keeper: what it holds, so that the one after it knows. Written, not synced: what a power cut takes is of
-//! a boot that is over.
+//! The log of a keeper: what it holds, for its successor. It is written but not synced: a power cut also ends the boot that it describes.
 //!
-//! Before an intent is written, room is kept for all that follows from it, so that a full disk refuses launches and not
-//! ends.
+//! Before an intent is written, space is reserved for all records that follow from it, so that a full disk makes launches fail but not the
+//! recording of ends.
 
 use crate::keeper::record::{self, LENGTH, Record};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
@@ -12,52 +11,52 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Its name in the data directory.
+/// The file's name in the data directory.
 pub(crate) const NAME: &str = "keeper.log";
-/// The name of one that is being written to take its place.
+/// The name of a new log before it replaces the old one.
 const NEXT: &str = "keeper.log.next";
-/// How much room is kept at a time.
+/// How many bytes are reserved at a time.
 const ROOM: u64 = 64 << 10;
-/// The most records that follow from an intent: started, failed or exited, forgotten.
+/// The most records that follow an intent: started, failed or exited, forgotten.
 const CONSEQUENCES: u64 = 3;
-/// Fewer records than this are not worth a new file.
+/// A log with fewer records is not worth rewriting.
 const COMPACTED_FROM: u32 = 4096;
 
-/// An open log.
+/// A log open for writing.
 pub(crate) struct Log {
     file: File,
     data: PathBuf,
     boot: u128,
-    /// How many records it has.
+    /// The number of records in it.
     records: u32,
-    /// Up to where there is room on disk.
+    /// The offset up to which space is reserved.
     room: u64,
-    /// Whether something could not be written that is held in memory.
+    /// Whether the log lacks something held in memory that could not be written.
     is_behind: bool,
 }
 
-/// What a log had when it was opened.
+/// The contents of a log when it was opened.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
-    /// How many records were damaged, a torn one at the end among them.
+    /// The number of damaged records, including a torn one at the end.
     pub(crate) damaged: u32,
-    /// How many places for records it has, if it is of this boot.
+    /// The number of record slots, if the log is of this boot.
     pub(crate) places: Option<u32>,
 }
 
-/// Why a log cannot be opened.
+/// A reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The file system.
+    /// An I/O error.
     #[error("failed to use {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The underlying error.
         source: io::Error,
     },
-    /// It is of a newer program, which knows what this one does not.
+    /// The log was written by a newer version of this program.
     #[error("{} has version {found}, and this program reads version {}", path.display(), record::VERSION)]
     TooNew {
         /// The file.
@@ -67,7 +66,7 @@ pub enum LogError {
     },
 }
 
-/// Reads the log of this boot in a data directory. One of another boot, or none, has nothing.
+/// Reads the log of this boot in a data directory. If there is none, or it is of another boot, the contents are empty.
 pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
     let path = data.join(NAME);
     let wrong = |source| LogError::Io {
@@ -86,7 +85,7 @@ pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
     match record::parse_header(&header) {
         Some((found, _)) if found > record::VERSION => Err(LogError::TooNew { path, found }),
         Some((_, of)) if of == boot => contents(&mut file).map_err(wrong),
-        // What another boot had is no more, and what no header vouches for may be of another boot.
+        // Processes of another boot are gone, and a log without a valid header may be of another boot.
         Some(_) | None => Ok(Contents::default()),
     }
 }
@@ -97,7 +96,7 @@ fn contents(file: &mut impl Read) -> io::Result<Contents> {
     while let Some(bytes) = next(file)? {
         match Record::from_bytes(&bytes, number) {
             Some(record) => found.records.push(record),
-            // Each has its place and its sum, so that what follows is as good as before.
+            // Each record has its own slot and checksum, so those that follow are unaffected.
             None => found.damaged += 1,
         }
         number += 1;
@@ -106,7 +105,7 @@ fn contents(file: &mut impl Read) -> io::Result<Contents> {
     Ok(found)
 }
 
-/// The next 64 bytes; a torn end is filled up, and its sum will not do.
+/// Reads the next 64 bytes. A torn record at the end is padded with zeroes, and its checksum will not match.
 fn next(file: &mut impl Read) -> io::Result<Option<[u8; LENGTH]>> {
     let mut bytes = [0; LENGTH];
     let mut rest = bytes.as_mut_slice();
@@ -123,7 +122,7 @@ fn next(file: &mut impl Read) -> io::Result<Option<[u8; LENGTH]>> {
 }
 
 impl Log {
-    /// Begins a log that has these records, in place of whatever is there.
+    /// Creates a log with these records, replacing any existing one.
     pub(crate) fn begin(
         data: &Path,
         boot: u128,
@@ -144,7 +143,7 @@ impl Log {
         })
     }
 
-    /// Goes on with a log of this boot as it is: after as many records, damaged ones among them.
+    /// Continues an existing log of this boot, which has `records` slots, damaged ones included.
     pub(crate) fn go_on(data: &Path, boot: u128, records: u32) -> Result<Self, LogError> {
         let path = data.join(NAME);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -164,7 +163,7 @@ impl Log {
         }
     }
 
-    /// Appends an intent, if there is room for all that follows from it and from the others that are held.
+    /// Appends an intent if space can be reserved for all records that follow from it and from the other `held` attempts.
     pub(crate) fn intend(&mut self, intent: Record, held: usize) -> io::Result<()> {
         let held = u64::try_from(held).unwrap_or(u64::MAX).saturating_add(1);
         if self.end().saturating_add(room_for(held)) > self.room {
@@ -173,14 +172,14 @@ impl Log {
         self.write(&intent.to_bytes(self.records), 1)
     }
 
-    /// Appends a record. If that fails, the log is behind what is held.
+    /// Appends a record. If that fails, the log is marked incomplete.
     pub(crate) fn append(&mut self, record: Record) -> io::Result<()> {
         let written = self.write(&record.to_bytes(self.records), 1);
         self.is_behind |= written.is_err();
         written
     }
 
-    /// Appends that these are forgotten. If that fails, they will be reported once more to whoever comes after a crash.
+    /// Appends that `attempts` are forgotten. If that fails, they will be reported once more by a keeper that restores this log.
     pub(crate) fn forget(&mut self, attempts: &[crate::ids::ProcessId]) {
         let mut bytes = Vec::with_capacity(attempts.len() * LENGTH);
         for (attempt, number) in attempts.iter().zip(self.records..) {
@@ -191,7 +190,7 @@ impl Log {
         self.is_behind |= written.is_err();
     }
 
-    /// A half record at the end is written over by the next.
+    /// Writes after the last whole record, so a partial one at the end is overwritten.
     fn write(&mut self, bytes: &[u8], count: u32) -> io::Result<()> {
         self.file.write_all_at(bytes, self.end())?;
         self.records += count;
@@ -202,18 +201,18 @@ impl Log {
         end_of(self.records)
     }
 
-    /// Whether something that is held is not in it.
+    /// Returns whether something held in memory is missing from the log.
     pub(crate) const fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Whether most of it speaks of what is forgotten.
+    /// Returns whether most records concern attempts that are forgotten.
     pub(crate) fn is_mostly_past(&self, held: usize) -> bool {
         let needed = u32::try_from(held).unwrap_or(u32::MAX).saturating_mul(2);
         self.records >= COMPACTED_FROM && needed < self.records / 2
     }
 
-    /// Writes it anew with these records alone. If that fails, the old one goes on.
+    /// Rewrites the log with only these records. If that fails, the old log stays in use.
     pub(crate) fn compact(&mut self, records: impl Iterator<Item = Record>) -> io::Result<()> {
         let (file, count, room) = write_anew(&self.data, self.boot, records)?;
         self.file = file;
@@ -222,7 +221,7 @@ impl Log {
     }
 }
 
-/// Where a log of so many records ends.
+/// Returns the size of a log with this many records.
 fn end_of(records: u32) -> u64 {
     bytes_of(u64::from(records) + 1)
 }
@@ -232,22 +231,22 @@ fn bytes_of(records: u64) -> u64 {
     records.saturating_mul(length)
 }
 
-/// How many bytes may follow from so many attempts that are held.
+/// Returns how many bytes may still be written for this many attempts.
 fn room_for(held: u64) -> u64 {
     bytes_of(held.saturating_mul(CONSEQUENCES).saturating_add(1))
 }
 
-/// Keeps room for what may follow from so many attempts; up to where there is room then.
+/// Reserves space for what may be written for this many attempts; returns the offset up to which it is reserved.
 fn keep_room(file: &File, from: u64, held: u64) -> io::Result<u64> {
     let room = room_for(held).saturating_add(ROOM);
     match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
-        // A file system that keeps no room writes when there is some, and says so when there is none.
+        // On a file system that cannot reserve space, each write finds out whether there is any.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(from.saturating_add(room)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A log in the place of the one that is there: its file, how many records it has, and up to where there is room.
+/// Replaces the log; returns the new file, its number of records, and the offset up to which space is reserved.
 fn write_anew(
     data: &Path,
     boot: u128,
@@ -259,7 +258,7 @@ fn write_anew(
         Ok(written)
     });
     if written.is_err() {
-        // Half of it would take the room that is missing.
+        // A partial file would take up the space that is missing.
         drop(fs::remove_file(&path));
     }
     written
@@ -282,7 +281,7 @@ fn write_next(
     }
     out.flush()?;
     drop(out);
-    // An attempt that is held has a record at least.
+    // Each attempt held has at least one record.
     let room = keep_room(&file, end_of(count), u64::from(count))?;
     Ok((file, count, room))
 }

@@ -1,4 +1,4 @@
-//! Logs that are whole, torn and damaged.
+//! Tests of logs that are intact, torn and damaged.
 
 use super::{Contents, Log, LogError, NAME, read};
 use crate::ids::ProcessId;
@@ -98,7 +98,7 @@ fn what_cannot_be_written_anew_goes_on_as_it_is() {
     let mut torn = fs::read(data.path().join(NAME)).expect("it is there");
     torn.extend([7; 20]);
     fs::write(data.path().join(NAME), torn).expect("there is room");
-    // Nothing can be written where a directory stands.
+    // A file cannot be created where there is a directory.
     fs::create_dir(data.path().join(super::NEXT)).expect("there is room");
     let anew = Log::begin(data.path(), BOOT, std::iter::empty());
     assert!(matches!(anew, Err(LogError::Io { .. })));

@@ -1,22 +1,22 @@
-//! The keeper: the one other process of a node. It launches children and waits for them, so that neither the end of the
-//! coordinator nor that of an actor loses a child or its exit status.
+//! The keeper: the second process of a node. It launches children and waits for them, so that no child and no exit status is lost when the
+//! coordinator or an actor ends.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `protocol.rs` | what a coordinator and its keeper say to each other |
-//! | `frame.rs` | the bytes of that |
-//! | `run.rs` | how a keeper comes to be: lock, socket, log |
-//! | `core.rs` | what it does when something happens |
-//! | `serving.rs` `children.rs` | the same for connections, and for children |
-//! | `poll.rs` | what it waits for |
-//! | `attempts.rs` | what it holds: who runs, and who has ended |
+//! | `protocol.rs` | the messages between a coordinator and its keeper |
+//! | `frame.rs` | their encoding |
+//! | `run.rs` | startup of a keeper: lock, socket, log |
+//! | `core.rs` | its event loop |
+//! | `serving.rs` `children.rs` | the parts of that for connections, and for children |
+//! | `poll.rs` | the events it waits for |
+//! | `attempts.rs` | the attempts it holds: running and ended |
 //! | `record.rs` `log.rs` | the same on disk |
 //! | `launch.rs` | from a request to a process |
-//! | `parcels.rs` | what callers hand over themselves |
-//! | `client.rs` | a connection, and what waits to be reported on it |
-//! | `upgrade.rs` `succession.rs` | how it becomes a newer program with all that it holds |
+//! | `parcels.rs` | environments and streams handed over by clients |
+//! | `client.rs` | a connection, and the reports waiting to be sent on it |
+//! | `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with all that it holds |
 //!
-//! It has one thread and no runtime: there is little that could go wrong. Everything but the protocol is for Linux alone.
+//! It has one thread and no async runtime, so little can go wrong. Everything but the protocol is Linux-only.
 
 #[cfg(target_os = "linux")]
 mod attempts;

@@ -1,37 +1,37 @@
-//! What callers hand over themselves: their environment, umask, limits and streams, in memory alone, until a launch names
-//! the ticket, a minute is over, or the connection ends of one that asked for that.
+//! Parcels: environment, umask, limits and streams that a client hands over for a launch. They are kept in memory only, until a launch
+//! names their ticket or they expire: after a minute, or when the connection closes if the client asked for that.
 
 use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
 use std::os::fd::OwnedFd;
 
-/// The most bytes of all parcels that wait.
+/// The total size of waiting parcels, in bytes.
 const BYTES_MAX: usize = 32 << 20;
 
-/// A parcel that waits.
+/// A parcel that waits for its launch.
 pub(crate) struct Waiting {
     pub(crate) ticket: u128,
     pub(crate) parcel: Parcel,
     pub(crate) streams: [OwnedFd; 3],
-    /// Its size as it came.
+    /// Its encoded size in bytes.
     pub(crate) bytes: usize,
-    /// Until when, in milliseconds since the boot; [`STAYS`] for as long as its connection is open.
+    /// When it expires, in milliseconds since boot; [`STAYS`] if it stays as long as its connection is open.
     pub(crate) until: u64,
 }
 
-/// Until when a parcel waits that stays.
+/// The expiry of a parcel that stays as long as its connection.
 pub(crate) const STAYS: u64 = u64::MAX;
 
-/// Until when one waits that came now, unless it stays.
+/// Returns when a parcel that arrives now expires.
 pub(crate) const fn until(now: u64) -> u64 {
     now + PARCEL_SECONDS * 1000
 }
 
-/// All of them. There are few.
+/// All waiting parcels. There are few.
 #[derive(Default)]
 pub(crate) struct Parcels(Vec<Waiting>);
 
 impl Parcels {
-    /// Takes one, or says why not.
+    /// Adds a parcel, or returns the reason why it is refused.
     pub(crate) fn put(
         &mut self,
         (ticket, parcel): (u128, Parcel),
@@ -43,7 +43,7 @@ impl Parcels {
         let streams = <[OwnedFd; 3]>::try_from(fds)
             .map_err(|_| format!("a parcel comes with three descriptors, not with {count}"))?;
         if self.0.iter().any(|waiting| waiting.ticket == ticket) {
-            return Err("a parcel with this ticket is here already".to_owned());
+            return Err("a parcel with this ticket exists already".to_owned());
         }
         if self.0.len() >= PARCELS_MAX {
             return Err(format!("{PARCELS_MAX} parcels wait for their launches"));
@@ -56,7 +56,9 @@ impl Parcels {
         }
         let held: usize = self.0.iter().map(|waiting| waiting.bytes).sum();
         if held + bytes > BYTES_MAX {
-            return Err(format!("parcels that wait have {BYTES_MAX} bytes"));
+            return Err(format!(
+                "waiting parcels may have at most {BYTES_MAX} bytes"
+            ));
         }
         self.push(Waiting {
             ticket,
@@ -68,28 +70,28 @@ impl Parcels {
         Ok(())
     }
 
-    /// One that waits already.
+    /// Adds a parcel that was accepted earlier.
     pub(crate) fn push(&mut self, waiting: Waiting) {
         self.0.push(waiting);
     }
 
-    /// Gives it to its launch.
+    /// Takes the parcel with this ticket for its launch.
     pub(crate) fn take(&mut self, ticket: u128) -> Option<Waiting> {
         let place = self.0.iter().position(|waiting| waiting.ticket == ticket)?;
         Some(self.0.swap_remove(place))
     }
 
-    /// Drops those whose launch did not come.
+    /// Drops parcels that have expired.
     pub(crate) fn expire(&mut self, now: u64) {
         self.0.retain(|waiting| waiting.until > now);
     }
 
-    /// Whether none waits.
+    /// Returns whether no parcel is waiting.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that wait.
+    /// Iterates over the waiting parcels.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.0.iter()
     }

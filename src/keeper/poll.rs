@@ -1,4 +1,4 @@
-//! What a keeper waits for, all at once.
+//! The event sources of a keeper, polled together.
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -6,30 +6,30 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What something happened to.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Somebody connects.
+    /// The listening socket.
     Listener,
-    /// A signal has come.
+    /// The signal descriptor.
     Signals,
-    /// The connection of this number.
+    /// The connection with this number.
     Client(u32),
-    /// The child of this PID, on the way to its program.
+    /// The child with this PID, which has not executed its program yet.
     Starting(u32),
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Happening {
     pub(crate) source: Source,
     /// Whether there is something to read.
     pub(crate) reads: bool,
-    /// Whether the other end is closed.
+    /// Whether the other end has been closed.
     pub(crate) is_closed: bool,
 }
 
-/// An epoll.
+/// An epoll instance.
 pub(crate) struct Poll {
     epoll: OwnedFd,
     events: Vec<Event>,
@@ -65,7 +65,7 @@ impl Poll {
         })
     }
 
-    /// Waits for something to be read from this.
+    /// Starts waiting for `fd` to become readable.
     pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
         Ok(epoll::add(
             &self.epoll,
@@ -75,7 +75,7 @@ impl Poll {
         )?)
     }
 
-    /// Waits for it to be read from or written to from now on. It is there, so that nothing can fail.
+    /// Changes what is waited for on `fd`: reading, writing, both or neither. It was added before, so this cannot fail.
     pub(crate) fn set(&self, fd: impl AsFd, source: Source, (reads, writes): (bool, bool)) {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, reads);
@@ -83,12 +83,12 @@ impl Poll {
         let _there = epoll::modify(&self.epoll, fd, source.to_data(), flags);
     }
 
-    /// Waits for it no more. A copy in a child that has just been made would keep it here beyond its closing.
+    /// Stops waiting for `fd`. Closing it would not suffice while a child that was just created holds a copy.
     pub(crate) fn remove(&self, fd: impl AsFd) {
         let _there = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something happens, or these seconds are over.
+    /// Waits for events, at most `seconds` if given.
     pub(crate) fn wait(&mut self, seconds: Option<i64>) -> io::Result<Vec<Happening>> {
         let limit = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
         let place = rustix::buffer::spare_capacity(&mut self.events);

@@ -1,9 +1,8 @@
-//! What a coordinator and its keeper say to each other. `docs/protocols/keeper.md` is the text this answers to.
+//! The messages between a coordinator and its keeper, as specified in `docs/protocols/keeper.md`.
 //!
-//! Frames on a Unix stream socket: a length of four bytes, little end first, then a [`Request`] or a [`Report`] as
-//! rmp-serde writes it, compact. Change rule: the two sides may be of different versions while a coordinator is
-//! upgraded, so a field or a variant is added at the end, and [`VERSION`] grows; a keeper of another version is asked to
-//! execute the newer program in its place.
+//! Frames on a Unix stream socket: a length of four bytes, little-endian, then a [`Request`] or a [`Report`] in rmp-serde's compact
+//! encoding. Change rule: the two sides may have different versions while a coordinator is upgraded, so a field or a variant is added at
+//! the end, and [`VERSION`] grows; a keeper of another version is asked to execute the newer program in its place.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
@@ -12,208 +11,208 @@ use serde::{Deserialize, Serialize};
 /// The version of this protocol.
 pub const VERSION: u32 = 1;
 
-/// The longest frame.
+/// The maximum length of a frame in bytes, without its length field.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
 
-/// The most that a keeper holds: attempts that live, and those that have ended and are not forgotten.
+/// The most attempts that a keeper holds, counting those that have ended and are not yet forgotten.
 pub const ATTEMPTS_MAX: usize = 1 << 17;
 
 /// How long a parcel waits for its launch, in seconds.
 pub const PARCEL_SECONDS: u64 = 60;
 
-/// The most parcels that wait.
+/// The most parcels waiting at a time.
 pub const PARCELS_MAX: usize = 64;
 
-/// The most of those that wait for as long as their connections are open: the others have room in any case.
+/// The most of those that wait as long as their connections are open, so that others always have room.
 pub const PARCELS_STAYING_MAX: usize = 32;
 
-/// What is asked of a keeper.
+/// A request to a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// The first frame of a coordinator: answered by `Welcome`, then a report on each attempt that is held, then `Told`. From
-    /// then on reports come as things happen. A second coordinator takes the place of the first, whose connection ends.
+    /// The first frame of a coordinator. It is answered by `Welcome`, then a report on each attempt held, then `Told`. Later reports are
+    /// sent as things happen. A second coordinator replaces the first, whose connection is closed.
     Hello {
-        /// The version that it speaks.
+        /// The protocol version of the coordinator.
         version: u32,
     },
-    /// The first frame of any other client: it hands over a parcel, with three descriptors beside it, and is answered by `Taken`.
+    /// The first frame of any other client: it hands over a parcel, accompanied by three descriptors, and is answered by `Taken`.
     Parcel {
-        /// The ticket by which a launch names it.
+        /// The ticket by which a launch refers to it.
         ticket: u128,
-        /// What it is.
+        /// The parcel.
         parcel: Box<Parcel>,
-        /// Whether it waits for as long as this connection is open, and not a minute.
+        /// Whether it waits as long as this connection is open, rather than a minute.
         #[serde(default, skip_serializing_if = "is_off")]
         stays: bool,
     },
-    /// Launch this attempt, unless it is held already: answered by what is known of it.
+    /// Launches an attempt unless it is held already. Answered by a report of its state.
     Launch {
-        /// Which.
+        /// The attempt.
         attempt: ProcessId,
-        /// What.
+        /// What to launch.
         launch: Box<Launch>,
     },
-    /// Their ends are durable elsewhere: forget them. What lives is not forgotten.
+    /// Forgets these attempts, since their ends are durable elsewhere. Those still running are not forgotten.
     Forget {
-        /// Which.
+        /// The attempts.
         attempts: Vec<ProcessId>,
     },
-    /// Execute this program in your place, with all that is held.
+    /// Executes a newer program in place of this one, which takes over all that is held.
     Upgrade {
-        /// Its path.
+        /// The path of the program.
         program: Bytes,
     },
-    /// Say what is known of this attempt: `Started`, `Exited`, or `Absent`.
+    /// Asks about an attempt. Answered by `Started`, `Exited`, `Absent` or another report of its state.
     Ask {
-        /// Which.
+        /// The attempt.
         attempt: ProcessId,
     },
 }
 
-/// What is off is left out: so an older side reads what asks for nothing that it does not know.
+/// Leaves out a flag that is off, so that an older peer can read a request that does not use it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 const fn is_off(flag: &bool) -> bool {
     !*flag
 }
 
-/// What whoever asks for a launch hands over itself. Kept in memory only.
+/// What a client hands over for a launch. It is kept in memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parcel {
     /// The whole environment, as `NAME=VALUE`.
     pub env: Vec<Bytes>,
     /// The umask.
     pub umask: u32,
-    /// Resource limits: which, soft, hard. `u64::MAX` is none.
+    /// Resource limits: resource, soft limit, hard limit. `u64::MAX` means unlimited.
     pub limits: Vec<(u32, u64, u64)>,
-    /// The most bytes of memory of all in its control group, where that can be bounded.
+    /// The memory limit of its whole control group in bytes, applied if the group can be limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<u64>,
 }
 
-/// What is launched.
+/// What to launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The program and its arguments.
     pub argv: Vec<Bytes>,
-    /// The directory that it runs in.
+    /// The working directory.
     pub dir: Bytes,
-    /// Its environment, as `NAME=VALUE`; beside that of the parcel if there is one, of which it is the later part.
+    /// Its environment, as `NAME=VALUE`. With a parcel, these are added to the parcel's and override it.
     pub env: Vec<Bytes>,
-    /// The ticket of a parcel, which has its streams, its umask and its limits.
+    /// The ticket of a parcel, which provides its streams, umask and limits.
     pub parcel: Option<u128>,
-    /// The files of its standard output and standard error, if there is no parcel. Its standard input is `/dev/null`.
+    /// The files for standard output and standard error, unless there is a parcel. Its standard input is `/dev/null`.
     pub output: Option<(Bytes, Bytes)>,
-    /// Whether output goes behind what is there.
+    /// Whether output is appended to existing files.
     pub appends: bool,
-    /// The user and the groups to be, if others than the keeper's: user, group, further groups.
+    /// The user and groups to run as, if not the keeper's: user, group, supplementary groups.
     pub user: Option<(u32, u32, Vec<u32>)>,
-    /// Resource limits beside those of the keeper: which, soft, hard.
+    /// Resource limits in addition to the keeper's: resource, soft limit, hard limit.
     pub limits: Vec<(u32, u64, u64)>,
 }
 
-/// What a keeper says.
+/// A report from a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// The answer to `Hello`.
     Welcome {
-        /// The version that it speaks.
+        /// The protocol version of the keeper.
         version: u32,
-        /// Its PID.
+        /// The keeper's PID.
         pid: u32,
-        /// The boot that its attempts are of.
+        /// The boot that its attempts belong to.
         boot: u128,
-        /// The control group below which attempts have theirs, if there can be any: its path.
+        /// The path of the control group in which attempts have theirs; `None` if there are no control groups.
         groups: Option<Bytes>,
     },
-    /// All that was held has been reported.
+    /// All attempts held at the `Hello` have been reported.
     Told,
-    /// A parcel is here.
+    /// A parcel was accepted.
     Taken {
-        /// Which.
+        /// Its ticket.
         ticket: u128,
     },
-    /// It runs.
+    /// The attempt is running.
     Started(Started),
-    /// It could not be started.
+    /// The attempt could not be started.
     Failed {
-        /// Which.
+        /// The attempt.
         attempt: ProcessId,
-        /// Where, see [`step`].
+        /// The step that failed, see [`step`].
         step: u8,
-        /// The error of the kernel, or 0.
+        /// The kernel's error number, or 0.
         errno: i32,
     },
-    /// It has ended.
+    /// The attempt has ended.
     Exited(Exited),
-    /// It is not known here.
+    /// The attempt is not known to this keeper.
     Absent {
-        /// Which.
+        /// The attempt.
         attempt: ProcessId,
     },
-    /// A request was not carried out, for this reason.
+    /// A request was refused.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It was started by a keeper that has died since: it may run, but this one cannot say how it ends. Whoever asked
-    /// follows it by its own descriptor. It is never launched again, and it is held until it is forgotten.
+    /// The attempt was started by an earlier keeper that has died since. It may still run, but this keeper cannot learn how it ends; the
+    /// coordinator follows it by its own descriptor. It is never launched again, and is held until it is forgotten.
     Orphaned(Started),
 }
 
-/// A process that runs.
+/// A process that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// Which.
+    /// The attempt it belongs to.
     pub attempt: ProcessId,
-    /// Its PID, and that of its process group.
+    /// Its PID, which is also the id of its process group.
     pub pid: u32,
-    /// The PID namespace of that PID: its inode.
+    /// The inode of the PID namespace in which that PID is valid.
     pub namespace: u64,
-    /// The inode of its pidfd; 0 where those mean nothing.
+    /// The inode of its pidfd; 0 if this kernel's pidfd inodes are not unique.
     pub inode: u64,
-    /// When it started, in ticks since the boot.
+    /// Its start time in clock ticks since boot.
     pub ticks: u64,
-    /// When it started: milliseconds since 1970.
+    /// Its start time in milliseconds since the Unix epoch.
     pub at: u64,
-    /// Whether it has a control group of its own, below the keeper's by the name of its attempt.
+    /// Whether it has a control group of its own, below the keeper's and named after its attempt.
     pub contained: bool,
 }
 
 /// A process that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exited {
-    /// How it ran.
+    /// How it was started.
     pub started: Started,
-    /// How it ended, as `wait` has it: code in the second byte, signal in the first.
+    /// Its status in the format of `wait`: the exit code in the second byte, the signal in the first.
     pub status: u32,
-    /// When: milliseconds since 1970.
+    /// When it ended, in milliseconds since the Unix epoch.
     pub at: u64,
-    /// Milliseconds of processor time.
+    /// The processor time it used, in milliseconds.
     pub cpu_ms: u64,
-    /// The most memory at once, in bytes.
+    /// Its peak memory in bytes.
     pub memory_max: u64,
 }
 
-/// Where a launch failed, as numbers of this protocol.
+/// The steps at which a launch can fail, as numbers of this protocol.
 pub mod step {
-    /// Too many are held.
+    /// Too many attempts are held.
     pub const FULL: u8 = 1;
-    /// A file of its output.
+    /// Opening an output file.
     pub const OUTPUT: u8 = 2;
-    /// Its parcel is not there.
+    /// Finding its parcel.
     pub const PARCEL: u8 = 3;
-    /// A new process.
+    /// Creating a new process.
     pub const FORK: u8 = 4;
-    /// Its control group.
+    /// Creating its control group.
     pub const GROUP: u8 = 5;
-    /// Its directory.
+    /// Changing to its working directory.
     pub const DIRECTORY: u8 = 6;
-    /// Its user and groups.
+    /// Switching to its user and groups.
     pub const USER: u8 = 7;
-    /// Its limits.
+    /// Setting its limits.
     pub const LIMITS: u8 = 8;
-    /// The program.
+    /// Executing the program.
     pub const EXEC: u8 = 9;
-    /// The keeper's own log.
+    /// Writing the keeper's own log.
     pub const LOG: u8 = 10;
 }

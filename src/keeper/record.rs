@@ -1,23 +1,23 @@
-//! The records of a keeper's log, of 64 bytes each. `docs/protocols/keeper.md`, "The log", is the text this answers to.
+//! The records of a keeper's log, 64 bytes each, as specified in `docs/protocols/keeper.md`, "The log".
 //!
-//! Change rule: another layout has another [`VERSION`], and a keeper that reads this one reads it still, or refuses to start.
+//! Change rule: a changed layout gets a new [`VERSION`], and a newer keeper still reads this one or refuses to start.
 
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Exited, Started};
 
-/// How many bytes a record has, and the header.
+/// The size in bytes of a record, and of the header.
 pub(crate) const LENGTH: usize = 64;
 /// The version of this layout.
 pub(crate) const VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"sextonkl";
 
-/// What happened to an attempt.
+/// An event in the life of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// It is about to be started.
     Intent(ProcessId),
-    /// Its process is there, and waits for leave.
+    /// Its process has been created and waits for permission to run.
     Started(Started),
     /// Its process has ended.
     Exited {
@@ -33,12 +33,12 @@ pub(crate) enum Record {
         step: u8,
         errno: i32,
     },
-    /// Nobody will ask for it any more.
+    /// It was forgotten: nobody will ask for it any more.
     Forgotten(ProcessId),
 }
 
 impl Record {
-    /// The end of an attempt.
+    /// Returns the record of an attempt's end.
     pub(crate) const fn of_end(exited: &Exited) -> Self {
         Self::Exited {
             attempt: exited.started.attempt,
@@ -49,7 +49,7 @@ impl Record {
         }
     }
 
-    /// As the record of this number in the log.
+    /// Encodes the record as number `number` of the log.
     pub(crate) fn to_bytes(self, number: u32) -> [u8; LENGTH] {
         let (kind, detail, short, attempt, longs) = match self {
             Self::Intent(attempt) => (1, 0, 0, attempt, [0; 4]),
@@ -86,7 +86,7 @@ impl Record {
         bytes
     }
 
-    /// Reads the record of this number; `None` if it is damaged, or another's.
+    /// Decodes record number `number`; `None` if it is damaged, or has another number.
     pub(crate) fn from_bytes(bytes: &[u8; LENGTH], number: u32) -> Option<Self> {
         if !is_sealed(bytes) || short(bytes, 56)? != number {
             return None;
@@ -122,7 +122,7 @@ impl Record {
     }
 }
 
-/// The header of a log of this boot.
+/// Encodes the header of a log of this boot.
 pub(crate) fn header(boot: u128) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     put(&mut bytes, 0, MAGIC);
@@ -132,7 +132,7 @@ pub(crate) fn header(boot: u128) -> [u8; LENGTH] {
     bytes
 }
 
-/// Version and boot of a header; `None` if it is none.
+/// Returns the version and the boot from a header; `None` if it is not a valid header.
 pub(crate) fn parse_header(bytes: &[u8; LENGTH]) -> Option<(u32, u128)> {
     if !bytes.starts_with(MAGIC) || !is_sealed(bytes) {
         return None;

@@ -1,4 +1,4 @@
-//! How a keeper comes to be: the lock, its socket, its log; and how a program that embeds a node becomes one.
+//! Startup of a keeper (lock, socket, log), and how a program that embeds a node becomes one.
 
 use crate::keeper::attempts::Attempts;
 use crate::keeper::core::{Files, Keeper, LOCK};
@@ -23,40 +23,40 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The name of its socket there.
+/// The name of the keeper's socket in the data directory.
 pub const SOCKET: &str = "keeper.sock";
-/// How many connections wait to be accepted.
+/// The most connections waiting to be accepted.
 const BACKLOG: i32 = 128;
-/// How often, and how many times, it is looked whether a keeper that lets nobody in has gone.
+/// How often, and how many times, to check whether a keeper that accepts no connections is gone.
 const LEAVING_LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
 const LEAVING_LOOKS: u32 = 200;
 
-/// Why there is no keeper.
+/// A reason why a keeper cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperError {
-    /// Another keeper has the directory.
-    #[error("{} is kept already: {} is locked", data.display(), LOCK)]
+    /// Another keeper has locked the directory.
+    #[error("{} already has a keeper: {} is locked", data.display(), LOCK)]
     Kept {
-        /// The directory.
+        /// The data directory.
         data: PathBuf,
     },
-    /// The system.
+    /// A system call failed.
     #[error("failed to {what}: {source}")]
     Io {
-        /// What was tried.
+        /// What was attempted.
         what: String,
-        /// What it said.
+        /// The underlying error.
         source: io::Error,
     },
-    /// A new process would find the locks of other threads taken for ever.
+    /// This program already has several threads, whose locks a new process would find locked for ever.
     #[error(
-        "a keeper has one thread, and this program has begun others: become a keeper first in main"
+        "a keeper must have one thread, and this program has started others: become a keeper first in main"
     )]
     Threads,
-    /// The log.
+    /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),
 }
@@ -66,13 +66,13 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> KeeperError {
     move |source| KeeperError::Io { what, source }
 }
 
-/// The arguments with which a program of ours, or one that calls [`run_if_asked`], becomes the keeper of a directory.
+/// Returns the arguments with which our program, or one that calls [`run_if_asked`], becomes the keeper of a directory.
 pub fn arguments(data: &Path) -> Vec<OsString> {
     vec!["keeper".into(), "--data".into(), data.into()]
 }
 
-/// Becomes a keeper if the arguments of this program are those of [`arguments`]: to be called first in `main`, before any
-/// thread is started. If it returns an exit code, the program ends with it.
+/// Becomes a keeper if this program was started with the arguments of [`arguments`]. Must be called first in `main`, before any thread is
+/// started. If it returns an exit code, the program should exit with it.
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
@@ -97,18 +97,18 @@ pub fn run_if_asked() -> Option<ExitCode> {
     Some(match run(Path::new(data), resumption) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody may be listening, and there is no other way to say it.
+            // Standard error may be closed, but there is no other way to report this.
             drop(writeln!(io::stderr(), "keeper: {error}"));
             ExitCode::FAILURE
         }
     })
 }
 
-/// Keeps this data directory until nothing is left to keep. Standard streams are closed as soon as it listens: whoever
-/// started it may wait for that.
+/// Runs the keeper of this data directory until nothing is left to keep. The standard streams are closed as soon as it listens, so the
+/// process that started it can wait for that.
 ///
 /// # Errors
-/// If another keeper has the directory, or something that it needs cannot be had.
+/// Returns an error if another keeper has the directory, or the system refuses something the keeper needs.
 pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperError> {
     if !is_alone().map_err(failed("look at the threads of this program"))? {
         return Err(KeeperError::Threads);
@@ -127,13 +127,13 @@ pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperErro
         None => begin(&data, signals)?,
         Some(resumption) => resume(&data, resumption, signals)?,
     };
-    keeper.run().map_err(failed("wait for what happens"))?;
+    keeper.run().map_err(failed("wait for events"))?;
     Ok(())
 }
 
 fn begin(data: &Path, signals: Signals) -> Result<Keeper, KeeperError> {
     let lock = lock(data)?;
-    // Whoever leads a process group already has a session of its own, or is a program at a terminal.
+    // This fails for the leader of a process group, which either has its own session or runs in a terminal.
     let _of_a_leader = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(failed("leave the current directory"))?;
     let (attempts, log) = restore(data)?;
@@ -148,7 +148,7 @@ fn begin(data: &Path, signals: Signals) -> Result<Keeper, KeeperError> {
         listener,
     };
     let keeper = Keeper::new(files, signals, attempts, log);
-    keeper.map_err(failed("make an epoll"))
+    keeper.map_err(failed("create an epoll instance"))
 }
 
 fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keeper, KeeperError> {
@@ -165,8 +165,8 @@ fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keepe
     };
     let (attempts, log) = restore(data)?;
     let keeper = Keeper::new(files, signals, attempts, log);
-    let mut keeper = keeper.map_err(failed("make an epoll"))?;
-    // What is in no log may be lost: parcels, and whether a start has come to its end.
+    let mut keeper = keeper.map_err(failed("create an epoll instance"))?;
+    // What is in no log may be lost: parcels, and the outcomes of launches in progress.
     if let Ok(state) = inherited(resumption.state)
         && let Ok(carried) = Carried::read(state)
     {
@@ -175,11 +175,11 @@ fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keepe
     Ok(keeper)
 }
 
-/// What the log has, and a log that has it.
+/// Reads the log and writes a new one with the same contents.
 fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     let contents = log::read(data, host::boot())?;
     if contents.damaged > 0 {
-        let words = "records of the log were damaged, and are left out";
+        let words = "damaged records of the log were skipped";
         drop(writeln!(
             io::stderr(),
             "keeper: {} {words}",
@@ -187,7 +187,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
         ));
     }
     let attempts = Attempts::restored(&contents.records, is_ours);
-    // A full disk keeps nobody from going on with what is there.
+    // A full disk must not keep the keeper from continuing with the existing log.
     let log = match Log::begin(data, host::boot(), attempts.records()) {
         Err(LogError::Io { path, source }) => match contents.places {
             Some(places) => Log::go_on(data, host::boot(), places)?,
@@ -198,7 +198,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     Ok((attempts, log))
 }
 
-/// Whether this process is a child of ours, and not another one that has its PID and was left behind to us.
+/// Returns whether this process is our child, rather than an adopted orphan that has reused its PID.
 fn is_ours(started: &Started) -> bool {
     if started.namespace != host::namespace() || !wait::is_child(started.pid) {
         return false;
@@ -218,7 +218,7 @@ fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,
-            // One that leaves, or was killed, has the lock for a moment longer than its socket.
+            // A keeper that is exiting or was killed holds the lock for a moment longer than its socket.
             Err(Errno::WOULDBLOCK) if looks < LEAVING_LOOKS && !listens(&data.join(SOCKET)) => {
                 looks += 1;
                 let _nothing = poll(&mut [], Some(&LEAVING_LOOK));
@@ -231,18 +231,19 @@ fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
         }
     }
     let pid = format!("{}\n", std::process::id());
-    // Only people read it: a full disk is no reason to keep nothing.
+    // The PID is only for people to read: a full disk is no reason to give up.
     let _written =
         rustix::fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, pid.as_bytes(), 0));
     Ok(file)
 }
 
-/// Whether a keeper lets others in there.
+/// Returns whether a keeper accepts connections on this socket.
 fn listens(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Whoever has the lock may take away the socket of one that died. Nobody else may connect from the first moment on.
+/// Listens on the socket after removing one left by a dead keeper, which the lock permits. No other user can connect from the first moment
+/// on.
 fn listen(path: &Path) -> io::Result<OwnedFd> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -258,7 +259,7 @@ fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Lets go of the streams of whoever started us.
+/// Detaches from the standard streams of the process that started us.
 fn detach() -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -267,7 +268,7 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// A group of our own below the one that we are in, where those of attempts go.
+/// Creates a control group below ours, for the groups of attempts.
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());

@@ -1,4 +1,4 @@
-//! Connections to a keeper: who comes, what is asked, who goes.
+//! Client connections of a keeper: accepting them, answering requests, closing them.
 
 use crate::keeper::client::{Client, Feed, Role, is_allowed};
 use crate::keeper::core::{Keeper, now};
@@ -11,21 +11,21 @@ use rustix::net::{SocketFlags, accept_with};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The most connections.
+/// The most connections at a time.
 const CLIENTS_MAX: usize = 128;
-/// The most bytes of unfinished requests of those that have not said what they are.
+/// The most bytes of unfinished requests of clients that have not introduced themselves.
 const UNKNOWN_BYTES_MAX: usize = 16 << 20;
-/// The most children on the way to their programs, before no more are launched.
+/// The most children that have not executed their programs yet; beyond that, no more are launched.
 const STARTING_MAX: usize = 256;
-/// How long a connection may take to say what it is.
+/// How long a connection may take to introduce itself, in milliseconds.
 const INTRODUCTION_MS: u64 = 10_000;
-/// How long nobody is let in after that failed, in milliseconds.
+/// How long no connection is accepted after a failure to accept, in milliseconds.
 const PAUSE_MS: u64 = 1000;
-/// How long a keeper stays that holds nothing.
+/// How long a keeper that holds nothing stays, in milliseconds.
 const IDLE_MS: u64 = 1000;
 
 impl Keeper {
-    /// Lets in whoever waits.
+    /// Accepts all waiting connections.
     pub(super) fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
@@ -34,13 +34,13 @@ impl Keeper {
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    // Without descriptors it would be tried again at once, and for ever.
+                    // Without a pause, running out of descriptors would cause a busy loop.
                     self.accepts_at = Some(now() + PAUSE_MS);
                     self.listen_or_not();
                     return;
                 }
             };
-            // Who may not ask is not answered.
+            // Peers without permission get no answer.
             if !is_allowed(&socket).unwrap_or(false) {
                 continue;
             }
@@ -58,7 +58,7 @@ impl Keeper {
         }
     }
 
-    /// Lets others in again, some time after that failed.
+    /// Resumes accepting connections when the pause after a failure is over.
     pub(super) fn accept_again(&mut self, now: u64) {
         if self.accepts_at.is_some_and(|at| now >= at) {
             self.accepts_at = None;
@@ -72,7 +72,7 @@ impl Keeper {
             .set(&self.files.listener, Source::Listener, interest);
     }
 
-    /// Lets a client have all that it has asked for, as far as it takes the answers.
+    /// Handles requests of a client as long as it keeps reading the answers.
     pub(super) fn serve(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
@@ -114,13 +114,13 @@ impl Keeper {
         self.poll.set(client, Source::Client(number), interest);
     }
 
-    /// Whether nothing more is launched for now. The coordinator is served again whenever something has happened, so that
-    /// it alone may be kept waiting.
+    /// Returns whether launches are suspended for now. Only the coordinator may be kept waiting, since it is served again after every
+    /// event.
     fn waits_for_starts(&self, number: u32) -> bool {
         self.coordinator == Some(number) && self.starting.len() >= STARTING_MAX
     }
 
-    /// Ends connections that have had their time.
+    /// Closes connections that have exceeded their time.
     pub(super) fn part_with_the_silent(&mut self, now: u64) {
         let is_late = |client: &Client| {
             let most = match client.role {
@@ -148,7 +148,7 @@ impl Keeper {
     fn part(&mut self, number: u32, client: &Client) {
         self.poll.remove(client);
         if let Role::Giver { ticket, .. } = client.role {
-            // Whoever reads what that one wrote waits for the end of it.
+            // A reader of the parcel's streams is waiting for them to be closed.
             drop(self.parcels.take(ticket));
         }
         if self.coordinator == Some(number) {
@@ -165,7 +165,7 @@ impl Keeper {
                 stays,
             } => {
                 if self.coordinator == Some(number) {
-                    return client.refuse("a coordinator hands over no parcels");
+                    return client.refuse("a coordinator cannot hand over parcels");
                 }
                 let fds = client.take_fds();
                 let until = if stays { STAYS } else { until(now()) };
@@ -178,7 +178,7 @@ impl Keeper {
                 }
             }
             _ if self.coordinator != Some(number) => {
-                client.refuse("a coordinator says hello first");
+                client.refuse("a coordinator must send `Hello` first");
             }
             Request::Launch { attempt, launch } => {
                 if let Some((step, errno)) = self.launch(attempt, &launch) {
@@ -205,7 +205,7 @@ impl Keeper {
         }
     }
 
-    /// The newest coordinator is the one.
+    /// Welcomes a new coordinator, which replaces any earlier one.
     fn welcome(&mut self, number: u32, client: &mut Client) {
         if let Some(before) = self.coordinator.replace(number)
             && let Some(other) = self.clients.remove(&before)

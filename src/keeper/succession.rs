@@ -1,4 +1,4 @@
-//! How a keeper hands over to the program that is executed in its place, and how that takes over.
+//! Handover from a keeper to the program that is executed in its place.
 
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::parcels::{Waiting, until};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 impl Keeper {
-    /// Takes over what is in no log.
+    /// Takes over the state that is in no log.
     pub(crate) fn unpack(&mut self, carried: Carried) {
         for parcel in carried.parcels {
             let [input, output, errors] = parcel.streams.map(inherited);
@@ -30,12 +30,12 @@ impl Keeper {
         }
     }
 
-    /// Executes this program in our place; if that returns, why not.
+    /// Executes this program in place of ours. Returns only on failure, with the reason.
     pub(super) fn upgrade(&mut self, program: &Path) -> String {
         if self.log.is_behind()
             && let Err(error) = self.log.compact(self.attempts.records())
         {
-            return format!("the log has not all that is held: {error}");
+            return format!("the log is incomplete and cannot be rewritten: {error}");
         }
         let carried = Carried {
             parcels: self.parcels.iter().map(carried).collect(),
@@ -65,7 +65,7 @@ fn carried(waiting: &Waiting) -> CarriedParcel {
         parcel: waiting.parcel.clone(),
         streams: waiting.streams.each_ref().map(AsRawFd::as_raw_fd),
         bytes: waiting.bytes,
-        // Its connection ends here.
+        // The connection that it would stay with closes here.
         until: waiting.until.min(until(now())),
     }
 }

@@ -1,6 +1,6 @@
-//! How a keeper becomes a newer program with all that it holds: the same process, so that its children stay its children.
+//! Replaces the program of a keeper with a newer one in the same process, so that its children remain its children.
 //!
-//! What it holds is in its log. What is in no log goes through a file in memory, and descriptors stay open.
+//! What it holds is in its log. State that is in no log is passed in an in-memory file, and descriptors stay open.
 
 use crate::decode;
 use crate::keeper::protocol::Parcel;
@@ -13,19 +13,19 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// What a program that was executed in the place of a keeper finds open: numbers of descriptors.
+/// The numbers of the descriptors that the new program finds open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
-    /// The locked file.
+    /// The lock file, which stays locked.
     pub lock: i32,
     /// The listening socket.
     pub listener: i32,
-    /// What is in no log.
+    /// The state that is in no log: a `Carried`.
     pub state: i32,
 }
 
 impl Resumption {
-    /// As it stands on a command line: `3,4,5`.
+    /// Parses the form used on the command line: `3,4,5`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(',').map(|number| number.parse::<i32>().ok());
         let found = Self {
@@ -43,16 +43,16 @@ impl std::fmt::Display for Resumption {
     }
 }
 
-/// What is in no log. Change rule: as for the protocol, fields are added at the end.
+/// The state that is in no log. Change rule: as for the protocol, fields are added at the end.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carried {
-    /// Parcels that wait.
+    /// Parcels waiting for their launches.
     pub(crate) parcels: Vec<CarriedParcel>,
-    /// Which children have not come as far as their programs, and where they say so.
+    /// Children that have not executed their programs yet: PID, and the descriptor on which they report.
     pub(crate) starting: Vec<(u32, RawFd)>,
 }
 
-/// A parcel that waits.
+/// A parcel waiting for its launch.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CarriedParcel {
     pub(crate) ticket: u128,
@@ -63,7 +63,7 @@ pub(crate) struct CarriedParcel {
 }
 
 impl Carried {
-    /// Reads what the program before us wrote.
+    /// Reads the state that the previous program wrote.
     pub(crate) fn read(state: OwnedFd) -> io::Result<Self> {
         let mut bytes = Vec::new();
         let mut file = File::from(state);
@@ -80,8 +80,8 @@ impl Carried {
     }
 }
 
-/// Executes this program as the keeper of a directory, with these descriptors open. Returns only if that fails, and then
-/// nothing has changed.
+/// Executes `program` as the keeper of a directory, with these descriptors open. Returns only on failure, in which case nothing has
+/// changed.
 pub(crate) fn become_program(
     program: &Path,
     mut arguments: Vec<OsString>,
@@ -105,7 +105,7 @@ pub(crate) fn become_program(
         Ok(()) => replace(program, &arguments),
         Err(error) => error.into(),
     };
-    // Also when one of them could not be changed: a child closes all that is none of its own.
+    // It does no harm if this fails: a child closes all descriptors but its own.
     let _best = all(false);
     error
 }

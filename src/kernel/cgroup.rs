@@ -1,4 +1,4 @@
-//! Control groups of version 2: where we may make some, and what holds for all that is in one.
+//! Control groups, version 2: where this process may create groups, and operations on a whole group.
 
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
@@ -8,31 +8,32 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// How deep below a group others are removed.
+/// The depth below a group to which its descendants are visited and removed.
 const DEPTH_MAX: u32 = 64;
 
-/// The group that this process is in, or the one above where that is delegated to us, if groups can be made below it: version 2,
-/// also one without controllers beside version 1, of a kernel that can kill a group (5.14).
+/// Returns the control group below which this process can create others, or `None` if there is none.
+/// That is its own group, or the parent if that is delegated to it. The kernel must be able to kill a group (5.14). A version 2 hierarchy
+/// mounted beside version 1 is enough, even without controllers.
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
     let own = own_group(&own)?;
     let found = mounted(&mounts);
     let path = found.into_iter().find_map(|mount| mount.place(&own))?;
-    // A group with processes gives no controller to those below it, so systemd's `DelegateSubgroup=` puts us below the one
-    // that is ours.
+    // A group that contains processes cannot enable controllers for its children, so systemd's `DelegateSubgroup=` puts us in a subgroup of
+    // the delegated one.
     let above = path.parent().filter(|above| is_delegated(above));
     above.and_then(tried).or_else(|| tried(&path))
 }
 
-/// Whether whoever manages the groups has left this one, and all below it, to the processes in it: systemd says so.
+/// Returns whether systemd, which manages the groups, has delegated this one and everything below it to the processes in it.
 fn is_delegated(path: &Path) -> bool {
     let mut value = [0; 8];
     let read = rustix::fs::getxattr(path, "user.delegate", &mut value[..]);
     read.is_ok_and(|length| value.get(..length) == Some(b"1"))
 }
 
-/// The group, if others can be made below it, and killed.
+/// Returns `path` if groups can be created and killed below it.
 fn tried(path: &Path) -> Option<PathBuf> {
     let trial = create(path, &format!("sexton-trial-{}", std::process::id())).ok()?;
     let can_kill = trial.join("cgroup.kill").exists();
@@ -40,10 +41,10 @@ fn tried(path: &Path) -> Option<PathBuf> {
     (can_kill && removed.is_ok()).then(|| path.to_owned())
 }
 
-/// Makes the group of this name below another, unless it is there; its path.
+/// Creates the group `name` below `base` unless it exists, and returns its path.
 ///
 /// # Errors
-/// Those of the file system; `InvalidInput` if the name is no plain one.
+/// Returns `InvalidInput` if `name` is not a single plain path component, else the underlying I/O error.
 pub fn create(base: &Path, name: &str) -> io::Result<PathBuf> {
     let mut parts = Path::new(name).components();
     if !matches!(
@@ -59,16 +60,16 @@ pub fn create(base: &Path, name: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// A descriptor of the group itself, to make a process in it.
+/// Opens the group's directory, so that a process can be created in the group.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// The group that a process is in, by its path; `None` if it is gone, or that is not to be seen.
+/// Returns the path of the group that a process is in; `None` if the process is gone or its group is not visible.
 pub fn of(pid: u32) -> Option<PathBuf> {
     let own = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
@@ -77,10 +78,10 @@ pub fn of(pid: u32) -> Option<PathBuf> {
     found.into_iter().find_map(|mount| mount.place(&own))
 }
 
-/// Kills all that is in the group and below it, at once; whether the group was there.
+/// Kills every process in the group and below it at once. Returns whether the group existed.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn kill(path: &Path) -> io::Result<bool> {
     let file = fs::OpenOptions::new()
         .write(true)
@@ -89,19 +90,19 @@ pub fn kill(path: &Path) -> io::Result<bool> {
     Ok(absent_is_none(written)?.is_some())
 }
 
-/// Whether a process lives in the group or below it. A group that is not there has none.
+/// Returns whether a process lives in the group or below it; `false` if the group does not exist.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn is_populated(path: &Path) -> io::Result<bool> {
     let events = absent_is_none(fs::read_to_string(path.join("cgroup.events")))?;
     Ok(events.is_some_and(|events| events.lines().any(|line| line == "populated 1")))
 }
 
-/// The PIDs in the group and in those below it.
+/// Returns the PIDs in the group and in its descendants.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn procs(path: &Path) -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
     let each = |group: &Path| {
@@ -114,12 +115,12 @@ pub fn procs(path: &Path) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Removes the group and those that were made below it, from the bottom up. One that is not there is removed.
+/// Removes the group and its descendants, from the bottom up. Succeeds if the group does not exist.
 ///
 /// # Errors
-/// `ResourceBusy` if something lives in one of them, else those of the file system.
+/// Returns `ResourceBusy` if a process lives in one of them, else the underlying I/O error.
 pub fn remove(path: &Path) -> io::Result<()> {
-    // Few have others below them, and to look for those costs more than to try.
+    // Few groups have children, and looking for them costs more than trying.
     if absent_is_none(fs::remove_dir(path)).is_ok() {
         return Ok(());
     }
@@ -128,11 +129,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Processor time in milliseconds and memory in bytes of all that is in the group and below it; `None` where the group is not
-/// there, or has no controller that counts memory.
+/// Returns the processor time in milliseconds and the memory in bytes used by everything in the group and below it; `None` if the group
+/// does not exist or has no memory controller.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn usage(path: &Path) -> io::Result<Option<(u64, u64)>> {
     let memory = absent_is_none(fs::read_to_string(path.join("memory.current")))?;
     let memory = memory.and_then(|text| text.trim().parse().ok());
@@ -146,10 +147,10 @@ pub fn usage(path: &Path) -> io::Result<Option<(u64, u64)>> {
     Ok(used.zip(memory).map(|(used, memory)| (used / 1000, memory)))
 }
 
-/// A descriptor that has priority data (`POLLPRI`) when the group has become populated or empty.
+/// Opens a descriptor that becomes ready with `POLLPRI` when the group becomes populated or empty.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn events(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(
@@ -174,7 +175,7 @@ fn bottom_up(
     each(path)
 }
 
-/// Also a group that is removed while it is read is absent.
+/// Maps the error of an absent group to `None`, including that of a group removed while it is being read.
 pub(super) fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -185,17 +186,17 @@ pub(super) fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A mount of version 2.
+/// A mount of a version 2 hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    /// What of the tree of groups is mounted.
+    /// The part of the group tree that is mounted.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
 impl Mount {
-    /// Where this group is to be found, if it is below what is mounted.
+    /// Returns the path of `group` in the file system if it is within the mounted part.
     fn place(&self, group: &Path) -> Option<PathBuf> {
         let below = group.strip_prefix(&self.root).ok()?;
         let climbs = below.components().any(|part| part == Component::ParentDir);
@@ -203,13 +204,13 @@ impl Mount {
     }
 }
 
-/// The mounts of version 2 in `/proc/self/mountinfo`.
+/// Parses the version 2 mounts from `/proc/self/mountinfo`.
 fn mounted(text: &[u8]) -> Vec<Mount> {
     let lines = text.split(|byte| *byte == b'\n');
     lines.filter_map(mount).collect()
 }
 
-/// A line: number, parent, device, root, point, options, optional fields, `-`, type, source, options.
+/// Parses one line: number, parent, device, root, point, options, optional fields, `-`, type, source, options.
 fn mount(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -222,7 +223,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// A path in which blanks and the like are written as `\` and three octal digits.
+/// Decodes a path in which blanks and similar bytes are written as `\` and three octal digits.
 fn path(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -245,7 +246,7 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Our group of version 2 in `/proc/self/cgroup`: the line of hierarchy 0.
+/// Parses our version 2 group from `/proc/self/cgroup`: the line of hierarchy 0.
 fn own_group(text: &[u8]) -> Option<PathBuf> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let own = lines.find_map(|line| line.strip_prefix(b"0::"))?;

@@ -1,5 +1,5 @@
-//! What a new process does before it executes its program. It has a copy of the memory of who made it, and allocates
-//! nothing: only calls of the kernel.
+//! What a new process does before it executes its program. It runs on a copy of its parent's memory and allocates nothing: it only makes
+//! system calls.
 
 #![expect(
     unsafe_code,
@@ -11,27 +11,27 @@ use std::ffi::{CString, c_char, c_int};
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// Where the child has the pipe on which it waits for leave.
+/// The child's descriptor of the pipe on which it waits for permission to go on.
 const GATE: RawFd = 3;
-/// Where it has the pipe on which it says what failed.
+/// The child's descriptor of the pipe on which it reports what failed.
 const OUTCOME: RawFd = 4;
-/// The first descriptor that is none of its own.
+/// The first descriptor above those the child keeps.
 const REST: RawFd = 5;
-/// The end of a child that did not come as far as its program.
+/// The exit code of a child that did not get as far as its program.
 const NEVER_RAN: c_int = 127;
-/// The largest number of a signal.
+/// The highest signal number.
 const SIGNAL_MAX: c_int = 64;
-/// How many bytes the kernel has for a set of them.
+/// The size of the kernel's signal set in bytes.
 const SIGNALS_BYTES: usize = 8;
 
-/// The arrays that `execve` wants.
+/// The argument and environment arrays for `execve`.
 pub(in crate::kernel) struct Strings {
     argv: Vec<*const c_char>,
     env: Vec<*const c_char>,
 }
 
 impl Strings {
-    /// Of a plan, as long as that lives.
+    /// Builds the arrays from a plan. They are valid only as long as the plan lives.
     pub(in crate::kernel) fn of(plan: &Plan) -> Self {
         Self {
             argv: pointers(&plan.argv),
@@ -40,45 +40,45 @@ impl Strings {
     }
 }
 
-/// An array of strings that ends with a null pointer.
+/// Returns pointers to these strings, terminated by a null pointer.
 pub(in crate::kernel) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     let all = strings.iter().map(|string| string.as_ptr());
     all.chain([ptr::null()]).collect()
 }
 
-/// What a child is to do.
+/// What a child needs to run its plan.
 pub(in crate::kernel) struct Life<'a> {
     pub(in crate::kernel) plan: &'a Plan,
     pub(in crate::kernel) strings: &'a Strings,
-    /// Three streams, where leave comes from, where failures go; none of them below 5.
+    /// The three streams, the gate to read from and the pipe for failures, in this order; none of them is below 5.
     pub(in crate::kernel) fds: [RawFd; 5],
 }
 
 impl Life<'_> {
-    /// Does it.
+    /// Runs the plan: executes the program, or reports the failure and exits.
     pub(in crate::kernel) fn live(&self) -> ! {
         let failed = self.try_to_live();
         let (step, errno) = failed;
         let [a, b, c, d] = errno.to_le_bytes();
         let words = [step as u8, a, b, c, d];
-        // SAFETY: five bytes that are there; then the end of this process, without anything that others registered for it.
+        // SAFETY: five bytes of a live array; then this process exits without running exit handlers that its parent registered.
         unsafe {
             libc::write(OUTCOME, words.as_ptr().cast(), words.len());
             libc::_exit(NEVER_RAN)
         }
     }
 
-    /// Goes on to the program; returns only if something failed.
+    /// Goes on to the program; returns only if a step failed.
     fn try_to_live(&self) -> (Step, c_int) {
         if let Err(errno) = self.place_descriptors() {
             return (Step::Streams, errno);
         }
-        // SAFETY: numbers alone.
+        // SAFETY: the call takes only integers.
         unsafe { libc::setpgid(0, 0) };
         wait_for_leave();
         forget_signals();
         if let Some(umask) = self.plan.umask {
-            // SAFETY: numbers alone.
+            // SAFETY: the call takes only integers.
             unsafe { libc::umask(umask & 0o777) };
         }
         if let Err(errno) = self.set_limits() {
@@ -88,7 +88,7 @@ impl Life<'_> {
             return (Step::User, errno);
         }
         if !self.plan.dir.is_empty() {
-            // SAFETY: a string that ends with NUL.
+            // SAFETY: the string is NUL-terminated.
             if unsafe { libc::chdir(self.plan.dir.as_ptr()) } != 0 {
                 return (Step::Directory, errno());
             }
@@ -96,15 +96,16 @@ impl Life<'_> {
         (Step::Exec, self.execute())
     }
 
-    /// Streams and pipes in their places, and nothing else: above all no copy of what makes the keeper the keeper.
+    /// Moves streams and pipes to their numbers and closes everything else, above all copies of the descriptors that make the keeper the
+    /// keeper.
     fn place_descriptors(&self) -> Result<(), c_int> {
         for (fd, place) in self.fds.into_iter().zip(0..) {
-            // SAFETY: numbers alone.
+            // SAFETY: the call takes only integers.
             if unsafe { libc::dup2(fd, place) } < 0 {
                 return Err(errno());
             }
         }
-        // SAFETY: numbers alone; whatever is closed is a copy, which nobody uses in this process any more.
+        // SAFETY: only integers; every descriptor closed is a copy that nothing in this process uses any more.
         unsafe {
             if libc::syscall(libc::SYS_close_range, REST, libc::c_uint::MAX, 0) != 0 {
                 for fd in REST..4096 {
@@ -126,7 +127,7 @@ impl Life<'_> {
             };
             let which = c_int::try_from(*which).unwrap_or(c_int::MAX);
             let old = ptr::null_mut::<libc::rlimit64>();
-            // SAFETY: the new limit is there, and the old one is not asked for.
+            // SAFETY: the new limit is a live value, and the old one is not requested.
             if unsafe { libc::syscall(libc::SYS_prlimit64, 0, which, &raw const limit, old) } != 0 {
                 return Err(errno());
             }
@@ -140,8 +141,7 @@ impl Life<'_> {
         };
         let (count, list) = (user.groups.len(), user.groups.as_ptr());
         let (uid, gid) = (user.user, user.group);
-        // SAFETY: a list with as many numbers as are named, and numbers. By the calls of the kernel, since there is only
-        // this thread.
+        // SAFETY: `list` has `count` elements; the rest are integers. Direct system calls suffice, since this is the only thread.
         let done = unsafe {
             libc::syscall(libc::SYS_setgroups, count, list) == 0
                 && libc::syscall(libc::SYS_setresgid, gid, gid, gid) == 0
@@ -150,14 +150,13 @@ impl Life<'_> {
         if done { Ok(()) } else { Err(errno()) }
     }
 
-    /// Tries one place after the other. What may not be executed is remembered in case nothing better follows, as
-    /// shells do.
+    /// Tries one path after the other. `EACCES` is remembered and returned if nothing better follows, as shells do.
     fn execute(&self) -> c_int {
         let mut refused = None;
         let mut last = libc::ENOENT;
         for program in &self.plan.programs {
             let (argv, env) = (self.strings.argv.as_ptr(), self.strings.env.as_ptr());
-            // SAFETY: strings that end with NUL, in arrays that end with a null pointer.
+            // SAFETY: NUL-terminated strings, in arrays terminated by a null pointer.
             unsafe { libc::execve(program.as_ptr(), argv, env) };
             last = errno();
             match last {
@@ -170,18 +169,18 @@ impl Life<'_> {
     }
 }
 
-/// Reads one byte. At the end of the pipe, whoever made this process is no more, and it must not run.
+/// Waits for one byte on the gate. If the pipe is closed instead, the parent is gone and this process must not run.
 fn wait_for_leave() {
     let mut byte = 0_u8;
     loop {
-        // SAFETY: one byte, which is there.
+        // SAFETY: reads at most one byte into a live byte.
         let count = unsafe { libc::read(GATE, ptr::from_mut(&mut byte).cast(), 1) };
         if count == 1 {
             return;
         }
         if count == 0 || errno() != libc::EINTR {
-            // SAFETY: ends this process, without anything that others registered for it. By a signal, so that nobody takes
-            // its status for an answer of the program.
+            // SAFETY: ends this process without exit handlers that its parent registered. It dies by a signal, so that its status cannot be
+            // mistaken for an exit code of the program.
             unsafe {
                 libc::kill(libc::getpid(), libc::SIGKILL);
                 libc::_exit(NEVER_RAN)
@@ -190,14 +189,14 @@ fn wait_for_leave() {
     }
 }
 
-/// Every signal does again what it does by default, and none is blocked. By calls of the kernel, since the C library keeps
-/// two signals for itself, and those may be ignored by whoever started us, too.
+/// Resets every signal to its default action and unblocks all of them. Uses direct system calls, since the C library reserves two signals
+/// for itself and our own parent may have set those to be ignored, too.
 fn forget_signals() {
-    // Longer than `struct sigaction` of any kernel; all zero, it is the default disposition, and an empty set.
+    // Longer than any kernel's `struct sigaction`; all zeroes mean the default action and an empty set.
     let zero = [0_u64; 8];
     let (place, none) = (zero.as_ptr(), ptr::null_mut::<u64>());
-    // SAFETY: as many zeroes as the kernel reads, and null where it is not to write; numbers that are no signals, or may
-    // not be changed, are refused.
+    // SAFETY: `place` has as many zeroes as the kernel reads, and null is passed where it must not write. The kernel rejects numbers that
+    // are no signals or cannot be changed.
     unsafe {
         for signal in 1..=SIGNAL_MAX {
             libc::syscall(libc::SYS_rt_sigaction, signal, place, none, SIGNALS_BYTES);
@@ -208,6 +207,6 @@ fn forget_signals() {
 }
 
 fn errno() -> c_int {
-    // SAFETY: the place of this thread's error number.
+    // SAFETY: the address of this thread's `errno`.
     unsafe { *libc::__errno_location() }
 }

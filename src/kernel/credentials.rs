@@ -1,4 +1,4 @@
-//! Datagrams with who sent them, as the kernel vouches for it.
+//! Datagrams with the credentials of their sender, as verified by the kernel.
 
 #![expect(
     unsafe_code,
@@ -12,69 +12,70 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr;
 
-/// How long the kernel's word about a sender is.
+/// The size in bytes of the credentials that the kernel passes along.
 const SENDER_BYTES: libc::c_uint = 12;
 
 const _: () = assert!(size_of::<libc::ucred>() == SENDER_BYTES as usize);
 
-/// Who sent a datagram.
+/// The sender of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// The PID that it had then, as it is seen from here.
+    /// The PID it had when it sent the datagram, in our PID namespace.
     pub pid: u32,
-    /// Its user.
+    /// The sender's user id.
     pub user: u32,
 }
 
-/// A datagram.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// How many bytes of it were read.
+    /// The number of bytes that were read.
     pub bytes: usize,
-    /// Who sent it; `None` if that cannot be seen from here.
+    /// The sender; `None` if it is not visible from our PID namespace.
     pub sender: Option<Sender>,
 }
 
-/// A Unix socket that takes datagrams, and never blocks.
+/// A Unix datagram socket for receiving, which never blocks.
 #[derive(Debug)]
 pub struct Receiver(OwnedFd);
 
 impl Receiver {
-    /// Bound to this address.
+    /// Creates a socket and binds it to `address`.
     ///
     /// # Errors
-    /// Those of `socket` and `bind`.
+    /// Returns the error of `socket` or `bind`.
     pub fn bind(address: &SocketAddrUnix) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        // Before anybody can send: what came earlier would say nothing of its sender.
+        // Enabled before anyone can send: a datagram received earlier would carry no credentials.
         set_socket_passcred(&socket, true)?;
         bind(&socket, address)?;
         Ok(Self(socket))
     }
 
-    /// The next datagram, if one has come. What is too long is cut off, and descriptors that came with it are closed.
+    /// Returns the next datagram, or `None` if none has arrived. One that does not fit the buffer is truncated, and descriptors passed with
+    /// it are closed.
     ///
     /// # Errors
-    /// Those of `recvmsg`.
+    /// Returns the error of `recvmsg`.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
         let mut part = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
-        // Room for one message about the sender, which comes first, and for nothing else: the kernel drops what does not fit.
+        // Room for one message with the credentials, which comes first, and for nothing else: the kernel drops what does not fit.
         let mut control = [0_u64; 8];
-        // SAFETY: plain numbers and pointers, of which zero is one.
+        // SAFETY: a plain C struct of integers and pointers for which all zeroes is a valid value.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: a length in, a length out.
+        // SAFETY: takes a length and returns a length.
         let space = unsafe { libc::CMSG_SPACE(SENDER_BYTES) };
-        // Which type of number it is differs from one C library to the next.
+        // The integer type of this field differs between C libraries.
         message.msg_controllen = space as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: buffers that are there, with their lengths; the one for control is aligned as its messages are.
+        // SAFETY: live buffers with their lengths; the control buffer is aligned for the messages it receives.
         let count = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, flags) };
         let Ok(bytes) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
@@ -97,21 +98,21 @@ impl AsFd for Receiver {
 }
 
 fn sender(message: &libc::msghdr) -> Option<Sender> {
-    // SAFETY: what the kernel has just filled: the first message, if there is room for one in it.
+    // SAFETY: the kernel has just filled in `message`; the result is its first control message if there is room for one.
     let first = unsafe { libc::CMSG_FIRSTHDR(message) };
     if first.is_null() {
         return None;
     }
     // SAFETY: it is not null, so it points at a whole header.
     let header = unsafe { *first };
-    // SAFETY: a length in, a length out.
+    // SAFETY: takes a length and returns a length.
     let whole = unsafe { libc::CMSG_LEN(SENDER_BYTES) };
     let is_about_sender =
         header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_CREDENTIALS;
     if !is_about_sender || (header.cmsg_len as u64) < u64::from(whole) {
         return None;
     }
-    // SAFETY: the header says that so many bytes follow it.
+    // SAFETY: the header says that at least a whole `ucred` follows it.
     let sender: libc::ucred = unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast()) };
     let pid = u32::try_from(sender.pid).ok().filter(|pid| *pid != 0)?;
     let user = sender.uid;

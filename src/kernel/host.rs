@@ -1,4 +1,4 @@
-//! The machine, the boot and the PID namespace that identities hold in, and what this kernel can do. Each is read once.
+//! The machine, boot and PID namespace within which identities are valid, and the abilities of this kernel. Each is read once.
 
 use crate::kernel::pidfs;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The digest of `/etc/machine-id`; 0 if the machine has none.
+/// Returns the digest of `/etc/machine-id`; 0 if the machine has none.
 pub fn machine() -> u128 {
     static MACHINE: OnceLock<u128> = OnceLock::new();
     *MACHINE.get_or_init(|| {
@@ -20,7 +20,7 @@ pub fn machine() -> u128 {
     })
 }
 
-/// The boot, as `/proc/sys/kernel/random/boot_id` has it; 0 if it cannot be read.
+/// Returns the boot id from `/proc/sys/kernel/random/boot_id`; 0 if it cannot be read.
 pub fn boot() -> u128 {
     static BOOT: OnceLock<u128> = OnceLock::new();
     *BOOT.get_or_init(|| {
@@ -29,44 +29,44 @@ pub fn boot() -> u128 {
     })
 }
 
-/// The inode of this process's PID namespace; 0 if it cannot be read.
+/// Returns the inode of this process's PID namespace; 0 if it cannot be read.
 pub fn namespace() -> u64 {
     static NAMESPACE: OnceLock<u64> = OnceLock::new();
     *NAMESPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |status| status.ino()))
 }
 
-/// What this kernel can do for us.
+/// Returns the abilities of this kernel, which are probed on the first call.
 pub fn abilities() -> &'static Abilities {
     static ABILITIES: OnceLock<Abilities> = OnceLock::new();
     ABILITIES.get_or_init(Abilities::probe)
 }
 
-/// What a kernel can do for us, worst last.
+/// How well the kernel supports following processes, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// A process is found again by its inode, and the exit status of any process can be asked for.
+    /// Processes can be reopened by inode, and the exit status of any process is available.
     A,
     /// Processes have descriptors, and are found again by PID and start time.
     B,
-    /// There is only the PID and the start time.
+    /// Only PIDs and start times are available.
     C,
 }
 
-/// What the probe at the start found.
+/// The kernel features found by the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether there are descriptors of processes (5.3).
+    /// Whether the kernel has pidfds (5.3).
     pub pidfds: bool,
-    /// Whether the inode of such a descriptor is that process's alone (6.9).
+    /// Whether the inode of a pidfd is unique to its process (6.9).
     pub inodes: bool,
-    /// Whether a process can be opened by that inode (6.14): the type of its file handle.
+    /// The type of file handle by which a process can be opened from that inode (6.14); `None` if it cannot.
     pub handles: Option<i32>,
-    /// Whether a descriptor knows the exit status once the parent has reaped the process (6.15).
+    /// Whether a pidfd provides the exit status after the parent has reaped the process (6.15).
     pub exits: bool,
 }
 
 impl Abilities {
-    /// What all of it comes to.
+    /// Returns the tier that these features amount to.
     pub const fn tier(&self) -> Tier {
         if self.inodes && self.handles.is_some() && self.exits {
             Tier::A
@@ -96,7 +96,7 @@ impl Abilities {
     }
 }
 
-/// A line for the status: `A: found again by inode, exit status of any process`.
+/// Formats a line for the status, such as `A: found again by inode, exit status of any process`.
 impl fmt::Display for Abilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let by = match self.tier() {
@@ -109,7 +109,8 @@ impl fmt::Display for Abilities {
     }
 }
 
-/// The version of the kernel: an older one ignores what it is asked about exits, so that only its version tells.
+/// Returns the version of the kernel. Older kernels ignore the request for the exit status, so only the version shows whether they support
+/// it.
 fn release() -> (u32, u32) {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     parse_release(&text)

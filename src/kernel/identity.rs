@@ -1,4 +1,4 @@
-//! From a PID to an identity, and from an identity back to a process. See `docs/decisions/0036-identity.md`.
+//! Conversion from a PID to an identity, and from an identity back to a process. See `docs/decisions/0036-identity.md`.
 
 use crate::actors::process::Identity;
 use crate::kernel::host;
@@ -6,26 +6,26 @@ use crate::kernel::pidfd::Pidfd;
 use crate::kernel::proc;
 use std::io;
 
-/// What became of a process that is looked for.
+/// The result of looking for a process.
 #[derive(Debug)]
 pub enum Found {
-    /// It lives.
+    /// It is alive.
     Alive(Pidfd),
-    /// It has ended, and its parent has not reaped it. When it has, the descriptor may know the exit status.
+    /// It has ended. Its parent may not have reaped it yet; after that the descriptor may provide the exit status.
     Ended(Pidfd),
-    /// It is no more.
+    /// It no longer exists.
     Gone,
-    /// It cannot be told: no descriptor was left, or it is of a namespace that cannot be seen into.
+    /// Not known: no descriptor was available, or the process belongs to a namespace that is not visible from here.
     Unknown(io::Error),
 }
 
-/// The process that has this PID now, and which it is; `None` if none has.
+/// Opens the process that has this PID now and returns it with its identity; `None` if no process has it.
 ///
-/// The PID is read while the descriptor proves that it is still that process's: one that was reused in between is
-/// never described by the other's start.
+/// While the descriptor is held, it is checked that the PID still belongs to the same process, so a PID reused in between is never paired
+/// with the start time of another process.
 ///
 /// # Errors
-/// If there is no descriptor for it, or `/proc` cannot be read.
+/// Returns an error if no descriptor can be opened, or `/proc` cannot be read.
 pub fn identify(pid: u32) -> io::Result<Option<(Pidfd, Identity)>> {
     let Some(pidfd) = Pidfd::open(pid)? else {
         return Ok(None);
@@ -34,10 +34,10 @@ pub fn identify(pid: u32) -> io::Result<Option<(Pidfd, Identity)>> {
     Ok(identity.map(|identity| (pidfd, identity)))
 }
 
-/// The process that has this PID now, and the PID of its parent, read at once; `None` if none has.
+/// Returns the identity of the process that has this PID now together with its parent's PID, read at once; `None` if no process has it.
 ///
 /// # Errors
-/// If there is no descriptor for it, or `/proc` cannot be read.
+/// Returns an error if no descriptor can be opened, or `/proc` cannot be read.
 pub fn identify_with_parent(pid: u32) -> io::Result<Option<(Identity, u32)>> {
     let Some(pidfd) = Pidfd::open(pid)? else {
         return Ok(None);
@@ -45,15 +45,15 @@ pub fn identify_with_parent(pid: u32) -> io::Result<Option<(Identity, u32)>> {
     described(pid, &pidfd)
 }
 
-/// Who the process of this descriptor is, whose PID this is; `None` if it is gone.
+/// Returns the identity of the process `pid`, to which `pidfd` refers; `None` if it is gone.
 ///
 /// # Errors
-/// If `/proc` cannot be read.
+/// Returns an error if `/proc` cannot be read.
 pub fn describe(pid: u32, pidfd: &Pidfd) -> io::Result<Option<Identity>> {
     Ok(described(pid, pidfd)?.map(|(identity, _)| identity))
 }
 
-/// Both are of one process: it had its PID before they were read, and has it after.
+/// Returns identity and parent PID, both of one process: it held its PID before they were read and holds it afterwards.
 fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
     let inode = pidfd.inode()?;
     let Some(stat) = proc::stat(pid)? else {
@@ -73,7 +73,7 @@ fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
     Ok(Some((identity, stat.parent)))
 }
 
-/// Looks for a process.
+/// Looks for the process with this identity.
 pub fn find(identity: &Identity) -> Found {
     if (identity.machine, identity.boot) != (host::machine(), host::boot()) {
         return Found::Gone;
@@ -84,7 +84,7 @@ pub fn find(identity: &Identity) -> Found {
             Ok(true) => Found::Ended(pidfd),
             Err(error) => Found::Unknown(error),
         },
-        // What is of another namespace may live without being seen from here.
+        // A process of another namespace may be alive without being visible from here.
         Ok(None) if identity.namespace != host::namespace() => {
             Found::Unknown(io::Error::from(io::ErrorKind::PermissionDenied))
         }

@@ -1,4 +1,4 @@
-//! Whether a file is open for writing, without a search for who has it.
+//! Detects whether a file is open for writing without searching for the process that has it open.
 
 #![expect(unsafe_code, reason = "leases have no safe calls")]
 
@@ -8,19 +8,19 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 /// `F_SETSIG` of `asm-generic/fcntl.h`, which every architecture has.
 const F_SETSIG: libc::c_int = 10;
 
-/// Whether somebody has this file open for writing. It is to be open for reading alone here. The kernel gives a lease for reading only
-/// where nobody writes; it is given back at once.
+/// Returns whether any process has this file open for writing. `file` must be open read-only. The kernel grants a read lease only if there
+/// is no writer; the lease is released at once.
 ///
 /// # Errors
-/// Those of `fcntl`: the file may be another user's, or on a file system without leases.
+/// Returns the error of `fcntl`: the file may belong to another user, or its file system may not support leases.
 pub fn is_written(file: BorrowedFd<'_>) -> io::Result<bool> {
     let fd = file.as_raw_fd();
-    // SAFETY: numbers alone. Whoever opens the file for writing meanwhile has us told by a signal that is ignored unless
-    // somebody asked for it: the usual one would end this process.
+    // SAFETY: only integers. If the file is opened for writing meanwhile, the kernel sends us `SIGURG`, which is ignored by default; the
+    // usual signal would end this process.
     if unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGURG) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: numbers alone.
+    // SAFETY: the call takes only integers.
     if unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_RDLCK) } != 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
@@ -28,7 +28,7 @@ pub fn is_written(file: BorrowedFd<'_>) -> io::Result<bool> {
             _ => Err(error),
         };
     }
-    // SAFETY: numbers alone.
+    // SAFETY: the call takes only integers.
     unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK) };
     Ok(false)
 }
@@ -45,7 +45,7 @@ mod tests {
         let path = dir.path().join("file");
         let writer = File::create(&path).expect("it is made");
         let reader = File::open(&path).expect("it is there");
-        // Some file systems have no leases: there, what is asked is searched for.
+        // Some file systems have no leases; the callers search for writers there.
         let Ok(is) = is_written(reader.as_fd()) else {
             return;
         };

@@ -1,64 +1,63 @@
-//! Memory that all in a control group may have together: version 2, with the controller of that.
+//! A limit on the memory of all processes in a control group together: version 2, with the memory controller.
 //!
-//! A group has that controller if the one above it gives it out, which one with processes of its own cannot, unless it is the
-//! root of all.
+//! A group has that controller if its parent enables it for its children. A group with processes of its own cannot do so, unless it is the
+//! root.
 
 use crate::kernel::cgroup::{absent_is_none, create};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The controller, as groups name it.
+/// The name of the controller in control files.
 const NAME: &str = "memory";
 
-/// What all in a group may have together.
+/// The memory limit of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The most, in bytes.
+    /// The limit in bytes.
     pub most: u64,
-    /// Whether some of them were killed since they had reached it.
+    /// Whether processes of the group were killed for reaching it.
     pub was_reached: bool,
 }
 
-/// Makes the group of this name below another, as [`create`], and has it give the controller out to those below it, if it can
-/// be had there.
+/// Creates the group `name` below `base`, as [`create`] does, and enables the memory controller for its children if it is available there.
 ///
 /// # Errors
-/// Those of [`create`].
+/// Returns the errors of [`create`].
 pub fn create_giving(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
     let path = create(base, name)?;
-    // Each may refuse: then nothing has changed, and memory is bounded in other ways.
+    // Either may fail; then nothing has changed, and memory is bounded in other ways.
     drop(give_out(base));
     drop(give_out(&path));
     Ok(path)
 }
 
-/// Whether groups below this one have the controller.
+/// Returns whether the children of this group have the controller.
 pub fn is_given_out(group: &Path) -> bool {
     let given = fs::read_to_string(group.join("cgroup.subtree_control"));
     given.is_ok_and(|given| given.split_whitespace().any(|it| it == NAME))
 }
 
-/// Bounds what all in a group have together, swapped out or not: who reaches that is killed, with all of the group. Whether
-/// the group has the controller, and so is bounded now.
+/// Limits the memory of a group to `most` bytes, swap included; on reaching it, all processes of the group are killed. Returns whether the
+/// group has the controller, so that the limit is in force.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn bound(group: &Path, most: u64) -> io::Result<bool> {
     if !write(group, "memory.max", &most.to_string())? {
         return Ok(false);
     }
-    // Kernels that do not account for what is swapped out have no such file.
+    // Kernels without swap accounting have no such file.
     write(group, "memory.swap.max", "0")?;
-    // Of a command that lost one of its processes nobody could say what it did.
+    // If only one process of a command were killed, nobody could say what the rest did.
     write(group, "memory.oom.group", "1")?;
     Ok(true)
 }
 
-/// How the memory of a group is bounded; `None` if it is not, or the group is gone.
+/// Returns the memory limit of a group; `None` if it has none or does not exist.
 ///
 /// # Errors
-/// Those of the file system.
+/// Returns the underlying I/O error.
 pub fn bound_of(group: &Path) -> io::Result<Option<Bound>> {
     let most = absent_is_none(fs::read_to_string(group.join("memory.max")))?;
     let Some(most) = most.and_then(|text| text.trim().parse().ok()) else {
@@ -80,7 +79,7 @@ fn give_out(group: &Path) -> io::Result<bool> {
     write(group, "cgroup.subtree_control", "+memory")
 }
 
-/// Writes to a file of a group; whether it is there.
+/// Writes to a control file of a group. Returns whether the file exists.
 fn write(group: &Path, name: &str, text: &str) -> io::Result<bool> {
     let file = fs::OpenOptions::new().write(true).open(group.join(name));
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
@@ -94,7 +93,7 @@ mod tests {
     use std::path::Path;
     use tempfile::TempDir;
 
-    /// A directory with these files, as a group is one.
+    /// Creates a directory with these files that looks like a group.
     fn group(files: &[&str]) -> TempDir {
         let dir = tempfile::tempdir().expect("there is a directory");
         for name in files {
@@ -122,7 +121,7 @@ mod tests {
         assert!(!bound(dir.path(), 1 << 20).expect("nothing is wrong"));
         assert_eq!(bound_of(dir.path()).expect("nothing is wrong"), None);
         assert_eq!(fs::read_dir(dir.path()).expect("it is read").count(), 0);
-        // What is swapped out is not counted on every kernel.
+        // Not every kernel accounts for swap.
         let dir = group(&["memory.max"]);
         assert!(bound(dir.path(), 1 << 20).expect("it is written"));
     }
@@ -149,7 +148,7 @@ mod tests {
     fn a_base_has_the_controller_given_out_where_it_can_be() {
         let base = group(&["cgroup.subtree_control"]);
         let path = create_giving(base.path(), "ours").expect("it is made");
-        // The kernel adds it to the list; here the file has what was written.
+        // The kernel adds it to the list; here the file contains what was written.
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
         assert!(!is_given_out(&path), "nobody can, as it has no such file");
         let list = path.join("cgroup.subtree_control");

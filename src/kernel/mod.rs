@@ -1,25 +1,25 @@
-//! What Linux offers for processes, as safe functions: which process is meant, signals that reach no other, control
+//! Linux facilities for processes as safe functions: reliable identity, signals that reach only the process they are meant for, control
 //! groups, and new processes. The only folder with `unsafe`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `host.rs` | the machine, the boot, the PID namespace, and what this kernel can do |
-//! | `pidfs.rs` | what only the kernel's own numbers name: file handles, inodes and exits of descriptors of processes |
+//! | `host.rs` | the machine, the boot, the PID namespace, and the abilities of this kernel |
+//! | `pidfs.rs` | calls that rely on kernel constants: file handles, inodes and exit statuses of pidfds |
 //! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
-//! | `peer.rs` | which process connected a Unix socket |
+//! | `peer.rs` | the process that connected to a Unix socket |
 //! | `lease.rs` | whether a file is open for writing |
-//! | `proc.rs` | what `/proc` has about processes |
-//! | `cgroup.rs` | control groups of version 2 |
-//! | `memory.rs` | memory that all in a control group may have together |
-//! | `plan.rs` | what a new process is to run |
-//! | `spawn.rs` | a new process that waits for leave to go on |
+//! | `proc.rs` | processes as `/proc` shows them |
+//! | `cgroup.rs` | control groups, version 2 |
+//! | `memory.rs` | a memory limit for a whole control group |
+//! | `plan.rs` | what a new process runs, and as which user |
+//! | `spawn.rs` | a new process that waits for permission before it executes its program |
 //! | `child.rs` | what the new process does before it executes its program |
-//! | `credentials.rs` | datagrams with who sent them |
+//! | `credentials.rs` | datagrams with the credentials of their sender |
 //! | `signals.rs` | signals as a descriptor |
-//! | `wait.rs` | children that ended |
+//! | `wait.rs` | children that have ended |
 //!
-//! Never here: a decision. It imports nothing but identifiers and bytes.
+//! It makes no decisions, and imports nothing but identifiers and bytes.
 
 pub mod cgroup;
 mod child;

@@ -1,4 +1,4 @@
-//! Which process is at the other end of a Unix socket, by more than its PID: that may be another's by the time it is read.
+//! Identifies the process at the other end of a Unix socket by more than its PID, which may be reused by the time it is read.
 
 #![expect(unsafe_code, reason = "this option of a socket has no safe call")]
 
@@ -11,18 +11,18 @@ use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 /// `SO_PEERPIDFD` of `asm-generic/socket.h` (6.5).
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// What the kernel says of the process that connected.
+/// What the kernel reports about the process that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// The inode by which it is known from every other process of this boot.
+    /// The inode that distinguishes it from every other process of this boot.
     Inode(u64),
-    /// It has ended, and been reaped.
+    /// It has ended and been reaped.
     Gone,
-    /// Nothing: an older kernel.
+    /// Unknown: the kernel is too old to report it.
     Untold,
 }
 
-/// Which process connected this socket.
+/// Identifies the process that connected this socket.
 pub fn of(socket: impl AsFd) -> Peer {
     if !host::abilities().inodes {
         return Peer::Untold;
@@ -40,7 +40,7 @@ fn descriptor(socket: impl AsFd) -> io::Result<Pidfd> {
     let mut fd: libc::c_int = -1;
     let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("it is short");
     let (socket, place) = (socket.as_fd().as_raw_fd(), (&raw mut fd).cast());
-    // SAFETY: there is room for a number where the answer goes, as much as its length says.
+    // SAFETY: `place` points at a live integer, and `length` is its size.
     let asked = unsafe {
         libc::getsockopt(
             socket,
@@ -53,7 +53,7 @@ fn descriptor(socket: impl AsFd) -> io::Result<Pidfd> {
     if asked != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given it, so it is open and nobody else's.
+    // SAFETY: the kernel has just returned this descriptor, so it is open and nothing else owns it.
     Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 

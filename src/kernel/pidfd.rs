@@ -1,4 +1,4 @@
-//! A process by descriptor: whatever is asked of it or sent to it reaches that process or none.
+//! A process by descriptor: queries and signals reach that process or none.
 
 #![expect(
     unsafe_code,
@@ -16,42 +16,42 @@ use std::sync::OnceLock;
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP` of `linux/pidfd.h`.
 const SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
-/// What can be learned of how a process ended by those that are not its parent.
+/// What a process that is not the parent can learn about how a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// As `wait` has it.
+    /// The status in the format of `wait`.
     Known(u32),
-    /// It has not ended.
+    /// The process has not ended.
     Alive,
-    /// Nothing: a kernel before 6.15, or a zombie of another user.
+    /// Unavailable: the kernel is older than 6.15, or the process is another user's zombie.
     Untold,
 }
 
-/// A process.
+/// A descriptor of a process (pidfd).
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
-    /// The process that has this PID now; `None` if none has.
+    /// Opens the process that has this PID now; `None` if no process has it.
     ///
     /// # Errors
-    /// Those of `pidfd_open`: too many descriptors, or a kernel that has none of these.
+    /// Returns the error of `pidfd_open`: too many open descriptors, or a kernel without pidfds.
     pub fn open(pid: u32) -> io::Result<Option<Self>> {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
             return Ok(None);
         };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Some(Self(fd))),
-            // A thread that leads no process has a number of its own, which is no PID.
+            // A thread that does not lead its process has an id of its own, which is not a PID.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The process of this inode; `None` if it is gone, or not to be seen from this PID namespace.
+    /// Opens the process with this inode; `None` if it is gone or not visible from this PID namespace.
     ///
     /// # Errors
-    /// `Unsupported` if the kernel opens no process by its inode, else those of `open_by_handle_at`.
+    /// Returns `Unsupported` if the kernel cannot open a process by its inode, else the error of `open_by_handle_at`.
     pub fn open_inode(inode: u64) -> io::Result<Option<Self>> {
         let kind = host::abilities().handles;
         let kind = kind.ok_or(io::Error::from(io::ErrorKind::Unsupported))?;
@@ -59,15 +59,15 @@ impl Pidfd {
         Ok(opened.map(Self))
     }
 
-    /// A descriptor that the kernel gave as one of a process.
+    /// Wraps a descriptor that the kernel returned as a pidfd.
     pub(in crate::kernel) const fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// The inode by which it is found again; 0 where inodes of such descriptors mean nothing.
+    /// Returns the inode by which the process can be found again; 0 if this kernel's pidfd inodes are not unique.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Returns the error of `fstat`.
     pub fn inode(&self) -> io::Result<u64> {
         if !host::abilities().inodes {
             return Ok(0);
@@ -75,18 +75,18 @@ impl Pidfd {
         Ok(rustix::fs::fstat(&self.0)?.st_ino)
     }
 
-    /// Sends a signal to the process; whether it was there. With signal 0, nothing is sent.
+    /// Sends a signal to the process and returns whether it existed. Signal 0 only checks.
     ///
     /// # Errors
-    /// Those of `pidfd_send_signal`, permission above all.
+    /// Returns the error of `pidfd_send_signal`, most likely that permission is denied.
     pub fn signal(&self, signal: u8) -> io::Result<bool> {
         self.send(signal, 0)
     }
 
-    /// Sends a signal to all processes of the group that the process leads; whether there were any (6.9).
+    /// Sends a signal to every process of the group that this process leads, and returns whether there were any (6.9).
     ///
     /// # Errors
-    /// The same; `EINVAL` where the kernel cannot.
+    /// Returns the error of `pidfd_send_signal`; `EINVAL` if the kernel does not support this.
     pub fn signal_group(&self, signal: u8) -> io::Result<bool> {
         self.send(signal, SIGNAL_PROCESS_GROUP)
     }
@@ -94,7 +94,7 @@ impl Pidfd {
     fn send(&self, signal: u8, flags: libc::c_uint) -> io::Result<bool> {
         let (fd, signal) = (self.0.as_raw_fd(), libc::c_int::from(signal));
         let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: plain numbers, and a null pointer, which stands for the usual `siginfo`.
+        // SAFETY: only integers and a null pointer, which stands for the default `siginfo`.
         let done = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, flags) };
         if done == 0 {
             return Ok(true);
@@ -106,10 +106,10 @@ impl Pidfd {
         }
     }
 
-    /// Whether all of its threads have ended, be it reaped or not.
+    /// Returns whether all threads of the process have ended, reaped or not.
     ///
     /// # Errors
-    /// Those of `poll`.
+    /// Returns the error of `poll`.
     pub fn has_ended(&self) -> io::Result<bool> {
         let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
         let at_once = Timespec::default();
@@ -122,10 +122,10 @@ impl Pidfd {
         }
     }
 
-    /// Whether its PID is still its own: it runs, or nobody has reaped it.
+    /// Returns whether the process still holds its PID: it is running, or nobody has reaped it.
     ///
     /// # Errors
-    /// Those of `pidfd_send_signal` but for a missing permission, which only a living process can refuse.
+    /// Returns the error of `pidfd_send_signal`, except for a missing permission, which only an existing process can cause.
     pub fn is_held(&self) -> io::Result<bool> {
         match self.signal(0) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
@@ -133,10 +133,10 @@ impl Pidfd {
         }
     }
 
-    /// How it ended, as far as the kernel says so to others than its parent, whether that has reaped it or not.
+    /// Returns how the process ended, as far as the kernel tells processes other than its parent, whether or not it has been reaped.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// Returns the error of the system call that failed.
     pub fn exit_status(&self) -> io::Result<ExitStatus> {
         if !host::abilities().exits {
             return Ok(ExitStatus::Untold);
@@ -147,7 +147,7 @@ impl Pidfd {
                 return Ok(ExitStatus::Alive);
             }
             let status = proc::zombie_status(pid)?;
-            // Held after it was read, the PID was of this process all the time.
+            // The process still holds its PID after the read, so the PID was its own all the time.
             if self.is_held()? {
                 return Ok(status.map_or(ExitStatus::Untold, ExitStatus::Known));
             }
@@ -172,7 +172,7 @@ impl From<Pidfd> for OwnedFd {
     }
 }
 
-/// One of our own, which says where pidfs is. Open as long as we live.
+/// Returns a pidfd of this process, which shows the kernel where pidfs is. It is never closed.
 fn own() -> io::Result<&'static Pidfd> {
     static OWN: OnceLock<Pidfd> = OnceLock::new();
     if let Some(own) = OWN.get() {

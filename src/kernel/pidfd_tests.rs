@@ -1,4 +1,4 @@
-//! Processes by descriptor, against real ones.
+//! Tests of pidfds against real processes.
 
 use super::{ExitStatus, Pidfd};
 use crate::kernel::host::{Tier, abilities};

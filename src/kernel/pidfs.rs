@@ -1,4 +1,4 @@
-//! What the kernel's file system of processes, pidfs, says of a descriptor: calls that have no safe form elsewhere.
+//! Queries to pidfs, the kernel's file system of processes, by system calls that have no safe wrapper elsewhere.
 
 #![expect(
     unsafe_code,
@@ -9,20 +9,20 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
-/// `f_type` of pidfs, see `statfs`.
+/// The `f_type` of pidfs, see `statfs`.
 const PID_FS_MAGIC: u64 = 0x5049_4446;
 /// `PIDFD_INFO_EXIT` of `linux/pidfd.h`.
 const INFO_EXIT: u64 = 1 << 3;
 /// `PIDFD_GET_INFO` of `linux/pidfd.h`: `_IOWR(0xff, 11, struct pidfd_info)`, with 64 bytes.
 const GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
 
-/// `struct pidfd_info` in its first version, of 64 bytes.
+/// The first version of `struct pidfd_info`, 64 bytes long.
 #[repr(C)]
 #[derive(Default)]
 struct Info {
     mask: u64,
     group: u64,
-    /// Of the thread, of the process, of its parent.
+    /// The ids of the thread, the process and its parent.
     pids: [u32; 3],
     users: [u32; 8],
     exit_code: i32,
@@ -30,7 +30,7 @@ struct Info {
 
 const _: () = assert!(size_of::<Info>() == 64 && offset_of!(Info, exit_code) == 60);
 
-/// `struct file_handle` with the eight bytes that pidfs has.
+/// `struct file_handle` with the eight-byte handles of pidfs.
 #[repr(C)]
 struct Handle {
     bytes: u32,
@@ -38,25 +38,25 @@ struct Handle {
     inode: [u8; 8],
 }
 
-/// What the kernel keeps of a process for those that have a descriptor of it.
+/// What the kernel still knows of a process that a pidfd refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::kernel) enum Kept {
-    /// Its parent has reaped it: its status, as `wait` has it.
+    /// The process has been reaped; its status in the format of `wait`.
     Status(u32),
-    /// It lives, or its parent has not reaped it yet: its PID.
+    /// The process is alive or has not been reaped; its PID.
     Process(u32),
-    /// Nothing more.
+    /// Nothing is left.
     Nothing,
 }
 
-/// Whether inodes of such descriptors are those of processes: pidfs, and numbers of 64 bits.
+/// Returns whether the inode of a pidfd identifies its process: it does on pidfs with 64-bit inode numbers.
 pub(in crate::kernel) fn is_pidfs(pidfd: impl AsFd) -> bool {
     let status = rustix::fs::fstatfs(pidfd);
     let is_pidfs = status.is_ok_and(|status| u64::try_from(status.f_type) == Ok(PID_FS_MAGIC));
     is_pidfs && cfg!(target_pointer_width = "64")
 }
 
-/// The type of file handles of pidfs, if processes can be opened by them.
+/// Returns the type of pidfs file handles if processes can be opened by them.
 pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     let mut handle = Handle {
         bytes: 8,
@@ -66,7 +66,7 @@ pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     let mut mount: libc::c_int = 0;
     let (fd, no_path) = (pidfd.as_fd().as_raw_fd(), c"".as_ptr());
     let place = (&raw mut handle).cast();
-    // SAFETY: `handle` has the layout of `file_handle` and room for as many bytes as it says; the path ends with a NUL.
+    // SAFETY: `handle` has the layout of `file_handle` and room for the number of bytes it states; the path is NUL-terminated.
     let named =
         unsafe { libc::name_to_handle_at(fd, no_path, place, &raw mut mount, libc::AT_EMPTY_PATH) };
     if named != 0 || handle.bytes != 8 {
@@ -77,8 +77,8 @@ pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     opened.ok().flatten().map(|_pidfd| handle.kind)
 }
 
-/// A descriptor of the process of this inode; `None` if it is gone, or not to be seen from this PID namespace. Another
-/// descriptor says where pidfs is.
+/// Opens the process with this inode; `None` if it is gone or not visible from this PID namespace. `pidfs` is any pidfd and shows where
+/// pidfs is.
 pub(in crate::kernel) fn open(
     pidfs: impl AsFd,
     kind: i32,
@@ -91,10 +91,10 @@ pub(in crate::kernel) fn open(
     };
     let mount = pidfs.as_fd().as_raw_fd();
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: `handle` has the layout of `file_handle` and as many bytes as it says; it is only read.
+    // SAFETY: `handle` has the layout of `file_handle` and holds the number of bytes it states; it is only read.
     let fd = unsafe { libc::open_by_handle_at(mount, (&raw mut handle).cast(), flags) };
     if fd >= 0 {
-        // SAFETY: the kernel has just given it, so it is open and nobody else's.
+        // SAFETY: the kernel has just returned this descriptor, so it is open and nothing else owns it.
         return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }));
     }
     let error = io::Error::last_os_error();
@@ -104,12 +104,12 @@ pub(in crate::kernel) fn open(
     }
 }
 
-/// Whether the kernel answers questions about a descriptor's process.
+/// Returns whether the kernel answers queries about the process of a pidfd.
 pub(in crate::kernel) fn answers(pidfd: impl AsFd) -> bool {
     ask(pidfd, INFO_EXIT).is_ok()
 }
 
-/// What the kernel keeps of the process.
+/// Returns what the kernel still knows of the process.
 pub(in crate::kernel) fn kept(pidfd: impl AsFd) -> io::Result<Kept> {
     match ask(pidfd, INFO_EXIT) {
         Ok(info) if info.mask & INFO_EXIT == 0 => Ok(Kept::Process(info.pids[1])),
@@ -124,7 +124,7 @@ fn ask(pidfd: impl AsFd, mask: u64) -> io::Result<Info> {
         mask,
         ..Info::default()
     };
-    // SAFETY: the number of the request says how long `info` is, and it has that layout.
+    // SAFETY: the request number encodes the size of `info`, which has the expected layout.
     let done = unsafe { libc::ioctl(pidfd.as_fd().as_raw_fd(), GET_INFO, &raw mut info) };
     match done {
         0 => Ok(info),

@@ -1,15 +1,15 @@
-//! What a new process is to run, and as whom; what it could not do.
+//! What a new process runs and as which user, and the step at which it may fail.
 
 use crate::bytes::Bytes;
 use std::ffi::CString;
 use std::io;
 
-/// Where programs are looked for if the environment does not say.
+/// The search path if the environment has no `PATH`.
 const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
-/// What is to be run, with all that the child needs in place: it allocates nothing.
+/// A program to run, prepared so that the child need not allocate.
 pub struct Plan {
-    /// Where the program may be, in the order in which it is looked for.
+    /// Paths of the program, in the order in which they are tried.
     pub(in crate::kernel) programs: Vec<CString>,
     pub(in crate::kernel) argv: Vec<CString>,
     pub(in crate::kernel) env: Vec<CString>,
@@ -19,30 +19,30 @@ pub struct Plan {
     pub(in crate::kernel) user: Option<User>,
 }
 
-/// Who the child is to be.
+/// The user and groups that the child runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The user.
+    /// The user id.
     pub user: u32,
-    /// The group.
+    /// The group id.
     pub group: u32,
-    /// Further groups.
+    /// The ids of the supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// What a child could not do.
+/// The step of a launch at which a child failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// Put its streams in their places.
+    /// Moving the streams to their descriptors.
     Streams = 1,
-    /// Become its user.
+    /// Switching to its user.
     User = 2,
-    /// Set its limits.
+    /// Setting its limits.
     Limits = 3,
-    /// Enter its directory.
+    /// Changing to its working directory.
     Directory = 4,
-    /// Execute the program.
+    /// Executing the program.
     Exec = 5,
 }
 
@@ -57,12 +57,12 @@ impl Step {
 }
 
 impl Plan {
-    /// To run this, with this environment (`NAME=VALUE`), in this directory.
+    /// Creates a plan to run `argv` with the environment `env` (`NAME=VALUE`) in the directory `dir`.
     ///
-    /// The program is looked for as a shell does: a name without a slash along the `PATH` of its own environment.
+    /// The program is looked up as in a shell: a name without a slash is searched for in the `PATH` of the plan's own environment.
     ///
     /// # Errors
-    /// `InvalidInput` if there is no program, or a byte 0 where a string would end.
+    /// Returns `InvalidInput` if `argv` is empty or a string contains a NUL byte.
     pub fn new(argv: &[Bytes], env: &[Bytes], dir: &Bytes) -> io::Result<Self> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let strings = |parts: &[Bytes]| -> io::Result<Vec<CString>> {
@@ -84,21 +84,21 @@ impl Plan {
         })
     }
 
-    /// The same with this umask.
+    /// Sets the umask.
     #[must_use]
     pub fn umask(mut self, umask: Option<u32>) -> Self {
         self.umask = umask;
         self
     }
 
-    /// The same with further limits: which, soft, hard; `u64::MAX` is none.
+    /// Adds resource limits, each as resource, soft limit and hard limit; `u64::MAX` means unlimited.
     #[must_use]
     pub fn limits(mut self, limits: &[(u32, u64, u64)]) -> Self {
         self.limits.extend_from_slice(limits);
         self
     }
 
-    /// The same as this user, if it is another.
+    /// Sets the user to run as; `None` keeps the current one.
     #[must_use]
     pub fn user(mut self, user: Option<User>) -> Self {
         self.user = user;
@@ -106,7 +106,7 @@ impl Plan {
     }
 }
 
-/// Where a program may be. An empty part of `PATH` is the directory that the child is in.
+/// Lists the paths at which a program may be. An empty part of `PATH` means the child's working directory.
 fn candidates(program: &[u8], path: &[u8]) -> Vec<Bytes> {
     if program.is_empty() || program.contains(&b'/') {
         return vec![Bytes::new(program)];

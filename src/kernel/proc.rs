@@ -1,4 +1,4 @@
-//! What `/proc` has about processes. A process that is gone is `None`, not an error.
+//! Processes as `/proc` shows them. A process that is gone yields `None`, not an error.
 
 #![expect(
     unsafe_code,
@@ -14,55 +14,55 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// More than `/proc/PID/stat` has: some fifty numbers and a name of at most 64 bytes. It comes whole with one read, while the
-/// kernel says nothing of its length before.
+/// The size of the buffer for `/proc/PID/stat`: some fifty numbers and a name of at most 64 bytes fit. The file is read in one call, since
+/// the kernel does not report its length beforehand.
 const STAT_BYTES_MAX: usize = 2048;
 
-/// What the kernel counts of a process.
+/// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// `R`, `S`, `D`, `T`, `Z` and so on.
+    /// The state: `R`, `S`, `D`, `T`, `Z` and so on.
     pub state: u8,
-    /// Its parent.
+    /// The PID of its parent.
     pub parent: u32,
-    /// Its process group.
+    /// The id of its process group.
     pub group: u32,
-    /// Its session.
+    /// The id of its session.
     pub session: u32,
-    /// When it started, in ticks since the boot.
+    /// The start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// Its processor time in ticks, of the user and of the kernel together.
+    /// User and system processor time in clock ticks.
     pub cpu_ticks: u64,
-    /// Memory that is resident, in pages.
+    /// Resident memory in pages.
     pub memory_pages: u64,
-    /// How it ended, as `wait` has it: 0 where it lives, and where this user may not know.
+    /// The exit status in the format of `wait`; 0 while it lives, or if this user may not read it.
     pub exit_code: u32,
 }
 
 impl Stat {
-    /// Whether it has ended and nobody has reaped it.
+    /// Returns whether it has ended and nobody has reaped it.
     pub const fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// Processor time in milliseconds.
+    /// Returns the processor time in milliseconds.
     pub fn cpu_ms(&self) -> u64 {
         self.cpu_ticks.saturating_mul(1000) / ticks_per_second()
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_pages.saturating_mul(page_bytes())
     }
 
-    /// Parses `/proc/PID/stat`. The name of the program stands in brackets, and may have brackets and blanks itself: the
+    /// Parses the contents of `/proc/PID/stat`. The program's name is in parentheses and may itself contain parentheses and blanks: the
     /// last closing one ends it.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        // From here on fields are numbered as in proc(5), from 4.
+        // Fields are numbered as in proc(5), where these begin at 4.
         let numbers: Vec<&str> = fields.collect();
         let field = |number: usize| numbers.get(number - 4).copied();
         let long = |number| field(number)?.parse::<u64>().ok();
@@ -80,10 +80,10 @@ impl Stat {
     }
 }
 
-/// All PIDs that can be seen from here, in no order.
+/// Returns all visible PIDs, in no particular order.
 ///
 /// # Errors
-/// If `/proc` cannot be read.
+/// Returns an error if `/proc` cannot be read.
 pub fn pids() -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -93,14 +93,14 @@ pub fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// All processes that can be seen from here and have not ended.
+/// Returns all visible processes that have not ended.
 ///
 /// # Errors
-/// If they cannot be read.
+/// Returns an error if `/proc` cannot be read.
 pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     let mut living = BTreeMap::new();
     for pid in pids()? {
-        // One that ended meanwhile has no state.
+        // A process that has ended meanwhile has no `Stat`.
         if let Some(stat) = stat(pid)?
             && !stat.is_zombie()
         {
@@ -110,7 +110,7 @@ pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     Ok(living)
 }
 
-/// Adds to these processes all that descend from them.
+/// Adds all descendants of `members` to it.
 pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>) {
     loop {
         let more: Vec<u32> = living
@@ -125,10 +125,10 @@ pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>
     }
 }
 
-/// How many processes and threads this machine has made since its boot.
+/// Returns how many processes and threads the machine has created since boot.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if `/proc/stat` cannot be read.
 pub fn made() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/stat")?;
     let mut counts = text
@@ -138,10 +138,10 @@ pub fn made() -> io::Result<u64> {
     made.ok_or(io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// What the kernel counts of this process.
+/// Reads `/proc/PID/stat` of this process.
 ///
 /// # Errors
-/// If it cannot be read, or is not as documented.
+/// Returns an error if the file cannot be read or is not in the documented format.
 pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     let mut text = [0; STAT_BYTES_MAX];
     let read =
@@ -153,14 +153,12 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     Ok(Some(stat.ok_or(io::ErrorKind::InvalidData)?))
 }
 
-/// How a process ended that nobody has reaped, as `wait` has it. `None` if there is none of this PID, or this user may not
-/// know.
+/// Returns the status of a zombie in the format of `wait`; `None` if no zombie has this PID or this user may not read its status.
 ///
 /// # Errors
-/// If it cannot be read, or is not as documented.
+/// Returns an error if the file cannot be read or is not in the documented format.
 pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
-    // To those that may not know, the kernel writes the status as 0. They may not read this link either, and to those that
-    // may, a zombie has none.
+    // The kernel writes the status as 0 for users who may not read it. They may not read this link either; for others, a zombie has none.
     let directory = fs::read_link(format!("/proc/{pid}/cwd"));
     if !directory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(None);
@@ -169,16 +167,16 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
     Ok(stat.map(|stat| stat.exit_code))
 }
 
-/// Who has one of these files open, by PID and name, in no order and at most so many.
+/// Returns PID and name of processes that have one of these files open, in no particular order and at most `most` of them.
 ///
 /// # Errors
-/// If `/proc` cannot be read.
+/// Returns an error if `/proc` cannot be read.
 pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>> {
     let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
     let real: Vec<PathBuf> = real.collect();
     let mut found = Vec::new();
     for pid in pids()? {
-        // One that is gone, or not to be looked into, is passed over.
+        // Processes that are gone or may not be inspected are skipped.
         let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             continue;
         };
@@ -195,62 +193,62 @@ pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
     Ok(found)
 }
 
-/// The file that this process executes. Of one that was removed or replaced the path is of no use: see [`executes`].
+/// Returns the path of this program's executable. If that file was removed or replaced, the path is useless: see [`executes`].
 ///
 /// # Errors
-/// Those of `readlink`.
+/// Returns the error of `readlink`.
 pub fn program() -> io::Result<PathBuf> {
     fs::read_link("/proc/self/exe")
 }
 
-/// Whether a process executes this file, and not another one that had its name before.
+/// Returns whether a process executes this file, and not an earlier one of the same name.
 ///
 /// # Errors
-/// Those of `stat`: the file is not there, or the process may not be looked at.
+/// Returns the error of `stat`: the file does not exist, or the process may not be inspected.
 pub fn executes(pid: u32, file: &Path) -> io::Result<bool> {
     let executed = fs::metadata(format!("/proc/{pid}/exe"))?;
     let file = fs::metadata(file)?;
     Ok((executed.dev(), executed.ino()) == (file.dev(), file.ino()))
 }
 
-/// Its effective user.
+/// Returns the effective user id of a process.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if `/proc/PID` cannot be read.
 pub fn user(pid: u32) -> io::Result<Option<u32>> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = gone_is_none(fs::metadata(format!("/proc/{pid}")))?;
     Ok(metadata.map(|it| it.uid()))
 }
 
-/// Its environment as it was executed, as `NAME=VALUE`.
+/// Returns the initial environment of a process as `NAME=VALUE` strings.
 ///
 /// # Errors
-/// If it may not be read.
+/// Returns an error if the environment may not be read.
 pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
     let bytes = gone_is_none(fs::read(format!("/proc/{pid}/environ")))?;
     Ok(bytes.map(|bytes| split(&bytes)))
 }
 
-/// Its program and arguments; empty for a zombie and for threads of the kernel.
+/// Returns the program and arguments of a process; empty for zombies and kernel threads.
 ///
 /// # Errors
-/// If it may not be read.
+/// Returns an error if the command line may not be read.
 pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
     let bytes = gone_is_none(fs::read(format!("/proc/{pid}/cmdline")))?;
     Ok(bytes.map(|bytes| split(&bytes)))
 }
 
-/// The directory it is in.
+/// Returns the working directory of a process.
 ///
 /// # Errors
-/// If it may not be read.
+/// Returns an error if the directory may not be read.
 pub fn cwd(pid: u32) -> io::Result<Option<Bytes>> {
     let path: Option<PathBuf> = gone_is_none(fs::read_link(format!("/proc/{pid}/cwd")))?;
     Ok(path.map(|path| Bytes::new(path.into_os_string().into_vec())))
 }
 
-/// Strings that each end with a NUL, but for the last, which may.
+/// Splits NUL-terminated strings; the last one may lack its NUL.
 fn split(bytes: &[u8]) -> Vec<Bytes> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() {
@@ -259,7 +257,7 @@ fn split(bytes: &[u8]) -> Vec<Bytes> {
     bytes.split(|byte| *byte == 0).map(Bytes::new).collect()
 }
 
-/// A process may end between the opening of its file and the reading.
+/// Maps the error of a process that is gone to `None`. It may end between opening its file and reading it.
 fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -272,13 +270,13 @@ fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 
 fn ticks_per_second() -> u64 {
     static TICKS: OnceLock<u64> = OnceLock::new();
-    // SAFETY: a number in, a number out.
+    // SAFETY: takes an integer and returns an integer.
     *TICKS.get_or_init(|| positive(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }, 100))
 }
 
 fn page_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
-    // SAFETY: a number in, a number out.
+    // SAFETY: takes an integer and returns an integer.
     *BYTES.get_or_init(|| positive(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }, 4096))
 }
 

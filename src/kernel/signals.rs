@@ -1,4 +1,4 @@
-//! Signals as a descriptor that can be polled, for a program of one thread.
+//! Signals delivered through a descriptor that can be polled, for single-threaded programs.
 
 #![expect(unsafe_code, reason = "signalfd and dispositions have no safe calls")]
 
@@ -8,30 +8,30 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr;
 
-/// A child has ended.
+/// `SIGCHLD`: a child has ended.
 pub const CHILD: u32 = 17;
-/// Somebody asks for an end.
+/// `SIGTERM`: a request to terminate.
 pub const TERMINATE: u32 = 15;
-/// Somebody at a terminal does.
+/// `SIGINT`: an interrupt from the terminal.
 pub const INTERRUPT: u32 = 2;
-/// The terminal is gone.
+/// `SIGHUP`: the terminal has gone away.
 pub const HANG_UP: u32 = 1;
-/// Nobody reads.
+/// `SIGPIPE`: a pipe has no reader.
 pub const PIPE: u32 = 13;
 
 const _: () =
     assert!(CHILD == libc::SIGCHLD.unsigned_abs() && PIPE == libc::SIGPIPE.unsigned_abs());
 
-/// Signals that come as something to read.
+/// A signalfd: signals to be read from a descriptor.
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these, and has them to be read.
+    /// Blocks these signals and makes them readable.
     ///
     /// # Errors
-    /// Those of `signalfd`.
+    /// Returns the error of `signalfd`.
     pub fn of(signals: &[u32]) -> io::Result<Self> {
-        // SAFETY: a set that is emptied before it is used, and numbers.
+        // SAFETY: the set is emptied before it is used; the rest are integers.
         let fd = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
@@ -44,14 +44,14 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given it, so it is open and nobody else's.
+        // SAFETY: the kernel has just returned this descriptor, so it is open and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next one that has come, if any.
+    /// Returns the next pending signal, if any.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Returns the error of `read`.
     pub fn next(&self) -> io::Result<Option<u32>> {
         const LENGTH: usize = size_of::<libc::signalfd_siginfo>();
         let mut bytes = [0; LENGTH];
@@ -72,25 +72,25 @@ impl AsFd for Signals {
     }
 }
 
-/// Takes no notice of this signal from now on. A program that is executed inherits that.
+/// Ignores this signal from now on. Programs executed later inherit that.
 pub fn ignore(signal: u32) {
-    // SAFETY: numbers, and no function of ours that would run.
+    // SAFETY: only integers, and no handler of ours that would run.
     unsafe { libc::signal(number(signal), libc::SIG_IGN) };
 }
 
-/// Lets large pages of memory be as the system has them: whoever asked otherwise for itself passed it on to us, and we would
-/// to our children.
+/// Restores the system's setting for huge pages. A parent that disabled them for itself passed this on to us, and we would pass it on to
+/// our children.
 pub fn allow_huge_pages() {
-    // SAFETY: numbers alone.
+    // SAFETY: the call takes only integers.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };
 }
 
-/// Makes this process the parent of whoever is left behind below it.
+/// Makes this process the parent of orphaned descendants.
 ///
 /// # Errors
-/// Those of `prctl`.
+/// Returns the error of `prctl`.
 pub fn adopt_orphans() -> io::Result<()> {
-    // SAFETY: numbers alone.
+    // SAFETY: the call takes only integers.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

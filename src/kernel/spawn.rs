@@ -1,5 +1,5 @@
-//! A new process that waits for leave before it executes its program, so that who starts it can write down which it is
-//! while it is sure to be there. For programs of one thread only: the new process goes on with a copy of all memory.
+//! A new process that waits for permission before it executes its program, so that the caller can record its identity while it is certain
+//! to exist. For single-threaded programs only: the new process runs on a copy of all memory.
 
 #![expect(unsafe_code, reason = "clone3 and execve have no safe calls")]
 
@@ -15,46 +15,46 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::ptr;
 
-/// Descriptors below this number are the child's own: streams, and the two pipes to whoever started it.
+/// Descriptors below this number belong to the child: its streams and the two pipes to its parent.
 const FIRST_OF_OURS: RawFd = 16;
 
-/// What a new process is given beside its plan.
+/// What a new process is given in addition to its plan.
 #[derive(Clone, Copy, Default)]
 pub struct Birth<'a> {
-    /// The control group to be born in: a descriptor of it. If that fails, it is born without.
+    /// A descriptor of the control group to start in. If that fails, the process starts outside it.
     pub group: Option<BorrowedFd<'a>>,
-    /// The PID to have, which takes a capability: for tests of what a reused PID does.
+    /// The PID to use, which requires a capability. For tests of PID reuse.
     pub pid: Option<i32>,
 }
 
-/// A process that waits for leave. When this is dropped, or the process that has it ends, it exits.
+/// A process that waits for permission to run. It exits if this value is dropped or the process that owns it ends.
 pub struct Spawned {
-    /// Its PID, and that of its process group.
+    /// Its PID, which is also the id of its process group.
     pub pid: u32,
-    /// A descriptor of it, where the kernel has such.
+    /// Its pidfd, if the kernel has pidfds.
     pub pidfd: Option<Pidfd>,
-    /// Whether it is in the group that was asked for.
+    /// Whether it is in the requested control group.
     pub contained: bool,
     gate: PipeWriter,
     outcome: Outcome,
 }
 
 impl Spawned {
-    /// Lets it go on to its program.
+    /// Lets the process go on to execute its program.
     ///
     /// # Errors
-    /// If it was killed meanwhile.
+    /// Returns an error if the process was killed meanwhile.
     pub fn release(mut self) -> io::Result<Outcome> {
         self.gate.write_all(b"!")?;
         Ok(self.outcome)
     }
 }
 
-/// Says whether a process has come as far as its program. Never blocks.
+/// Reports whether a process has executed its program. Never blocks.
 pub struct Outcome(PipeReader);
 
 impl Outcome {
-    /// `None` if nothing is known yet; else whether the program is executed, or where that failed.
+    /// Returns `None` if nothing is known yet, else `Ok` once the program is executed or the step that failed and its `errno`.
     pub fn read(&mut self) -> Option<Result<(), (Step, i32)>> {
         let mut bytes = [0; 5];
         match self.0.read(&mut bytes) {
@@ -66,12 +66,12 @@ impl Outcome {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-            // Its end was closed by the execution, or by a death before it, which is seen as such.
+            // The pipe was closed by `execve`, or by an earlier death, which is detected elsewhere.
             Ok(_) | Err(_) => Some(Ok(())),
         }
     }
 
-    /// The one that a program before us had.
+    /// Wraps the pipe that was inherited from the previous version of this program.
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(PipeReader::from(fd))
     }
@@ -83,11 +83,11 @@ impl AsFd for Outcome {
     }
 }
 
-/// Makes a new process with these three streams. It does nothing but calls of the kernel until it executes its program: where
-/// there are other threads, it finds their locks taken for ever, and takes none.
+/// Creates a new process with these three streams. It makes only system calls until it executes its program: if its parent had other
+/// threads, their locks would stay locked in the copy, and it takes none.
 ///
 /// # Errors
-/// Those of `clone3` and `pipe2`.
+/// Returns the error of `clone3` or `pipe2`.
 pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io::Result<Spawned> {
     let (gate_end, gate) = io::pipe()?;
     let (outcome, outcome_end) = io::pipe()?;
@@ -108,7 +108,7 @@ pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io:
         fds: fds.each_ref().map(AsRawFd::as_raw_fd),
     };
     let made = match clone(birth, birth.group) {
-        // A group that cannot take it is no reason not to start it.
+        // A group that cannot take the process does not prevent its start.
         Err(error) if birth.group.is_some() && !is_shortage(&error) => clone(birth, None),
         other => other,
     };
@@ -137,7 +137,7 @@ enum Clone {
     },
 }
 
-/// What would fail without a group just so.
+/// Returns whether the call would have failed without a group, too.
 fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -145,7 +145,7 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// `clone3`, or `fork` where that is not known or not allowed.
+/// Calls `clone3`, or `fork` if that is unknown or not permitted.
 fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     let mut pidfd: libc::c_int = -1;
     let tid = birth.pid.unwrap_or(0);
@@ -153,7 +153,7 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     if group.is_some() {
         flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
     }
-    // SAFETY: plain numbers, of which zero is one.
+    // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut request: libc::clone_args = unsafe { std::mem::zeroed() };
     request.flags = flags;
     request.pidfd = ptr::from_mut(&mut pidfd) as u64;
@@ -165,13 +165,13 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     let group = group.map_or(0, |group| group.as_raw_fd());
     request.cgroup = u64::try_from(group).unwrap_or_default();
     let length = size_of::<libc::clone_args>();
-    // SAFETY: the request points at what lives until the call is over. No memory is shared with the child, which has
-    // one thread, as we do: so every lock that there is, is as free there as it is here.
+    // SAFETY: all pointers in the request are valid until the call returns. The child shares no memory with us and has one thread, as we
+    // do, so every lock is as free there as it is here.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const request, length) };
     match u32::try_from(pid) {
         Ok(0) => Ok(Clone::Child),
         Ok(pid) => {
-            // SAFETY: the kernel has just given it, so it is open and nobody else's.
+            // SAFETY: the kernel has just returned this descriptor, so it is open and nothing else owns it.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(Clone::Parent {
                 pid,
@@ -191,7 +191,7 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
 }
 
 fn fork() -> io::Result<Clone> {
-    // SAFETY: as above.
+    // SAFETY: as in `clone`.
     let pid = unsafe { libc::fork() };
     match u32::try_from(pid) {
         Ok(0) => Ok(Clone::Child),
@@ -204,8 +204,8 @@ fn fork() -> io::Result<Clone> {
     }
 }
 
-/// Executes a program in place of this one, with this environment and every descriptor that stays open. Returns only if
-/// that fails, and then nothing has changed.
+/// Executes `program` in place of this one, with the same environment and all inheritable descriptors. Returns only on failure, in which
+/// case nothing has changed.
 pub fn replace(program: &Path, arguments: &[OsString]) -> io::Error {
     let string = |text: &[u8]| CString::new(text).map_err(io::Error::from);
     let list = |texts: Vec<Vec<u8>>| -> io::Result<Vec<CString>> {
@@ -226,32 +226,32 @@ pub fn replace(program: &Path, arguments: &[OsString]) -> io::Error {
         Err(error) => return error,
     };
     let (argv, env) = (child::pointers(&argv), child::pointers(&env));
-    // SAFETY: strings that end with NUL, in arrays that end with a null pointer, all of which live until the call is over.
+    // SAFETY: NUL-terminated strings in arrays terminated by a null pointer, all of which outlive the call.
     unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     io::Error::last_os_error()
 }
 
-/// Whether this process has one thread.
+/// Returns whether this process is single-threaded.
 ///
 /// # Errors
-/// If `/proc` cannot be read.
+/// Returns an error if `/proc` cannot be read.
 pub fn is_alone() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
 }
 
-/// Closes what this program was started with beside its standard streams: a process that stays keeps nothing open for those that
-/// wait for its end. To be called before anything is opened.
+/// Closes all inherited descriptors except the standard streams, so that a long-lived process does not keep pipes open that others wait on.
+/// Must be called before anything is opened.
 pub fn close_inherited() {
-    // SAFETY: numbers alone; nothing of this program is open yet, so nobody owns what is closed.
+    // SAFETY: only integers; this program has opened nothing yet, so nothing owns what is closed.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }
 }
 
-/// Lets a descriptor stay open when another program is executed, or not.
+/// Sets whether a descriptor stays open when another program is executed.
 ///
 /// # Errors
-/// Those of `fcntl`.
+/// Returns the error of `fcntl`.
 pub fn inherit(fd: BorrowedFd<'_>, stays: bool) -> Result<(), Errno> {
     use rustix::io::{FdFlags, fcntl_setfd};
     let flags = if stays {
@@ -262,19 +262,19 @@ pub fn inherit(fd: BorrowedFd<'_>, stays: bool) -> Result<(), Errno> {
     fcntl_setfd(fd, flags)
 }
 
-/// Takes over a descriptor that the program before us left open under this number.
+/// Takes over a descriptor that the previous program left open under this number.
 ///
 /// # Errors
-/// If there is none.
+/// Returns an error if `number` is a standard stream or is not open.
 pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number <= 2 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    // SAFETY: a number in, flags out: whether the descriptor is open.
+    // SAFETY: takes an integer and returns flags; fails if the descriptor is not open.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, and only the state that names it, which is read once, knows of it.
+    // SAFETY: it is open, and its number is known only from the saved state, which is read once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     inherit(fd.as_fd(), false)?;
     Ok(fd)

@@ -1,4 +1,4 @@
-//! Children that ended, those that were inherited among them.
+//! Waiting for children that have ended, including inherited ones.
 
 #![expect(
     unsafe_code,
@@ -10,39 +10,39 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::ptr;
 
-/// How a child ended.
+/// A child that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its PID, which may be another's from now on.
+    /// Its PID, which may be reused from now on.
     pub pid: u32,
-    /// Code in the second byte, signal in the first.
+    /// Its status in the format of `wait`: the exit code in the second byte, the signal in the first.
     pub status: u32,
-    /// Processor time of it and of what it waited for, in milliseconds.
+    /// Processor time of the child and of the descendants it waited for, in milliseconds.
     pub cpu_ms: u64,
-    /// The most memory at once, in bytes.
+    /// Its peak memory in bytes.
     pub memory_max: u64,
 }
 
-/// What a look at our children finds.
+/// The result of checking for ended children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
-    /// One has ended, and is reaped now.
+    /// One has ended and was reaped.
     Ended(Ended),
-    /// There are some, and none has ended.
+    /// There are children, but none has ended.
     Alive,
-    /// There are none.
+    /// There are no children.
     None,
 }
 
-/// Reaps a child, if one has ended.
+/// Reaps a child if one has ended.
 ///
 /// # Errors
-/// Those of `wait4`.
+/// Returns the error of `wait4`.
 pub fn reap() -> io::Result<Children> {
     let mut status = 0;
-    // SAFETY: plain numbers, of which zero is one.
+    // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: places for two answers, which are there.
+    // SAFETY: both pointers refer to live values.
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut used) };
     match u32::try_from(pid) {
         Ok(0) => Ok(Children::Alive),
@@ -61,39 +61,39 @@ pub fn reap() -> io::Result<Children> {
     }
 }
 
-/// A child that has ended and that nobody has reaped, which stays as it is. Always the same one until that is reaped.
+/// Returns a child that has ended and has not been reaped, without reaping it. It returns the same one until that is reaped.
 ///
 /// # Errors
-/// Those of `waitid`.
+/// Returns the error of `waitid`.
 pub fn ended() -> io::Result<Option<u32>> {
     let ended = look((libc::P_ALL, 0), libc::WNOWAIT)?;
     Ok(ended.map(|(pid, _)| pid))
 }
 
-/// Reaps the child of this PID if it has ended; whether it had.
+/// Reaps the child with this PID if it has ended. Returns whether it had.
 ///
 /// # Errors
-/// Those of `waitid`.
+/// Returns the error of `waitid`.
 pub fn reap_pid(pid: u32) -> io::Result<bool> {
     Ok(look((libc::P_PID, pid), 0)?.is_some())
 }
 
-/// Reaps a process that is a child of ours, if it has ended: its status, as `wait` has it.
+/// Reaps a child if it has ended and returns its status in the format of `wait`.
 ///
 /// # Errors
-/// Those of `waitid` (5.4).
+/// Returns the error of `waitid` (5.4).
 pub fn reap_process(process: &Pidfd) -> io::Result<Option<u32>> {
     let fd = u32::try_from(process.as_fd().as_raw_fd()).unwrap_or(u32::MAX);
     let ended = look((libc::P_PIDFD, fd), 0)?;
     Ok(ended.map(|(_, status)| status))
 }
 
-/// A child that has ended, with its status; `None` if none of these has, or is ours.
+/// Returns a child that has ended with its status; `None` if none of those selected has ended or is ours.
 fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Option<(u32, u32)>> {
-    // SAFETY: plain numbers, of which zero is one.
+    // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let how = libc::WEXITED | libc::WNOHANG | how;
-    // SAFETY: a place for the answer, which is there.
+    // SAFETY: the pointer refers to a live value.
     if unsafe { libc::waitid(kind, which, &raw mut found, how) } != 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
@@ -101,7 +101,7 @@ fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Op
             _ => Err(error),
         };
     }
-    // SAFETY: `waitid` writes the fields of a child, or leaves zeroes.
+    // SAFETY: `waitid` has filled in the fields of a child, or left zeroes.
     let (pid, value) = unsafe { (found.si_pid(), found.si_status()) };
     let status = match found.si_code {
         libc::CLD_EXITED => (value & 0xff) << 8,
@@ -112,13 +112,13 @@ fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Op
     Ok(pid.map(|pid| (pid, status.cast_unsigned())))
 }
 
-/// Whether this PID is that of a child of ours that nobody has reaped.
+/// Returns whether this PID belongs to a child of ours that nobody has reaped.
 pub fn is_child(pid: u32) -> bool {
-    // SAFETY: plain numbers, of which zero is one.
+    // SAFETY: a plain C struct for which all zeroes is a valid value.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     let place = ptr::from_mut(&mut found);
-    // SAFETY: a place for the answer, which is there.
+    // SAFETY: the pointer refers to a live value.
     unsafe { libc::waitid(libc::P_PID, pid, place, look) == 0 }
 }
 

@@ -1,25 +1,25 @@
 //! The order in which time acts on items: the ends of spans by node time, dates by the wall clock.
 //!
-//! A step of the wall clock moves every date against every span, so each kind has a wheel of its own and the two are
-//! compared when somebody asks. What is removed on its date has one more, which stands still while the wall clock is in
-//! doubt. Volatile, as the wheels are.
+//! A step of the wall clock moves every date relative to every span, so each kind has a wheel of its own, and the two are
+//! compared on demand. Removals on a date have a third wheel, which stands still while the wall clock is in doubt. Volatile, as
+//! the wheels are.
 
 use crate::clock::{Date, Deadline, Now, Offset, Timestamp};
 use crate::ids::Slot;
 use crate::lookup::wheel::Wheel;
 
-/// Slots by deadline.
+/// Slots ordered by deadline.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     times: Wheel,
     dates: Wheel,
     removals: Wheel,
-    /// Whether nothing is removed.
+    /// Whether removals are held back.
     held: bool,
 }
 
 impl Deadlines {
-    /// Adds an item that has none yet.
+    /// Adds an item that is in none of the wheels.
     pub(super) fn insert(&mut self, slot: Slot, deadline: Deadline) {
         match deadline {
             Deadline::Time(at) => self.times.insert(slot, at),
@@ -28,7 +28,7 @@ impl Deadlines {
         }
     }
 
-    /// Takes an item out, if it is in. `deadline` is the one it was inserted with.
+    /// Removes an item, if it is in its wheel. `deadline` must be the one it was inserted with.
     pub(super) fn remove(&mut self, slot: Slot, deadline: Deadline) {
         match deadline {
             Deadline::Time(at) => self.times.remove(slot, at),
@@ -37,7 +37,7 @@ impl Deadlines {
         }
     }
 
-    /// Takes all of them out.
+    /// Removes all items.
     pub(super) fn clear(&mut self) {
         let held = self.held;
         *self = Self {
@@ -46,12 +46,12 @@ impl Deadlines {
         };
     }
 
-    /// Holds back what is removed on its date, or no longer.
+    /// Holds back removals that are due on a date, while `held` is true.
     pub(super) fn hold(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// A time before which nothing is due.
+    /// Returns a time before which nothing is due; `None` if nothing has a deadline.
     pub(super) fn first(&self, offset: Offset) -> Option<Timestamp> {
         let removals = (!self.held).then_some(&self.removals);
         let dates = [Some(&self.dates), removals].into_iter().flatten();
@@ -60,7 +60,7 @@ impl Deadlines {
         self.times.deadline().into_iter().chain(dates).min()
     }
 
-    /// The item due first, in (deadline, slot) order, and when it was.
+    /// Returns the first item that is due, in (deadline, slot) order, with its deadline in node time.
     pub(super) fn due(
         &mut self,
         now: Now,
@@ -82,13 +82,13 @@ impl Deadlines {
             .min()
     }
 
-    /// Whether an item is in.
+    /// Whether an item is in one of the wheels.
     pub(super) fn holds(&self, slot: Slot) -> bool {
         self.times.holds(slot) || self.dates.holds(slot) || self.removals.holds(slot)
     }
 }
 
-/// What the wall clock shows, as a wheel counts it.
+/// Converts a date to the type that a wheel counts in.
 const fn shown(date: Date) -> Timestamp {
     Timestamp(date.0)
 }

@@ -1,9 +1,9 @@
-//! Durable items of a machine: by slot, and with all that a change of one must keep in step. That is the digest, the
-//! order of deadlines, and the pages that a snapshot is made of.
+//! Durable items of a machine, by slot, together with everything that a change of an item must update: the digest, the
+//! deadlines, and the pages that a snapshot consists of.
 //!
-//! A machine looks at its items as at a slab, and changes them through [`Kept`], each time by the entry that makes the
-//! [`Change`]. What it has but once stands in [`Once`]. So of pages, digest and deadlines it says no more than what an
-//! [`Item`] is made of. Change rule: what is stored of an item is part of the on-disk format, see `persist/format.rs`.
+//! A machine reads its items through a slab, and changes them through [`Kept`], naming the journal entry that makes each
+//! [`Change`]. State of which it has only one is in [`Once`]. So a machine need only define its [`Item`]s to get pages, digest
+//! and deadlines. Change rule: the stored form of an item is part of the on-disk format, see `persist/format.rs`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,36 +21,36 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// A durable item.
+/// A durable item of a machine.
 pub trait Item: Sized + 'static {
-    /// The kind of the pages that hold such items: each type of a machine has its own, see [`PageId`].
+    /// The kind of the pages that hold such items; each item type of a machine has its own, see [`PageId`].
     const KIND: u8;
-    /// Slots to a page: as many as fill about two kilobytes with items of everyday length.
+    /// The number of slots on a page: as many as fill about two kilobytes with items of typical length.
     const SLOTS: u32;
 
-    /// The item as a page holds it, with its place there.
+    /// The stored form of an item on a page, with its place there.
     type Stored<'a>: Serialize + Deserialize<'a>;
 
-    /// The item, to be written at this place of a page.
+    /// Converts the item to its stored form, to be written at this place of a page.
     fn store(&self, place: u8) -> Self::Stored<'_>;
-    /// The place that it was written at.
+    /// Returns the place at which an item was stored.
     fn place(stored: &Self::Stored<'_>) -> u8;
-    /// The item again.
+    /// Converts an item back from its stored form.
     ///
     /// # Errors
-    /// If it is none.
+    /// Returns a description of what is wrong if `stored` is not a valid item.
     fn restore(stored: Self::Stored<'_>, slot: Slot) -> Result<Self, String>;
 
-    /// Appends what the digest is made of.
+    /// Appends the canonical bytes of the item, over which the digest is computed.
     fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>);
 
-    /// When time acts on it, if spans began again at `epoch`.
+    /// Returns when time acts on the item, if its spans were restarted at `epoch`.
     fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
     }
 }
 
-/// An item that is stored, and hashed, as serde has it: for items that are few enough for its cost not to matter.
+/// An item that is stored and hashed through its serde implementation: for types with few items, where the cost does not matter.
 pub trait Plain: Serialize + DeserializeOwned + Clone + 'static {
     /// See [`Item::KIND`].
     const KIND: u8;
@@ -90,27 +90,27 @@ impl<T: Plain> Item for T {
     }
 }
 
-/// What a machine has but once, on a page of its own.
+/// State of which a machine has only one, on a page of its own.
 pub trait Single: Serialize + DeserializeOwned {
-    /// Appends what the digest is made of.
+    /// Appends the canonical bytes of the state, over which the digest is computed.
     fn canonical(&self, bytes: &mut Vec<u8>);
 }
 
-/// The items of one type.
+/// All items of one type.
 #[derive(Debug)]
 pub struct Kept<T> {
     items: Slab<T>,
     digest: Digest,
     deadlines: Deadlines,
     epoch: Timestamp,
-    /// Bytes of the item being hashed, kept for the next.
+    /// The canonical bytes of the item being hashed; the buffer is reused.
     scratch: Vec<u8>,
 }
 
-/// A page of items, decoded.
+/// A decoded page of items.
 #[derive(Debug)]
 pub struct Loaded<T> {
-    /// The items, by slot.
+    /// The items in the order of their slots.
     pub items: Vec<(Slot, T)>,
     digest: Digest,
 }
@@ -127,7 +127,7 @@ impl<T> Default for Kept<T> {
     }
 }
 
-/// Looked at as a slab, and changed by no other way than those below.
+/// Items are read through the slab, and changed only by the methods of `Kept`.
 impl<T> Deref for Kept<T> {
     type Target = Slab<T>;
 
@@ -137,25 +137,25 @@ impl<T> Deref for Kept<T> {
 }
 
 impl<T: Item> Kept<T> {
-    /// Slots to a page. Few in tests, so that a small state has several.
+    /// The number of slots on a page. Small in tests, so that a small state has several pages.
     const SLOTS: u32 = if cfg!(test) { 2 } else { T::SLOTS };
-    /// Of kind 0 the first page is that of what there is but once.
+    /// The index of the first page of items: the first page of kind 0 is the head page.
     const FIRST: u32 = if T::KIND == PageId::HEAD.kind() { 1 } else { 0 };
 
-    /// Puts an item into a free slot.
+    /// Inserts an item into a free slot.
     ///
     /// # Panics
-    /// If the slot is taken.
+    /// Panics if the slot is taken.
     pub fn insert(&mut self, change: Change<'_>, slot: Slot, item: T) {
         self.touch(change, slot);
         self.items.insert(slot, item);
         self.include(slot);
     }
 
-    /// Changes an item.
+    /// Changes the item in a slot by calling `make` on it.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if the slot is free.
     pub fn change(&mut self, change: Change<'_>, slot: Slot, make: impl FnOnce(&mut T)) {
         self.touch(change, slot);
         self.exclude(slot);
@@ -163,28 +163,28 @@ impl<T: Item> Kept<T> {
         self.include(slot);
     }
 
-    /// Takes an item out.
+    /// Removes the item in a slot, and returns it.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if the slot is free.
     pub fn remove(&mut self, change: Change<'_>, slot: Slot) -> T {
         self.touch(change, slot);
         self.exclude(slot);
         self.items.remove(slot)
     }
 
-    /// The items, to change what is not durable of them: what neither pages nor the digest have, and no deadline
-    /// depends on.
+    /// Gives mutable access to the items, for changing only their volatile parts: those that neither pages nor the digest cover, and that
+    /// no deadline depends on.
     pub fn volatile(&mut self) -> &mut Slab<T> {
         &mut self.items
     }
 
-    /// The sum of all items.
+    /// Returns the digest of all items.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Begins every span again at `epoch`: every deadline is set anew.
+    /// Restarts every span at `epoch`, and so computes every deadline again.
     pub fn begin_spans(&mut self, epoch: Timestamp) {
         self.epoch = epoch;
         self.deadlines.clear();
@@ -195,22 +195,22 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Holds back what is removed on its date, or no longer.
+    /// Holds back removals that are due on a date, while `held` is true.
     pub fn hold(&mut self, held: bool) {
         self.deadlines.hold(held);
     }
 
-    /// A time before which nothing is due; `None` if nothing ever will be.
+    /// Returns a time before which nothing is due, or `None` if nothing has a deadline.
     pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         self.deadlines.first(offset)
     }
 
-    /// When time acts on an item.
+    /// Returns when time acts on an item, if ever.
     pub fn deadline_of(&self, slot: Slot) -> Option<Deadline> {
         self.items.get(slot)?.deadline(self.epoch)
     }
 
-    /// The item due first, in (deadline, slot) order, and its deadline.
+    /// Returns the first item that is due, in (deadline, slot) order, with its deadline.
     pub fn due(&mut self, now: Now) -> Option<(Timestamp, Slot)> {
         let (items, epoch) = (&self.items, self.epoch);
         self.deadlines.due(now, |slot| {
@@ -219,7 +219,7 @@ impl<T: Item> Kept<T> {
         })
     }
 
-    /// Takes an item that is due out of the order of deadlines, until it changes or its span begins again.
+    /// Ignores the deadline of an item that is due, until the item changes or its span restarts.
     pub fn forget_deadline(&mut self, slot: Slot, now: Now) {
         if let Some(deadline) = self.deadline_of(slot)
             && deadline.at(now.offset) <= now.at
@@ -228,12 +228,12 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Whether an item is out of the order of deadlines although it has one.
+    /// Whether the deadline of an item is being ignored.
     pub fn is_forgotten(&self, slot: Slot) -> bool {
         self.deadline_of(slot).is_some() && !self.deadlines.holds(slot)
     }
 
-    /// Writes a page; nothing if it has no content.
+    /// Encodes a page; writes nothing if the page holds no items.
     pub fn encode(&self, page: PageId, content: &mut Vec<u8>) {
         let first = Self::first_slot(page);
         let stored: Vec<T::Stored<'_>> = (0..u8::try_from(Self::SLOTS).unwrap_or(u8::MAX))
@@ -244,10 +244,10 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Reads a page.
+    /// Decodes a page.
     ///
     /// # Errors
-    /// If it is none of such items.
+    /// Returns a description of what is wrong if `content` is not a page of such items.
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded<T>, String> {
         if page.kind() != T::KIND {
             return Err(format!("pages of kind {} are not known here", page.kind()));
@@ -273,7 +273,7 @@ impl<T: Item> Kept<T> {
         Ok(loaded)
     }
 
-    /// Puts the items of a page behind all others.
+    /// Adds the items of a page after all others.
     pub fn load(&mut self, page: Loaded<T>) {
         self.digest.merge(page.digest);
         for (slot, item) in page.items {
@@ -284,7 +284,7 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Asserts that the running digest is that of a fresh count, and that what has a deadline is in order.
+    /// Asserts that the running digest equals one computed from scratch, and that every item with a deadline is in the wheels.
     #[cfg(test)]
     pub(crate) fn assert_whole(&self) {
         let (mut digest, mut bytes) = (Digest::default(), Vec::new());
@@ -309,13 +309,13 @@ impl<T: Item> Kept<T> {
         (page.index() - Self::FIRST) * Self::SLOTS
     }
 
-    /// The page of a slot is about to change.
+    /// Notes that the page of a slot is about to change.
     fn touch(&self, change: Change<'_>, slot: Slot) {
         let page = Self::page_of(slot);
         change.touch(page, |content| self.encode(page, content));
     }
 
-    /// An item is there, or is as it will be.
+    /// Accounts for an item that was added or has been changed.
     fn include(&mut self, slot: Slot) {
         let item = &self.items[slot];
         self.scratch.clear();
@@ -326,7 +326,7 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// An item is about to change, or to go.
+    /// Discounts an item that is about to be changed or removed.
     fn exclude(&mut self, slot: Slot) {
         let item = &self.items[slot];
         self.scratch.clear();
@@ -338,7 +338,7 @@ impl<T: Item> Kept<T> {
     }
 }
 
-/// What a machine has but once. Looked at as what it is, and changed by no other way than `change`.
+/// State of which a machine has only one. It is read by dereferencing, and changed only by `change`.
 #[derive(Debug, Default)]
 pub struct Once<T> {
     value: T,
@@ -353,13 +353,13 @@ impl<T> Deref for Once<T> {
 }
 
 impl<T: Single> Once<T> {
-    /// Changes it.
+    /// Changes the value by calling `make` on it.
     pub fn change(&mut self, change: Change<'_>, make: impl FnOnce(&mut T)) {
         change.touch(PageId::HEAD, |content| self.encode(content));
         make(&mut self.value);
     }
 
-    /// The digest of it.
+    /// Returns the digest of the value.
     pub fn digest(&self) -> Digest {
         let (mut digest, mut bytes) = (Digest::default(), Vec::new());
         self.value.canonical(&mut bytes);
@@ -367,34 +367,34 @@ impl<T: Single> Once<T> {
         digest
     }
 
-    /// Writes its page.
+    /// Encodes the value's page.
     pub fn encode(&self, content: &mut Vec<u8>) {
         write(&self.value, content);
     }
 
-    /// Reads its page.
+    /// Decodes the value's page.
     ///
     /// # Errors
-    /// If it is none.
+    /// Returns a description of what is wrong if `content` is not such a page.
     pub fn decode(content: &[u8]) -> Result<T, String> {
         read(content)
     }
 
-    /// Takes what was read from its page.
+    /// Sets the value, as decoded from its page.
     pub fn load(&mut self, value: T) {
         self.value = value;
     }
 }
 
-/// Writes something as pages hold it.
+/// Encodes `value` in the format of pages.
 pub(crate) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
     rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
 }
 
-/// Reads something as pages hold it.
+/// Decodes a value in the format of pages.
 ///
 /// # Errors
-/// If it is none.
+/// Returns a description of what is wrong if `content` does not hold such a value.
 pub(crate) fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
     decode::from_slice(content).map_err(|error| error.to_string())
 }
@@ -407,7 +407,7 @@ mod tests {
     use crate::lookup::pages::Pages;
     use serde::{Deserialize, Serialize};
 
-    /// All that a machine has to say of an item.
+    /// All that a machine must define for an item.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     struct Lease {
         name: String,
@@ -446,7 +446,7 @@ mod tests {
         Now { at, offset }
     }
 
-    /// Three leases on two pages.
+    /// Returns three leases on two pages.
     fn three() -> (Kept<Lease>, Pages) {
         let (mut leases, mut pages) = (Kept::default(), Pages::default());
         for (slot, name, until) in [(0, "a", 30), (1, "b", 0), (2, "c", 20)] {

@@ -1,4 +1,4 @@
-//! What machines keep their items in: it knows slots, time and pages, and nothing of any rule.
+//! The containers in which machines keep their items. They know slots, time and pages, and none of a machine's rules.
 //!
 //! | file | holds |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `pages.rs` | which pages of durable state changed, and a checkpoint's copy of them |
 //! | `slab.rs` | items by slot |
 //! | `table.rs` | slots by name |
-//! | `deadlines.rs` | slots by deadline, of spans and of dates |
+//! | `deadlines.rs` | slots by deadline, for spans and for dates |
 //! | `wheel.rs` | slots by deadline |
 
 mod deadlines;

@@ -1,36 +1,36 @@
-//! Which pages of a machine's durable state have changed, and the copy of it that a checkpoint takes meanwhile.
+//! Tracks which pages of a machine's durable state have changed, and copies them for a checkpoint while the machine goes on.
 //!
-//! Durable state is divided into pages: page 0 is what the machine has but once, the others are ranges of its items.
-//! Each page remembers the entry that changed it last, so what has changed since any earlier watermark is known without
+//! Durable state is divided into pages: page 0 is the state of which the machine has only one, the others are ranges of its items.
+//! Each page remembers the journal entry that changed it last, so what has changed since any earlier watermark is known without
 //! keeping a mark for each snapshot. A checkpoint is copy-on-write: it begins at a watermark, a page not yet copied is
 //! copied before its first change after that, and the rest is copied in slices while the machine goes on.
 //!
-//! A page is touched before every change of what it holds. Nothing here is state: it is lost with the process, and comes
-//! back from the pages themselves.
+//! A page must be touched before every change to its content. Nothing here is durable: it is lost with the process, and rebuilt
+//! from the pages themselves.
 
 use crate::ids::{PageId, Seq};
 
 /// A page as it was at the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Which.
+    /// The page's id.
     pub page: PageId,
-    /// The entry that changed it last.
+    /// The journal entry that changed it last.
     pub changed: Seq,
-    /// Its content; empty if it has none any more. A snapshot keeps that, too: the other one may still have what was
-    /// there, and must learn that it is gone.
+    /// Its content; empty if there is none any more. A snapshot stores empty pages, too: the older snapshot may still have the former
+    /// content, and must be told that it is gone.
     pub content: Vec<u8>,
 }
 
-/// The pages of one machine.
+/// The pages of one machine, and the checkpoint under way, if any.
 #[derive(Debug, Default)]
 pub struct Pages {
-    /// The entry that changed each page last, by kind and index; zero if none ever did.
+    /// The journal entry that changed each page last, by kind and index; zero if none did.
     changed: [Vec<Seq>; PageId::KINDS],
     running: Option<Running>,
 }
 
-/// A change of durable state: the entry that makes it, and the pages that note it.
+/// A change of durable state: the journal entry that makes it, and the pages that record it.
 #[derive(Debug)]
 pub struct Change<'a> {
     pages: &'a mut Pages,
@@ -40,23 +40,24 @@ pub struct Change<'a> {
 /// A checkpoint under way.
 #[derive(Debug)]
 struct Running {
-    /// Pages changed after this are wanted.
+    /// Pages changed after this entry are copied.
     since: Seq,
-    /// The watermark: changes after it are not.
+    /// The watermark: changes after this entry are left out.
     upto: Seq,
-    /// Pages before this one have been looked at: its kind and index, whether or not there is one.
+    /// The next page to look at, by kind and index, whether or not it exists.
     next: (u8, u32),
-    /// Pages that were copied before their turn.
+    /// Pages that changed, and so were copied, before their turn.
     early: Vec<Copied>,
 }
 
 impl Pages {
-    /// The change that this entry makes.
+    /// Returns the change that `entry` makes.
     pub fn by(&mut self, entry: Seq) -> Change<'_> {
         Change { pages: self, entry }
     }
 
-    /// Notes that `page` changes with this entry. Copies it first, by `encode`, if a checkpoint still wants it as it is.
+    /// Notes that `page` changes with this `entry`. If the checkpoint under way still needs the page as it is, copies it first with
+    /// `encode`.
     pub fn touch(&mut self, page: PageId, entry: Seq, encode: impl FnOnce(&mut Vec<u8>)) {
         let kind = self.changed.get_mut(usize::from(page.kind()));
         let kind = kind.expect("there is a list for each kind");
@@ -81,12 +82,12 @@ impl Pages {
         }
     }
 
-    /// Notes what a snapshot says of a page that was loaded from it.
+    /// Notes when a page that was loaded from a snapshot had last changed.
     pub fn loaded(&mut self, page: PageId, changed: Seq) {
         self.touch(page, changed, |_| {});
     }
 
-    /// Begins a checkpoint of everything changed by entries after `since` and up to `upto`, the newest there is.
+    /// Begins a checkpoint of everything changed by entries after `since` and up to `upto`, the newest entry.
     pub fn begin(&mut self, since: Seq, upto: Seq) {
         self.running = Some(Running {
             since,
@@ -96,14 +97,14 @@ impl Pages {
         });
     }
 
-    /// The pages of the checkpoint under way that were copied before their turn, as far as they were not taken yet.
+    /// Takes the pages that the checkpoint under way had to copy before their turn, since the last call.
     pub fn take_early(&mut self) -> Vec<Copied> {
         let running = self.running.as_mut();
         running.map_or_else(Vec::new, |running| std::mem::take(&mut running.early))
     }
 
-    /// The next page that the checkpoint under way wants, with the entry that changed it last. Ends the checkpoint, with
-    /// `None`, after the last.
+    /// Returns the next page that the checkpoint under way needs, with the entry that changed it last. Returns `None` after the last
+    /// page, which ends the checkpoint.
     pub fn next_wanted(&mut self) -> Option<(PageId, Seq)> {
         let running = self.running.as_mut()?;
         while let Some(pages) = self.changed.get(usize::from(running.next.0)) {
@@ -123,7 +124,7 @@ impl Pages {
         None
     }
 
-    /// Ends a checkpoint before it is whole.
+    /// Ends the checkpoint before it is complete.
     pub fn abort(&mut self) {
         self.running = None;
     }
@@ -135,7 +136,7 @@ impl Pages {
 }
 
 impl Running {
-    /// Whether a page that `changed` changed last is still to be copied.
+    /// Whether a page last changed by the entry `changed` is yet to be copied.
     fn wants(&self, page: PageId, changed: Seq) -> bool {
         (page.kind(), page.index()) >= self.next && changed > self.since && changed <= self.upto
     }

@@ -1,7 +1,7 @@
-//! Items by slot number, in chunks, so that growing never copies what is there.
+//! A slab: items by slot number, stored in chunks, so that growing never moves existing items.
 //!
-//! A chunk is as many items as fill 64 KiB from below: a size that allocators have, so that nothing is lost behind it.
-//! The lowest free slot is the next one handed out, whatever the history: the same items in the same slots give the
+//! A chunk holds as many items as fit into 64 KiB, a size class of common allocators, so little is wasted at its end.
+//! The lowest free slot is always handed out next, whatever the history: the same items in the same slots give the
 //! same next slot, also after a restart.
 
 use crate::ids::Slot;
@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct Slab<T> {
     chunks: Vec<Vec<Option<T>>>,
     free: BinaryHeap<Reverse<Slot>>,
-    /// Slots that exist, free or not.
+    /// The number of slots that exist, free or not.
     extent: u32,
 }
 
@@ -31,20 +31,20 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Items in a chunk.
+    /// The number of items in a chunk.
     const CHUNK: usize = CHUNK_BYTES / size_of::<Option<T>>();
 
-    /// The slot that the next item should get.
+    /// Returns the slot to use for the next item: the lowest free one.
     pub fn next_free(&self) -> Slot {
         self.free
             .peek()
             .map_or(Slot(self.extent), |Reverse(slot)| *slot)
     }
 
-    /// Puts an item into a free slot.
+    /// Inserts an item into a free slot.
     ///
     /// # Panics
-    /// If the slot is taken, or far beyond what there is: no rule leaves such holes.
+    /// Panics if the slot is taken, or lies more than a chunk beyond the last one: no rule leaves such holes.
     pub fn insert(&mut self, slot: Slot, item: T) {
         assert!(
             slot.index() <= self.extent as usize + Self::CHUNK,
@@ -54,7 +54,7 @@ impl<T> Slab<T> {
         if self.free.peek() == Some(&Reverse(slot)) {
             self.free.pop();
         } else {
-            // A log written under another rule may name any free slot.
+            // A log written under other rules may use any free slot.
             self.free.retain(|Reverse(free)| *free != slot);
         }
         let place = self
@@ -63,17 +63,17 @@ impl<T> Slab<T> {
         assert!(place.replace(item).is_none(), "a slot is given once");
     }
 
-    /// Puts an item behind all others. Slots in between are free.
+    /// Inserts an item at `slot`, after all others. The slots skipped become free.
     ///
     /// # Panics
-    /// If there is a slot behind it.
+    /// Panics if `slot` exists already.
     pub fn append(&mut self, slot: Slot, item: T) {
         assert!(slot.0 >= self.extent, "slots are appended in order");
         self.grow(slot.0);
         self.push(Some(item));
     }
 
-    /// Makes free slots until there are so many in all.
+    /// Adds free slots until there are `extent` slots in all.
     fn grow(&mut self, extent: u32) {
         while self.extent < extent {
             self.free.push(Reverse(Slot(self.extent)));
@@ -91,10 +91,10 @@ impl<T> Slab<T> {
         self.extent += 1;
     }
 
-    /// Takes an item out.
+    /// Removes the item in a slot, and returns it.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if the slot is free.
     pub fn remove(&mut self, slot: Slot) -> T {
         let item = self
             .place_mut(slot)
@@ -104,7 +104,7 @@ impl<T> Slab<T> {
         item
     }
 
-    /// The item in a slot.
+    /// Returns the item in a slot, if there is one.
     pub fn get(&self, slot: Slot) -> Option<&T> {
         self.chunks
             .get(slot.index() / Self::CHUNK)?
@@ -112,24 +112,24 @@ impl<T> Slab<T> {
             .as_ref()
     }
 
-    /// Items with their slots, by slot.
+    /// Iterates over the items in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         (0..self.extent)
             .map(Slot)
             .filter_map(|slot| Some((slot, self.get(slot)?)))
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.extent as usize - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Slots that exist, free or not.
+    /// Returns the number of slots that exist, free or not.
     pub fn extent(&self) -> u32 {
         self.extent
     }

@@ -1,22 +1,22 @@
-//! Look-up from a name to a slot, where the name stands in the item itself.
+//! Look-up from a name to a slot, where the name is stored in the item itself.
 //!
-//! A small table is one piece. A larger one is sharded, because one large table stalls everyone when it grows; and its
-//! shards have unequal shares of the names, because equal ones would all grow at the same moment. Each doubles when it
-//! is full, the largest first, the smallest when there are twice as many names. So at any number of names there is
-//! room for at most half as many more, and what one shard leaves behind is used again by what grows next. A name's
-//! hash is kept beside its slot, as far as a shard needs it to grow: reading a million names for that would take longer
-//! than all else that is done with them.
-//! Never iterated: order comes from elsewhere.
+//! A small table is a single hash table. A larger one is sharded, because one large table stalls everyone when it grows.
+//! The shards have unequal shares of the names, because equal shards would all grow at the same moment. Each shard doubles when it
+//! is full, the largest first, and the smallest when there are twice as many names. So at any number of names there is
+//! room for at most half as many more, and the memory that one shard frees is reused by the next to grow. Each slot keeps
+//! as much of its name's hash as its shard needs to grow: reading a million names for that would take longer than
+//! everything else that is done with them.
+//! A table is never iterated: order comes from elsewhere.
 
 use crate::ids::Slot;
 use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
 const SHARDS: usize = 256;
-/// Names in a table of one piece. Where many stand in line for few locks, each lock has such a table.
+/// The most names in an unsharded table. Where many wait in line for few locks, each lock has such a table.
 const PIECE: usize = 1024;
 
-/// A slot, and what its shard needs of the hash of its name.
+/// A slot, and the part of its name's hash that its shard needs.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     hash: u32,
@@ -33,24 +33,24 @@ impl Place {
         }
     }
 
-    /// The hash, but for the bits that only tell the shard.
+    /// Returns the hash, without the bits that only select the shard.
     fn hash(self) -> u64 {
         let kept = u64::from(self.hash);
         (kept >> PLACE_BITS.count_ones()) << TAG_SHIFT | kept & PLACE_BITS
     }
 }
 
-/// The bits of a hash above this are what a table inside compares first,
+/// The position of a hash's tag: the seven highest bits, which the inner table compares first.
 const TAG_SHIFT: u32 = 57;
-/// and these say where it begins to look: enough for 2^25 names in a shard.
+/// The bits of a hash that tell the inner table where to start probing: enough for 2^25 names in a shard.
 const PLACE_BITS: u64 = (1 << 25) - 1;
 
-/// Slots by the hash of a name.
+/// Slots by the hash of their name.
 #[derive(Debug)]
 pub struct Table {
-    /// One, or `SHARDS`.
+    /// One hash table, or `SHARDS` of them.
     shards: Vec<HashTable<Place>>,
-    /// Not the fast one: with some seeds that puts numbers and other short names into few of the shards.
+    /// The `fast` variant will not do: with some seeds it puts numbers and other short names into few of the shards.
     hasher: foldhash::quality::RandomState,
 }
 
@@ -64,7 +64,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The slot whose item has this name, as `is` tells.
+    /// Returns the slot whose item has this name; `is` tells whether a slot's item does.
     pub fn find(&self, name: &impl std::hash::Hash, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         let hash = self.hasher.hash_one(name);
         self.shards
@@ -73,7 +73,7 @@ impl Table {
             .map(|place| place.slot)
     }
 
-    /// Adds a slot under a name that has none. `name_of` gives the name of an item already there.
+    /// Adds a slot under a name that is not in the table. `name_of` returns the name of an item that is.
     pub fn insert<N: std::hash::Hash>(
         &mut self,
         name: &N,
@@ -92,7 +92,7 @@ impl Table {
         }
     }
 
-    /// Makes room for so many names in all, while there is none.
+    /// Makes room for `names` names in all, in an empty table.
     pub fn reserve(&mut self, names: usize) {
         if names > PIECE {
             self.shards.resize_with(SHARDS, HashTable::new);
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Puts another slot in the place of one; false if it is not there.
+    /// Replaces one slot with another under the same name; returns false if `old` is not there.
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
@@ -119,7 +119,7 @@ impl Table {
         found.map(|place| place.slot = new).is_some()
     }
 
-    /// Removes a slot; false if it is not there.
+    /// Removes a slot; returns false if it is not there.
     pub fn remove(&mut self, name: &impl std::hash::Hash, slot: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
@@ -136,7 +136,7 @@ impl Table {
         }
     }
 
-    /// Makes shards of the one piece.
+    /// Splits the single table into shards.
     fn divide<N: std::hash::Hash>(&mut self, name_of: &impl Fn(Slot) -> N) {
         let pieces = std::mem::take(&mut self.shards);
         self.shards.resize_with(SHARDS, HashTable::new);
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(HashTable::len).sum()
@@ -164,17 +164,17 @@ impl Table {
     }
 }
 
-/// The shard of a hash: of a number h from 0 to 1 it is h + h * (1 - h) / 3 of the way through the shards, so that the
-/// last has twice the share of the first, and the others lie evenly between, by ratio.
+/// Returns the shard of a hash. A hash that is the number h from 0 to 1 lies h + h * (1 - h) / 3 of the way through the shards, so the
+/// last has twice the share of the first, and the others are evenly spaced in between, by ratio.
 ///
-/// h is made of the 32 bits below the seven highest: those the table inside compares, and the low ones are its place.
+/// h is taken from the 32 bits below the seven highest: those are what the inner table compares, and the low bits are the position in it.
 const fn shard(hash: u64) -> usize {
     let h = (hash >> 25) & 0xffff_ffff;
     let way = h + ((h * ((1 << 32) - h)) >> 32) / 3;
     (way >> 24) as usize
 }
 
-/// The share that a shard has of all hashes, of 65536: `shard` the other way round.
+/// Returns a shard's share of all hashes, in 65536ths: the inverse of `shard`.
 const fn share(shard: u64) -> u64 {
     const fn begin(shard: u64) -> u64 {
         (2 << 16) - ((4 << 32) - 3 * (shard << 24)).isqrt()
@@ -204,7 +204,7 @@ mod tests {
                 table.shards.iter().map(HashTable::capacity).sum(),
             );
             assert!(room * 10 <= names * 16, "room for {room} at {names}");
-            // The hasher's seed is drawn by chance: a twentieth comes at once now and then, a tenth does not.
+            // The hasher's seed is random: a twentieth is added at once now and then, a tenth never is.
             assert!(
                 before == 0 || (room - before) * 10 <= room,
                 "not many at once"

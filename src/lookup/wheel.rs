@@ -1,7 +1,8 @@
-//! Deadlines: a hierarchical timer wheel over slots, after Varghese and Lauck (1987), scheme 7.
+//! A hierarchical timer wheel of slots, after Varghese and Lauck (1987), scheme 7.
 //!
-//! Eleven levels of 64 places, which span every time there is; a place of level n spans 64^n ms. Insert and remove
-//! take constant time. `due` gives items in (deadline, slot) order. Volatile: deadlines themselves stand in the items.
+//! There are eleven levels of 64 buckets ("places"), which cover the whole range of time; a place of level n spans 64^n ms.
+//! Insertion and removal take constant time. `due` yields items in (deadline, slot) order. The wheel is volatile: deadlines
+//! are stored in the items themselves.
 
 use crate::clock::Timestamp;
 use crate::ids::Slot;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 const LEVELS: usize = 11;
 const PLACES: usize = 64;
 const CHUNK: usize = 1024;
-/// Links at or above this are the ring heads of places, below it items.
+/// Links at or above this are the list heads of places; links below it are items.
 const HEADS: u32 = u32::MAX - 1024;
 /// In `previous`: the item is not in the wheel.
 const OUT: u32 = u32::MAX;
@@ -23,13 +24,13 @@ struct Link {
     next: u32,
 }
 
-/// Slots by deadline.
+/// Slots ordered by deadline.
 #[derive(Debug)]
 pub struct Wheel {
-    /// Everything before this has been sorted out.
+    /// Items with deadlines up to this time have been moved to `due`.
     elapsed: u64,
     occupied: [u64; LEVELS],
-    /// Which of them are not zero.
+    /// A bit for each level whose bits in `occupied` are not all zero.
     levels: u32,
     heads: Vec<Link>,
     links: Vec<Vec<Link>>,
@@ -58,6 +59,9 @@ impl Default for Wheel {
 
 impl Wheel {
     /// Adds an item that is not in the wheel.
+    ///
+    /// # Panics
+    /// Panics if the item is in the wheel already.
     pub fn insert(&mut self, slot: Slot, deadline: Timestamp) {
         while slot.index() >= self.links.len() * CHUNK {
             self.links.push(vec![
@@ -92,7 +96,7 @@ impl Wheel {
         self.link_mut(head).previous = slot.0;
     }
 
-    /// Takes an item out, if it is in. `deadline` is the one it was inserted with.
+    /// Removes an item, if it is in the wheel. `deadline` must be the one it was inserted with.
     pub fn remove(&mut self, slot: Slot, deadline: Timestamp) {
         if slot.index() >= self.links.len() * CHUNK {
             return;
@@ -112,12 +116,12 @@ impl Wheel {
         self.link_mut(slot.0).previous = OUT;
     }
 
-    /// Whether an item is in.
+    /// Whether an item is in the wheel.
     pub(crate) fn holds(&self, slot: Slot) -> bool {
         slot.index() < self.links.len() * CHUNK && self.link(slot.0).previous != OUT
     }
 
-    /// A time before which nothing is due.
+    /// Returns a time before which nothing is due; `None` only if the wheel is empty.
     pub fn deadline(&self) -> Option<Timestamp> {
         if let Some((deadline, _)) = self.due.first() {
             return Some(Timestamp(*deadline));
@@ -125,7 +129,7 @@ impl Wheel {
         self.first_place().map(|(_, begins)| Timestamp(begins))
     }
 
-    /// The item due first at `at`. Stays in the wheel until it is removed.
+    /// Returns the item with the earliest deadline up to `at`, if any. It stays in the wheel until it is removed.
     pub fn due(&mut self, at: Timestamp, deadline_of: impl Fn(Slot) -> Timestamp) -> Option<Slot> {
         while self.due.is_empty() {
             let Some((place, begins)) = self.first_place().filter(|(_, begins)| *begins <= at.0)
@@ -140,7 +144,7 @@ impl Wheel {
         (*deadline <= at.0).then_some(Slot(*slot))
     }
 
-    /// Hands the items of a place down to lower levels, or to `due`.
+    /// Moves the items of a place to lower levels, or to `due`.
     fn empty_place(&mut self, place: usize, deadline_of: &impl Fn(Slot) -> Timestamp) {
         if let Some(bits) = self.occupied.get_mut(place / PLACES) {
             *bits &= !(1 << (place % PLACES));
@@ -162,13 +166,13 @@ impl Wheel {
         }
     }
 
-    /// The place whose items come first, and when it begins. May have become empty.
+    /// Returns the place with the earliest items, and the time at which it begins. It may have become empty.
     fn first_place(&self) -> Option<(usize, u64)> {
         let level = self.levels.trailing_zeros() as usize;
         let bits = self.occupied.get(level)?;
         let shift = 6 * level;
         let now = (self.elapsed >> shift) % PLACES as u64;
-        // Items of a level share all higher bits with `elapsed`, so none is behind it.
+        // Items of a level share all higher bits with `elapsed`, so none is earlier.
         let ahead = bits
             .rotate_right(u32::try_from(now).unwrap_or(0))
             .trailing_zeros();
@@ -208,7 +212,7 @@ fn head(place: usize) -> u32 {
     HEADS + u32::try_from(place).unwrap_or(0)
 }
 
-/// The place of a deadline: its level is that of the highest bit in which it differs from now.
+/// Returns the place for a deadline. Its level is that of the highest bit in which the deadline differs from `elapsed`.
 fn place(elapsed: u64, deadline: u64) -> usize {
     let differing = (elapsed ^ deadline) | 63;
     let level = (63 - differing.leading_zeros() as usize) / 6;
@@ -232,7 +236,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // Up to the end of time, where an earlier wheel of fewer levels turned for ever.
+        // Up to the end of time, where an earlier wheel with fewer levels looped forever.
         let span = prop_oneof![
             0u64..3,
             0u64..200,

@@ -1,8 +1,8 @@
-//! Chance, from the system.
+//! Random bytes from the operating system.
 
 use super::NodeError;
 
-/// Bytes that nobody can foresee.
+/// Returns `LEN` unpredictable bytes.
 pub(super) fn chance<const LEN: usize>() -> Result<[u8; LEN], NodeError> {
     let mut bytes = [0; LEN];
     getrandom::fill(&mut bytes).map_err(|error| NodeError::Core(std::io::Error::other(error)))?;

@@ -1,4 +1,4 @@
-//! The core thread of a node: from a data directory to open doors, and back to a directory that is at rest.
+//! The core thread of a node: from a data directory to open listeners, and back to a directory at rest.
 
 use super::chance::chance;
 use super::doors::OpenDoors;
@@ -31,27 +31,27 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// How long those who listen may hold up the end: an entry that nobody waits for need not be on its way to the disk.
+/// How long subscribers of events may delay the stop: a record that nobody waits for need not be on its way to the disk.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The core thread's side of opening, running and stopping.
+/// The core thread's ends of the channels to the node's handles.
 pub(super) struct Core {
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) halt: watch::Sender<Option<Halt>>,
     pub(super) halted: watch::Receiver<Option<Halt>>,
 }
 
-/// What a data directory holds, and the hold on it.
+/// An open data directory, and the lock on it.
 struct Files {
     disk: Arc<dyn Disk>,
     slots: Slots,
     writer: Writer,
-    /// Held until the core ends.
+    /// Held until the core thread ends.
     lock: DirLock,
 }
 
 impl Files {
-    /// Writes down what the ledger begins with, and starts the journal's thread.
+    /// Writes the ledger's first records and starts the journal thread.
     fn start(mut self, ledger: &mut Ledger, fsync: Fsync) -> Result<(SpineFiles, Held), NodeError> {
         self.writer.write(&mut ledger.take_batch())?;
         self.writer.sync()?;
@@ -65,10 +65,10 @@ impl Files {
     }
 }
 
-/// What is held until the core ends: the journal's thread, then the directory.
+/// The resources held until the core thread ends: the journal thread, then the directory lock.
 struct Held(JournalThread, DirLock);
 
-/// A recovered past, not yet begun anew.
+/// A recovered state that has not been started yet.
 struct Past {
     hosts: Actors<HostOf>,
     found: recovery::Past,
@@ -85,7 +85,7 @@ impl Core {
         // On the heap: it holds what every actor recovers.
         match Box::pin(self.open(config)).await {
             Ok(open) => {
-                // Whoever opens the node waits for this.
+                // `Node::open` waits for this.
                 drop(ready.send(Ok((open.handle.clone(), open.doors.clone()))));
                 open.serve(received).await;
             }
@@ -157,7 +157,7 @@ impl Core {
                 checkpoints,
                 files,
             }),
-            // Everything is well but a door: the next start is one after a stop in good order.
+            // Only a listener failed: the next start follows a clean stop.
             Err(error) => {
                 end(&spine, &checkpoints, files).await;
                 Err(error)
@@ -166,7 +166,7 @@ impl Core {
     }
 }
 
-/// Makes the services those of the configuration, and has the files of processes go with their records.
+/// Configures the services, and starts the removal of process files whose records are gone.
 async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
     if let Some(faults) = keeping.faults() {
         faults::plant(handle, faults);
@@ -174,11 +174,11 @@ async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
     swept::start(handle, config.data.as_deref());
     let services = config.services.clone();
     if let Err(error) = handle.services().configure(services).await {
-        tracing::error!("the services stay as they were: {error}");
+        tracing::error!("failed to configure the services, which stay unchanged: {error}");
     }
 }
 
-/// The clock of the configuration, or the system's from where the journal's last entry stands.
+/// Returns the clock from the configuration, or a system clock that continues from the journal's last record.
 fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
     match &config.clock {
         Some(clock) => Arc::new(clock.clone()),
@@ -186,14 +186,14 @@ fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
     }
 }
 
-/// Lets every actor see what is due whenever time was moved.
+/// Has every actor check what is due whenever the clock is moved.
 fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
     for rouse in each!(mailbox in &actors => mailbox.rouse()) {
         clock.whenever_moved(rouse);
     }
 }
 
-/// Who launches processes, and where.
+/// Returns what launches processes, and where they are kept.
 fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     let data = config.data.clone();
     let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
@@ -211,18 +211,18 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
     }))
 }
 
-/// How processes report that work on tasks. A disk that is full is no reason not to start.
+/// Returns how processes that work on tasks report. If the key cannot be written, as on a full disk, the node starts without it.
 fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
     match files::report_key(data, fresh) {
         Ok(key) => Some(Reporting::new(key, data)),
         Err(error) => {
-            tracing::warn!(%error, "no task can run: the key of their reports cannot be kept");
+            tracing::warn!(%error, "tasks cannot run: failed to store the key for their reports");
             None
         }
     }
 }
 
-/// Starts what goes on beside the actors until the node ends.
+/// Starts the background tasks that run beside the actors until the node ends.
 fn tend(spine: &Rc<Spine>) {
     let writing = Rc::clone(spine);
     runtime::spawn(async move { writing.write_forever().await });
@@ -231,7 +231,7 @@ fn tend(spine: &Rc<Spine>) {
     runtime::spawn(runtime::watch_wall_clock(Rc::clone(spine)));
 }
 
-/// What the status says of a recovery.
+/// Summarizes a recovery for the status.
 fn recovered(past: &recovery::Past, began: Timestamp) -> Recovered {
     let ended = SystemClock::starting_at(Timestamp(0)).now();
     Recovered {
@@ -247,7 +247,7 @@ fn recovered(past: &recovery::Past, began: Timestamp) -> Recovered {
     }
 }
 
-/// Brings the actors to where the log ends, and opens the log for appending.
+/// Restores the actors to the end of the journal, and opens the journal for appending.
 fn recover(config: &Config) -> Result<Past, NodeError> {
     if config.clock.is_none() {
         SystemClock::check()?;
@@ -280,7 +280,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
         tracing::warn!("{}", cut_words(cut));
     }
     for wrong in &found.mended {
-        tracing::warn!("{wrong}; a snapshot is taken at once");
+        tracing::warn!("{wrong}; taking a snapshot now");
     }
     let salt = u32::from_le_bytes(chance()?);
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
@@ -297,12 +297,12 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     })
 }
 
-/// Hosts around what was recovered.
+/// Wraps the recovered replicas in hosts.
 fn hosts_of(replicas: Actors<ReplicaOf>) -> Actors<HostOf> {
     each!(list: replica in replicas => Host::new(replica.into_parts()))
 }
 
-/// A node with its doors open.
+/// A node with its listeners open.
 struct Open {
     handle: Handle,
     doors: OpenDoors,
@@ -321,7 +321,7 @@ impl Open {
             files,
         } = self;
         loop {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             match received.recv().await {
                 Some(Command::Drain(what, answer)) => {
                     drain(&spine, what).await;
@@ -335,7 +335,7 @@ impl Open {
                     drop(answer.send(spine.feed().listen(last, after)));
                 }
                 Some(Command::Pause(span, answer)) => runtime::spawn(async move {
-                    // What never comes is waited for so long.
+                    // A pause is a timeout around a future that never resolves.
                     let _ = timeout(span, std::future::pending::<()>()).await;
                     let _ = answer.send(());
                 }),
@@ -349,7 +349,7 @@ impl Open {
     }
 }
 
-/// Takes nothing new of this on from here.
+/// Puts the actors that `what` names into draining, so that they accept no new work.
 async fn drain(spine: &Spine, what: Drain) {
     let mut noted = None;
     for (actor, draining) in what.actors() {
@@ -362,7 +362,7 @@ async fn drain(spine: &Spine, what: Drain) {
     }
 }
 
-/// Lets dates remove again what is past them.
+/// Trusts the wall clock again, so that items past their dates are removed again.
 async fn believe_clock(spine: &Spine) -> bool {
     let believed = spine.ledger().believe_wall_clock();
     if let Some(mark) = believed {
@@ -373,7 +373,7 @@ async fn believe_clock(spine: &Spine) -> bool {
     believed.is_some()
 }
 
-/// Tells whoever listens that the node stops in good order, before the doors close.
+/// Publishes the event that the node is stopping, before the listeners close.
 async fn say_goodbye(spine: &Spine) {
     if spine.is_halted() {
         return;
@@ -382,18 +382,18 @@ async fn say_goodbye(spine: &Spine) {
     spine.write();
     let told = spine.until_durable_or_halted(spine.feed().newest());
     if timeout(GOODBYE_PATIENCE, told).await.is_err() {
-        tracing::info!("the end is not told: the journal is behind");
+        tracing::info!("subscribers may not see the stop: the journal is behind");
     }
     spine.feed().end();
 }
 
-/// Takes a last snapshot, notes the stop, and lets the journal and the directory go.
+/// Takes a last snapshot, records the stop, and releases the journal and the directory.
 async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<Held>) {
     if files.is_some() && checkpoints.uncovered().records > 0 {
-        // Why there was none, if there was none, is in the log; the journal has it all.
+        // If the snapshot fails, the reason is logged, and the journal has everything.
         drop(checkpoints.take().await);
     }
-    // One that became due meanwhile comes to its end, and none begins: the directory is let go of with nobody in it.
+    // A snapshot that became due meanwhile finishes and no other begins, so that nothing uses the directory when it is released.
     let slots = spine.hold_slots().await;
     if !spine.is_halted() {
         let stop = spine.stop();
@@ -401,7 +401,7 @@ async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<Held>) {
     }
     if let Some(Held(thread, lock)) = files {
         if let Err(error) = thread.stop() {
-            tracing::error!(%error, "the journal did not end well");
+            tracing::error!(%error, "the journal thread failed while stopping");
         }
         drop(lock);
     }

@@ -1,4 +1,4 @@
-//! Opens what the configuration asks for on a running node, and closes it: the only place that knows every protocol.
+//! Opens the configured listeners on a running node, and closes them: the only place that knows every protocol.
 
 use super::NodeError;
 use super::chance::chance;
@@ -8,7 +8,7 @@ use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
 use std::sync::Arc;
 
-/// The doors of a node. Cloning gives other handles of them.
+/// The listeners of a node. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct OpenDoors {
     pub(super) lockserver: Option<lockserver::Door>,
@@ -17,7 +17,7 @@ pub(super) struct OpenDoors {
 }
 
 impl OpenDoors {
-    /// The hosts that LockServer lets in. Read before anything is opened, since a list that cannot be used stops the start.
+    /// Returns the hosts that LockServer admits. They are read before anything is opened, since an unusable list prevents the start.
     pub(super) fn hosts(config: &Config) -> Result<Hosts, NodeError> {
         let lockserver = config.lockserver.as_ref();
         match lockserver.and_then(|lockserver| lockserver.hosts.as_ref()) {
@@ -26,7 +26,7 @@ impl OpenDoors {
         }
     }
 
-    /// Opens each, in an order in which the last one can show all of them. On the core thread.
+    /// Opens every configured listener, HTTP last so that it can show the others. Runs on the core thread.
     #[cfg_attr(
         not(feature = "http"),
         expect(clippy::unused_async, reason = "opening the HTTP door waits")
@@ -64,7 +64,7 @@ impl OpenDoors {
         Ok(doors)
     }
 
-    /// Lets nobody in any more. What has no thread of its own ends with the core.
+    /// Stops accepting connections over HTTP. The other listeners run on the core thread and end with it.
     #[cfg_attr(
         not(feature = "http"),
         expect(clippy::unused_async, reason = "closing the HTTP door waits")

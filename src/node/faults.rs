@@ -1,5 +1,5 @@
-//! Panics of actors that tasks ask for, where the configuration allows it: between the end of an attempt and the release of what
-//! it has. They are planted as tests plant theirs.
+//! Panics of actors that tasks request, where the configuration allows it: between the end of an attempt and the release of
+//! its locks. They are injected in the same way as tests inject theirs.
 
 use crate::actors::dispatch;
 use crate::actors::lock;
@@ -8,7 +8,7 @@ use crate::ids::ActorId;
 use crate::ports::process::{Fault, Faults};
 use crate::spine::delivery::Stage;
 
-/// Plants them.
+/// Installs the faults in the dispatch and lock actors.
 pub(super) fn plant(handle: &Handle, faults: &Faults) {
     let at_ends = faults.clone();
     let dispatch = move |stage, message: Option<&dispatch::Message>| {
@@ -44,7 +44,7 @@ pub(super) fn plant(handle: &Handle, faults: &Faults) {
     handle.actors().lock.sabotage(Box::new(lock));
 }
 
-/// Panics if the fault comes.
+/// Panics with the fault's name if `comes`.
 fn strike(comes: bool, fault: Fault) {
     assert!(!comes, "injected: {}", fault.name());
 }

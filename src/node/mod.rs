@@ -1,7 +1,7 @@
-//! The composition root and the embedding API: opens a data directory, brings the actors up, opens the doors.
+//! The composition root and the embedding API: opens a data directory, starts the actors, opens the listeners.
 //!
-//! Promises: no signal handlers, nothing printed, no exit. A node that halts says so on every handle and resolves
-//! [`Node::halted`]; the host program goes on.
+//! It installs no signal handlers, prints nothing and never exits the process. A node that halts reports it on every handle
+//! and resolves [`Node::halted`]; the host program goes on.
 
 mod chance;
 mod core;
@@ -33,16 +33,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, watch};
 
-/// Why a node did not open.
+/// Why a node could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// Settings that cannot be; each a line.
+    /// The settings are invalid; one line for each problem.
     #[error("check the configuration: {}", .0.join("; "))]
     Config(Vec<String>),
     /// The data directory cannot be used.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// The past cannot be repeated.
+    /// The state cannot be recovered from the journal.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The hosts list cannot be used.
@@ -56,32 +56,32 @@ pub enum NodeError {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Tls(#[from] crate::protocols::http::TlsError),
-    /// A door cannot be opened.
-    #[error("open the {door} door on {address}: {source}")]
+    /// A listener could not be opened.
+    #[error("open the {door} listener on {address}: {source}")]
     Door {
-        /// Which.
+        /// The protocol of the listener.
         door: &'static str,
-        /// Where.
+        /// The listener's address.
         address: String,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The machine's clock shows no date.
+    /// The machine's clock does not show a valid date.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// The operating system gave no thread or no chance.
+    /// The operating system could not provide a thread or random bytes.
     #[error("start the core: {0}")]
     Core(std::io::Error),
-    /// An actor cannot begin.
+    /// An actor panicked while starting.
     #[error("start an actor: it panicked: {0}")]
     Start(String),
-    /// Opening ended in a halt.
+    /// The node halted while opening.
     #[error(transparent)]
     Halted(#[from] Halt),
 }
 
 impl NodeError {
-    /// A listener that did not open.
+    /// Returns a function that wraps the error of a listener that did not open.
     fn door(door: &'static str, address: &impl ToString) -> impl FnOnce(std::io::Error) -> Self {
         let address = address.to_string();
         move |source| Self::Door {
@@ -105,7 +105,7 @@ impl From<crate::protocols::http::OpenError> for NodeError {
     }
 }
 
-/// A running coordinator. Dropping it stops it in good order.
+/// A running coordinator. Dropping it stops it cleanly.
 pub struct Node {
     handle: Handle,
     doors: OpenDoors,
@@ -114,9 +114,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens a node: takes the directory, replays the journal, opens the doors.
+    /// Opens a node: locks the directory, replays the journal, opens the listeners.
     ///
-    /// Blocks until the doors are open. Everything runs on threads of its own.
+    /// Blocks until the listeners are open. Everything runs on threads of its own.
     pub fn open(config: Config) -> Result<Self, NodeError> {
         let problems = config.problems();
         if !problems.is_empty() {
@@ -157,35 +157,35 @@ impl Node {
         }
     }
 
-    /// A handle for others.
+    /// Returns a handle to the node.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// The LockServer door, if it is open.
+    /// Returns the LockServer listener, if it is open.
     pub fn lockserver(&self) -> Option<&lockserver::Door> {
         self.doors.lockserver.as_ref()
     }
 
-    /// The HTTP door, if it is open.
+    /// Returns the HTTP listener, if it is open.
     #[cfg(feature = "http")]
     pub fn http(&self) -> Option<&crate::protocols::http::Door> {
         self.doors.http.as_ref()
     }
 
-    /// Stops in good order: what was acknowledged is on disk, the next start is a clean one. Blocks.
+    /// Stops cleanly: everything acknowledged is on disk, and the next start needs no repair. Blocks until the node has stopped.
     pub fn stop(mut self) -> Result<(), Halt> {
         self.stop_now();
         self.handle.halt.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// Waits until the node halts by itself. Never, if it does not.
+    /// Waits until the node halts by itself; never resolves if it does not.
     pub async fn halted(&self) -> Halt {
         self.handle.halted().await
     }
 
     fn stop_now(&mut self) {
-        // A core that has ended already needs no telling.
+        // A core thread that has ended already needs no command.
         drop(self.commands.send(Command::Stop));
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -201,7 +201,7 @@ impl Drop for Node {
     }
 }
 
-/// What was cut, in words for people.
+/// Describes, for users, what was cut from the journal.
 pub fn cut_words(cut: &Cut) -> String {
     let seqs: Vec<String> = cut.seqs.iter().map(Seq::to_string).collect();
     let seqs = match seqs.as_slice() {

@@ -1,4 +1,4 @@
-//! The start of every actor, each with the port that performs its actions: a new kind of action has its port here.
+//! Starts every actor, each with the port that performs its actions. The port of a new kind of action is added here.
 
 use crate::actors::lease::{self, LeaseMachine};
 use crate::actors::process::{self, ProcessMachine};
@@ -27,9 +27,9 @@ pub(super) fn start(
     })
 }
 
-/// An action of `M`, by which its port is chosen.
+/// An action of `M`, whose type selects the port.
 trait Performed<M: Actor<Action = Self>>: Sized {
-    /// The port, which reports what came of actions there.
+    /// Returns the port; it reports results through `completions`.
     fn port(completions: Completions<M>, spine: &Rc<Spine>, keeping: &Keeping) -> Box<dyn Port<M>>;
 }
 

@@ -1,5 +1,5 @@
-//! Directories of processes go when their records have gone. What a record's removal leaves, also through a crash, is found by
-//! looking for it: at a start, and now and then.
+//! Removes the directories of processes whose records are gone. Those that a removal left behind, also because of a crash,
+//! are found by looking for them at the start and periodically.
 
 use crate::actors::process::Refused;
 use crate::handle::{Handle, ProcessError};
@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::interval;
 
-/// How often it is looked for.
+/// The interval between two sweeps.
 const EVERY: Duration = Duration::from_mins(10);
 
-/// Removes what no record has any more, as long as the node runs.
+/// Starts to sweep periodically, until the node ends.
 pub(super) fn start(handle: &Handle, data: Option<&Path>) {
-    // Without a directory nothing is launched.
+    // Without a data directory no process is launched.
     let Some(data) = data else { return };
     let (handle, run) = (handle.clone(), data.join(RUN));
     runtime::spawn(async move {
@@ -28,14 +28,14 @@ pub(super) fn start(handle: &Handle, data: Option<&Path>) {
     });
 }
 
-/// Looks once; none if nobody can be asked.
+/// Sweeps once; returns `None` if the actor does not answer.
 async fn sweep(handle: &Handle, run: &Path) -> Option<()> {
     let folder = run.to_owned();
     let found = tokio::task::spawn_blocking(move || files::dirs(&folder));
     for id in found.await.ok()? {
         match handle.processes().get(id).await {
             Ok(_) => {}
-            // A record stands on disk before its directory is made: without one, it has gone.
+            // A record is on disk before its directory is made: a directory without a record is a leftover.
             Err(ProcessError::Refused(Refused::Unknown)) => {
                 let dir = run.join(id.to_string());
                 let removed = tokio::task::spawn_blocking(move || files::remove_dir(&dir));

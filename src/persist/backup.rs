@@ -1,8 +1,8 @@
-//! A copy of a data directory that a coordinator may be writing to: the newest snapshot and the journal behind it.
+//! Copies a data directory that a coordinator may be writing to: the newest snapshot and the journal after it.
 //!
-//! Promises: what was copied is one moment of the directory, or an error says that it changed meanwhile; the seal comes
-//! last, so that a copy which was interrupted is refused by a start, unless the journal alone has everything. What the
-//! newest snapshot holds is in it. It reads where it copies from, and never writes there.
+//! Promises: the copy shows the directory at a single moment, or an error reports that it changed meanwhile. The seal is written
+//! last, so a start refuses a copy that was interrupted, unless the journal alone has everything. The copy contains everything in
+//! the newest snapshot. The source is only read, never written to.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, copy_file};
@@ -13,24 +13,24 @@ use crate::persist::snapshots::seal::{self, Seal, SealRead};
 use crate::persist::snapshots::{FOLDER, SlotId};
 use std::io;
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug)]
 pub struct Copied {
-    /// The snapshot.
+    /// The snapshot's slot.
     pub slot: SlotId,
-    /// Its seal.
+    /// The snapshot's seal.
     pub seal: Seal,
-    /// Where the copied journal ends.
+    /// The end of the copied journal.
     pub tail: Tail,
-    /// Bytes of all files.
+    /// The size of all copied files, in bytes.
     pub bytes: u64,
 }
 
-/// Copies the newest sealed snapshot and the journal that a start needs behind it, to a disk with nothing on it yet.
-/// `copied` is told bytes as they go.
+/// Copies the newest sealed snapshot, and the journal that a start needs after it, to an empty disk. Calls `copied` with the number of
+/// bytes copied as it goes.
 ///
 /// # Errors
-/// If anything of it changes or goes while it is copied: remove the copy, and try again.
+/// Returns an error if anything that is copied changes or disappears meanwhile: remove the copy, and try again.
 pub fn copy(
     from: &dyn Disk,
     to: &dyn Disk,
@@ -46,7 +46,7 @@ pub fn copy(
         bytes += more;
         copied(more);
     };
-    // The journal first: a part of it is refused by a start, while a snapshot without a seal and a journal is passed over.
+    // The journal first: a start refuses an incomplete journal, but ignores a snapshot that has neither seal nor journal.
     let tail = copy_journal(from, to, &seal, &mut count)?;
     copy_slot(from, to, (slot, &seal), &mut count)?;
     let sync = || -> io::Result<()> {
@@ -71,7 +71,7 @@ pub fn copy(
     })
 }
 
-/// The newest sealed snapshot, by its seal alone.
+/// Returns the newest sealed snapshot, judged by the seals alone.
 fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     let mut newest: Option<(SlotId, Seal)> = None;
     for slot in SlotId::ALL {
@@ -88,7 +88,7 @@ fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     Ok(newest)
 }
 
-/// Copies the files that a seal names, and compares the copies with it.
+/// Copies the files that a seal names, and checks the copies against it.
 pub(crate) fn copy_slot(
     from: &dyn Disk,
     to: &dyn Disk,
@@ -101,7 +101,7 @@ pub(crate) fn copy_slot(
         .map_err(PersistError::io("list", &folder))?;
     to.create_folder(&folder)
         .map_err(PersistError::io("create a copy of", &folder))?;
-    // Only names that are there are copied: a seal that was made up could name anything. What is missing is seen below.
+    // Only files that exist are copied: a forged seal could name anything. Missing files are detected below.
     for (name, _) in &files {
         if seal.files.iter().any(|file| file.name == *name) {
             let path = format!("{folder}/{name}");
@@ -123,10 +123,10 @@ pub(crate) fn copy_slot(
     }
 }
 
-/// Copies the segments that are needed behind a snapshot, and cuts what does not read at their end.
+/// Copies the segments needed after a snapshot, and cuts off what is unreadable at their end.
 ///
-/// Newest first: a segment that is copied later is at least as new, so that the copy of an older segment never lacks
-/// what the copy of a newer one builds on.
+/// Newest first: a segment that is copied later is at least as recent, so the copy of an older segment never lacks
+/// records that the copy of a newer one builds on.
 fn copy_journal(
     from: &dyn Disk,
     to: &dyn Disk,
@@ -145,8 +145,8 @@ fn copy_journal(
     let needed_from = segment::first_needed(from, &ordinals, begin.after)?.unwrap_or(1);
     let mut needed = ordinals;
     needed.retain(|ordinal| *ordinal >= needed_from);
-    // One that is only prepared is made anew by a start. If it is used by the time that the one before it is copied, that
-    // copy says that it goes on there, and the whole is not taken for right.
+    // A start recreates a segment that was only prepared. If it comes into use before its predecessor is copied, the copied predecessor
+    // ends with a mark that points to it, and the copy as a whole is rejected.
     if let Some(last) = needed.last()
         && needed.len() > 1
         && segment::opening(from, *last)? == Opening::Blank
@@ -166,7 +166,7 @@ fn copy_journal(
 }
 
 impl Copied {
-    /// Every entry up to here is in it.
+    /// Returns the last sequence number in the copy.
     pub fn upto(&self) -> Seq {
         self.tail.last
     }

@@ -1,5 +1,5 @@
-//! The disk, as little of it as the node needs: named files in one flat folder tree, positioned reads and writes,
-//! and syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation brings a disk of its own.
+//! The disk, reduced to what the node needs: named files in one flat folder tree, positioned reads and writes,
+//! and syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation has a disk of its own.
 
 use crate::persist::error::PersistError;
 use rustix::fs::OFlags;
@@ -8,36 +8,37 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Why a link is of no use.
+/// The reason for refusing a symbolic link.
 const LINK: &str =
-    "it is a link, and links are not followed here: put what it leads to in its place";
+    "it is a symbolic link, and links are not followed here: replace it with its target";
 
-/// How much is copied at a time.
+/// The number of bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// A folder with files in it. Names are relative, with `/` between the parts.
+/// A folder with files. Names are relative, with `/` between the parts.
 pub trait Disk: Send + Sync {
-    /// The files of a folder with their lengths, in no order; empty if the folder does not exist.
+    /// Lists the files of a folder with their lengths, in no particular order; empty if the folder does not exist.
     fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>>;
-    /// Creates a folder and those above it.
+    /// Creates a folder and its missing parents.
     fn create_folder(&self, folder: &str) -> io::Result<()>;
     /// Creates a file that must not exist.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
     /// Opens a file for reading, and for writing if asked.
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
-    /// Renames, replacing what stood at `to`.
+    /// Renames a file, replacing whatever is at `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file, or what stands in its place.
+    /// Removes a file, or whatever has taken its place.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals in a folder survive a power cut.
     fn sync_folder(&self, folder: &str) -> io::Result<()>;
 
-    /// The files of a folder and of those below it, by their names from there on; empty if it does not exist.
+    /// Lists the files of a folder and of all folders below it with their lengths, by names relative to `folder`; empty if it does not
+    /// exist.
     fn tree(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
         self.list(folder)
     }
 
-    /// Removes a folder with everything in it, or what stands in its place, if it exists.
+    /// Removes a folder with everything in it, or whatever has taken its place, if it exists.
     fn remove_tree(&self, folder: &str) -> io::Result<()> {
         for (file, _) in self.list(folder)? {
             self.remove(&format!("{folder}/{file}"))?;
@@ -64,9 +65,9 @@ pub trait DiskFile: Send {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes what was written survive a power cut (`fdatasync`).
+    /// Makes everything written survive a power cut (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
-    /// The length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
 }
 
@@ -77,12 +78,12 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// The disk below `root`, which need not exist yet.
+    /// Returns the disk below `root`, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The folder itself.
+    /// Returns the root folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -91,7 +92,7 @@ impl RealDisk {
         self.root.join(name)
     }
 
-    /// The folders right below a folder; none if it does not exist.
+    /// Lists the immediate subfolders of a folder; empty if it does not exist.
     fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
         let entries = match std::fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,
@@ -108,8 +109,8 @@ impl RealDisk {
         Ok(folders)
     }
 
-    /// Refuses a directory in which something stands that is not what a start made there, before anything is read: a
-    /// link leads to what may be anybody's, and a pipe to nowhere.
+    /// Refuses a directory that contains something a start would not have put there, before anything is read: a symbolic link may lead to
+    /// anyone's files, and reading a pipe may block.
     pub fn check(&self) -> Result<(), PersistError> {
         let wrong = |name: &str, words: &str| {
             let shown = self.path(name).to_string_lossy().into_owned();
@@ -127,10 +128,10 @@ impl RealDisk {
                 return wrong(name, LINK);
             }
             if is_folder && !found.is_dir() {
-                return wrong(name, "it is no directory");
+                return wrong(name, "it is not a directory");
             }
             if !is_folder && !found.is_file() {
-                return wrong(name, "it is no file");
+                return wrong(name, "it is not a file");
             }
             let link = if is_folder {
                 self.link_in(name)
@@ -144,7 +145,7 @@ impl RealDisk {
         Ok(())
     }
 
-    /// A link in a folder or below it, if there is one.
+    /// Returns the name of a symbolic link in a folder or below it, if there is one.
     fn link_in(&self, folder: &str) -> io::Result<Option<String>> {
         let entries = match std::fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,
@@ -168,7 +169,7 @@ impl RealDisk {
         Ok(None)
     }
 
-    /// Takes the directory for this process, until the returned lock is dropped or the process ends.
+    /// Locks the directory for this process, until the returned lock is dropped or the process ends.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         let shown = self.root.to_string_lossy().into_owned();
         let made = self.create_folder("").map_err(|error| {
@@ -185,7 +186,7 @@ impl RealDisk {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let holder = match self.lock_words().trim() {
-                    "" => "it has not said its name yet".to_owned(),
+                    "" => "its process id is not recorded yet".to_owned(),
                     holder => holder.to_owned(),
                 };
                 return Err(PersistError::Held { dir: shown, holder });
@@ -208,7 +209,7 @@ impl RealDisk {
         })
     }
 
-    /// What the lock file says, as much of it as a coordinator writes.
+    /// Returns the content of the lock file, as far as a coordinator would have written it.
     fn lock_words(&self) -> String {
         let mut words = [0; 64];
         let read = self
@@ -218,14 +219,14 @@ impl RealDisk {
         String::from_utf8_lossy(words).into_owned()
     }
 
-    /// The process that has taken the directory, if one has. Takes nothing itself, not for a moment: a start that
-    /// happens meanwhile would be refused.
+    /// Returns the process that holds the directory's lock, if there is one. Does not take the lock even for a moment: a start at that
+    /// moment would be refused.
     pub fn holder(&self) -> io::Result<Option<u32>> {
         use std::os::unix::fs::MetadataExt as _;
         let inode = std::fs::metadata(&self.root)?.ino().to_string();
         let locks = std::fs::read_to_string("/proc/locks")?;
-        // `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. Some file systems show another device there than in
-        // their metadata, so the inode has to do.
+        // `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. Some file systems show a different device here than in
+        // their metadata, so only the inode is compared.
         Ok(locks.lines().find_map(|line| {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let [_, "FLOCK", _, "WRITE", process, place, ..] = words.as_slice() else {
@@ -236,14 +237,14 @@ impl RealDisk {
         }))
     }
 
-    /// Gives each of two folders the name of the other, at once.
+    /// Swaps the names of two folders atomically.
     pub fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         let (one, other) = (self.path(one), self.path(other));
         Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
     }
 
-    /// Replaces a file by one with these bytes, so that a reader sees the old one or the new one, never a part.
+    /// Replaces a file atomically: a reader sees the old content or the new, never a part.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), PersistError> {
         let temporary = format!("{name}.tmp");
         let write = || -> io::Result<()> {
@@ -267,10 +268,10 @@ impl RealDisk {
     }
 }
 
-/// The hold on a data directory. One coordinator per directory.
+/// The lock on a data directory: there is one coordinator per directory.
 #[derive(Debug)]
 pub struct DirLock {
-    /// What is locked is the directory: a file in it could be removed, and another made in its place.
+    /// The directory itself is locked: a lock file in it could be removed and created again.
     _directory: File,
 }
 
@@ -286,7 +287,7 @@ impl Disk for RealDisk {
             let entry = entry?;
             let metadata = match entry.metadata() {
                 Ok(metadata) => metadata,
-                // Renamed or removed since the folder was read: a segment that is being prepared, say.
+                // Renamed or removed since the folder was read, such as a segment that was being prepared.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -318,7 +319,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
-        // Or a pipe that stands there would be waited for, for ever; and a link may lead to anything.
+        // Otherwise opening a pipe would block forever, and a link could lead anywhere.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let opened = OpenOptions::new()
             .read(true)
@@ -332,7 +333,7 @@ impl Disk for RealDisk {
         if file.metadata()?.is_file() {
             Ok(Box::new(file))
         } else {
-            Err(io::Error::other("it is no file"))
+            Err(io::Error::other("it is not a file"))
         }
     }
 
@@ -376,7 +377,7 @@ impl Disk for RealDisk {
 
     fn sync_tree(&self, folder: &str) -> io::Result<()> {
         for (file, _) in self.list(folder)? {
-            // Lengths matter here, too, unlike in the journal's files.
+            // Unlike in the journal's files, lengths matter here, too.
             File::open(self.path(&format!("{folder}/{file}")))?.sync_all()?;
         }
         for below in self.folders(folder)? {
@@ -413,7 +414,8 @@ impl DiskFile for File {
     }
 }
 
-/// Copies a file to another disk, where it must not be yet, and says how long it is. `copied` is told bytes as they go.
+/// Copies a file to another disk, where it must not exist, and returns its length. Calls `copied` with the number of bytes copied as it
+/// goes.
 pub fn copy_file(
     from: &dyn Disk,
     to: &dyn Disk,

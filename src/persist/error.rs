@@ -1,5 +1,5 @@
-//! What can go wrong on disk. Damage, a failing disk and a newer format are different errors, because what the
-//! operator does next differs.
+//! Errors of the disk and of the data on it. Damage, a failing disk and a newer format are different errors, because they
+//! call for different action by the operator.
 
 use crate::ids::Seq;
 use std::io;
@@ -7,60 +7,60 @@ use std::io;
 /// An error of the journal or of the data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
-    /// Bytes that were once synced are not what was written.
+    /// Bytes that were once synced are no longer what was written.
     #[error("read {file}: damaged at offset {offset}, after sequence number {after}: {found}")]
     Corrupt {
         /// Name of the file inside the data directory.
         file: String,
         /// Byte offset of the first record that cannot be trusted.
         offset: u64,
-        /// The last sequence number that is whole before the damage.
+        /// The last sequence number that could be read before the damage.
         after: Seq,
-        /// What was found there.
+        /// What was found at the offset.
         found: String,
     },
-    /// A segment between others is not there.
-    #[error("read {file}: it is missing, while {next} is there")]
+    /// A segment is missing between others.
+    #[error("read {file}: it is missing, but {next} exists")]
     Missing {
-        /// Name of the file that is not there.
+        /// Name of the missing file.
         file: String,
-        /// Name of the one after it that is.
+        /// Name of the existing file after it.
         next: String,
     },
-    /// What had to be read is no longer there: the log begins behind it.
+    /// Records that had to be read are gone: the log begins after them.
     #[error(
-        "read {file}: the journal begins here{}, and what came before, from {} on, is gone",
+        "read {file}: the journal begins here{}, and the records before it, from {} on, are gone",
         at(*.first),
         .after.0.saturating_add(1)
     )]
     Gone {
-        /// Name of the first segment that is there.
+        /// Name of the first existing segment.
         file: String,
-        /// The first sequence number in it, if it has one.
+        /// The first sequence number in that segment, if it has one.
         first: Option<Seq>,
-        /// The sequence number behind which reading had to begin.
+        /// The sequence number after which reading had to begin.
         after: Seq,
     },
-    /// The log ends before what was known to be synced.
+    /// The log ends before a sequence number that is known to have been synced.
     #[error(
-        "read {file}: the journal ends at sequence number {last}, and a snapshot says that it went on to {reaches}"
+        "read {file}: the journal ends at sequence number {last}, but a snapshot shows that it reached {reaches}"
     )]
     Short {
-        /// Name of the file in which the log ends, or of the folder if there is none.
+        /// Name of the file in which the log ends, or of the folder if there is no log.
         file: String,
-        /// The last sequence number there is.
+        /// The last sequence number in the log.
         last: Seq,
-        /// The last one there was.
+        /// The last sequence number that the log is known to have had.
         reaches: Seq,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{action} {file}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// Name of the file inside the data directory.
         file: String,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The file was written by a newer sexton.
@@ -73,22 +73,22 @@ pub enum PersistError {
         /// The newest version that can be read.
         supported: u32,
     },
-    /// The store of a snapshot does not do what was asked.
+    /// The store of a snapshot failed to do what was asked.
     #[error("{action} {folder}: {cause}")]
     Store {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The folder of the slot inside the data directory.
         folder: String,
-        /// What the store says, or what was found in it.
+        /// The store's error, or what is wrong with its content.
         cause: String,
     },
-    /// Another coordinator has the directory.
+    /// Another coordinator has locked the directory.
     #[error("lock {dir}: another coordinator holds it ({holder})")]
     Held {
         /// The data directory.
         dir: String,
-        /// What the lock file says of the holder.
+        /// The holder, as named in the lock file.
         holder: String,
     },
 }
@@ -101,7 +101,7 @@ fn at(first: Option<Seq>) -> String {
 }
 
 impl PersistError {
-    /// Wraps an operating-system error with what was tried on which file.
+    /// Wraps an operating-system error with the operation and the file.
     pub fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,
@@ -110,13 +110,13 @@ impl PersistError {
         }
     }
 
-    /// Whether the disk, or the quota on it, is full.
+    /// Whether the error is a full disk or an exhausted quota.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }
 
-/// Whether a disk, or the quota on it, is full.
+/// Whether the error is a full disk or an exhausted quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)

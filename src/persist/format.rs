@@ -1,35 +1,35 @@
-//! The journal's bytes: segment headers, record frames, checksums, and the batch that gathers records for one write.
+//! The bytes of the journal: segment headers, record frames, checksums, and the batch that gathers records for one write.
 //!
-//! Byte layouts are told in `docs/formats.md`. All integers are little-endian.
+//! Byte layouts are described in `docs/formats.md`. All integers are little-endian.
 //! Change rule: any change of layout raises [`FORMAT_VERSION`], adds a golden directory and a CHANGELOG line under
 //! "Formats".
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 
-/// The version this program writes, and the newest it reads.
+/// The format version that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 2;
 /// The first bytes of every segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"SEXTONJ\0";
-/// Bytes before the first record of a segment.
+/// The size of a segment's header, in bytes.
 pub const SEGMENT_HEADER_BYTES: usize = 32;
-/// Bytes before a record's payload.
+/// The size of a frame's header, in bytes.
 pub const FRAME_HEADER_BYTES: usize = 32;
-/// The largest payload of one frame; longer ones go in parts.
+/// The largest payload of one frame, in bytes; longer payloads are split into parts.
 pub const PART_BYTES_MAX: usize = 512 * 1024;
-/// The most bytes of a frame.
+/// The largest size of a frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = FRAME_HEADER_BYTES + PART_BYTES_MAX;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A message and what was decided about it.
+    /// A message and its outcome.
     Entry,
-    /// A message whose decision or commit panicked: history, never applied.
+    /// A message whose decision or commit panicked: kept as history, never applied.
     Poisoned,
-    /// Something of the node itself, see [`Mark`](crate::persist::mark::Mark).
+    /// A note of the node about itself, see [`Mark`](crate::persist::mark::Mark).
     Mark,
-    /// The end of a full segment: the log goes on in the next one.
+    /// The end of a full segment: the log continues in the next one.
     End,
 }
 
@@ -54,16 +54,16 @@ impl Kind {
     }
 }
 
-/// Which part of a record a frame carries.
+/// The part of a record that a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole record.
     Whole,
-    /// The first of several.
+    /// The first of several parts.
     First,
-    /// Neither the first nor the last.
+    /// A part between the first and the last.
     Middle,
-    /// The last of several.
+    /// The last of several parts.
     Last,
 }
 
@@ -88,29 +88,29 @@ impl Part {
     }
 }
 
-/// A frame header, read or to be written.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Bytes of header and payload together.
+    /// The size of header and payload together, in bytes.
     pub size: u32,
-    /// The checksum as it stands in the file.
+    /// The checksum as stored in the file.
     pub crc: u32,
-    /// Sequence number of the record.
+    /// The sequence number of the record.
     pub seq: Seq,
-    /// Node time of the record.
+    /// The node time of the record.
     pub at: Timestamp,
-    /// How many bytes before this frame were not yet synced when it was written.
+    /// The number of bytes before this frame that were not yet synced when it was written.
     pub unsynced: u32,
-    /// Whose record it is.
+    /// The actor that the record belongs to.
     pub actor: ActorId,
-    /// What it is.
+    /// The kind of the record.
     pub kind: Kind,
-    /// Which part of it.
+    /// The part of the record that this frame carries.
     pub part: Part,
 }
 
 impl FrameHeader {
-    /// Lays the header out.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         put(&mut bytes, 0, &self.size.to_le_bytes());
@@ -126,7 +126,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads a header, if these bytes can be one. Says nothing about the checksum.
+    /// Decodes a header; `None` if the bytes cannot be one. The checksum is not checked.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let size = u32_at(bytes, 0)?;
         let in_bounds = (FRAME_HEADER_BYTES..=FRAME_HEADER_BYTES + PART_BYTES_MAX)
@@ -145,10 +145,10 @@ impl FrameHeader {
     }
 }
 
-/// The whole frame at the start of `bytes`, if its checksum holds: its header and payload.
+/// Returns the header and payload of the frame at the start of `bytes`, if it is complete and its checksum matches.
 ///
-/// The checksum begins with the segment's salt, so that nobody who chooses a payload can put a frame of his own into
-/// it: behind a torn tail such a frame could vouch for what was never synced.
+/// The checksum begins with the segment's salt, so nobody who chooses a payload can forge a frame inside it: after a torn
+/// tail, such a frame could vouch for bytes that were never synced.
 pub fn frame(bytes: &[u8], salt: u32) -> Option<(FrameHeader, &[u8])> {
     let header = FrameHeader::decode(bytes)?;
     let whole = bytes.get(..header.size as usize)?;
@@ -158,14 +158,14 @@ pub fn frame(bytes: &[u8], salt: u32) -> Option<(FrameHeader, &[u8])> {
     Some((header, whole.get(FRAME_HEADER_BYTES..)?))
 }
 
-/// The checksum of a frame: over everything but the four bytes in which it stands.
+/// Computes the checksum of a frame, over everything but the four bytes that hold it.
 fn frame_crc(whole: &[u8], salt: u32) -> u32 {
     let (head, tail) = whole.split_at_checked(8).unwrap_or((whole, &[]));
     let head = crc32c::crc32c_append(salt, head.get(..4).unwrap_or(&[]));
     crc32c::crc32c_append(head, tail)
 }
 
-/// Lays out a segment header.
+/// Encodes a segment header.
 pub fn segment_header(ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
     header_of(FORMAT_VERSION, ordinal, size, salt)
 }
@@ -183,28 +183,28 @@ fn header_of(version: u32, ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
     bytes
 }
 
-/// What a segment header says, or why it cannot be trusted.
+/// A decoded segment header, or the reason why it cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentHeader {
-    /// A header of a version that can be read.
+    /// A header of a supported version.
     Good {
-        /// The place of the segment among all.
+        /// The number of the segment, from 1.
         ordinal: u64,
-        /// Its length in bytes.
+        /// The length of the segment in bytes.
         size: u64,
-        /// What the checksums of its frames begin with.
+        /// The salt of its frames' checksums.
         salt: u32,
-        /// The format that it is written in.
+        /// The format version in which it is written.
         version: u32,
     },
-    /// A header of a version that cannot.
+    /// A header of a newer version.
     TooNew(u32),
     /// Not a header, or a damaged one.
     Bad,
 }
 
 impl SegmentHeader {
-    /// Judges the first bytes of a segment.
+    /// Decodes the first bytes of a segment.
     pub fn decode(bytes: &[u8]) -> Self {
         let read = || {
             let whole = bytes.get(..32)?;
@@ -213,7 +213,7 @@ impl SegmentHeader {
                 return None;
             }
             let version = u32_at(bytes, 8)?;
-            // Every later format keeps these 32 bytes and their checksum: a version that was damaged is not a newer one.
+            // Every later format keeps these 32 bytes and their checksum, so a damaged version is not taken for a newer one.
             if version > FORMAT_VERSION {
                 return Some(Self::TooNew(version));
             }
@@ -227,9 +227,9 @@ impl SegmentHeader {
         read().unwrap_or(Self::Bad)
     }
 
-    /// The header that a damaged one was, if that is beyond doubt. `bytes` are the first of the segment, with a frame if
-    /// it has one. All but the salt is known from the file; a salt of which one byte at most is wrong is found again,
-    /// since the checksum of the header or of the first frame must agree with it.
+    /// Reconstructs a damaged header, if there is no doubt about it. `bytes` are the first of the segment, including a frame if there is
+    /// one. Everything but the salt is known from the file. A salt with at most one wrong byte can be recovered, since the checksum of
+    /// the header or of the first frame must match it.
     pub fn mend(bytes: &[u8], ordinal: u64, size: u64) -> Option<Self> {
         u32::try_from(size).ok()?;
         let (said, salt) = (u32_at(bytes, 12)?, u32_at(bytes, 28)?);
@@ -263,7 +263,7 @@ fn header_crc(bytes: &[u8]) -> u32 {
 
 /// Records gathered for one write, in order.
 ///
-/// Checksums and the `unsynced` distance are filled in by [`Batch::seal_frame`] when the place of the frame in its
+/// Checksums and the `unsynced` distance are filled in by [`Batch::seal_frame`] once the frame's position in its
 /// segment is known, so that they cost the core nothing.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -274,13 +274,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a record that an answer waits for; `payload` writes its payload behind what the buffer holds already.
+    /// Appends a record that an answer waits for; `payload` appends its payload to the buffer.
     pub fn push(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
         self.push_passing(about, payload);
         self.awaited = true;
     }
 
-    /// Appends a record that no answer waits for.
+    /// Appends a record that no answer waits for; `payload` appends its payload to the buffer.
     pub fn push_passing(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         let header = FrameHeader {
@@ -305,7 +305,7 @@ impl Batch {
         }
     }
 
-    /// Lays a long record out again, in parts.
+    /// Encodes a long record again, in parts.
     fn split(&mut self, start: usize, header: FrameHeader) {
         let payload = self.bytes.split_off(start + FRAME_HEADER_BYTES);
         self.bytes.truncate(start);
@@ -327,22 +327,22 @@ impl Batch {
         }
     }
 
-    /// Asks that this batch be synced whatever the policy says.
+    /// Demands that this batch be synced whatever the policy.
     pub fn make_urgent(&mut self) {
         self.urgent = true;
     }
 
-    /// Whether it must be synced whatever the policy says.
+    /// Whether the batch must be synced whatever the policy.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
 
-    /// Whether any answer waits for it.
+    /// Whether any answer waits for the batch.
     pub fn is_awaited(&self) -> bool {
         self.awaited
     }
 
-    /// Puts the records of `later` behind these.
+    /// Appends the records of `later`.
     pub fn merge(&mut self, later: &Self) {
         self.bytes.extend_from_slice(&later.bytes);
         self.last = self.last.max(later.last);
@@ -355,27 +355,27 @@ impl Batch {
         self.bytes.is_empty()
     }
 
-    /// Bytes to write.
+    /// Returns the number of bytes to write.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The last sequence number in it.
+    /// Returns the last sequence number in the batch.
     pub fn last(&self) -> Seq {
         self.last
     }
 
-    /// The bytes from `start` on.
+    /// Returns the bytes from `start` on.
     pub fn bytes_from(&self, start: usize) -> &[u8] {
         self.bytes.get(start..).unwrap_or(&[])
     }
 
-    /// The size of the frame at `start`, or `None` at the end.
+    /// Returns the size of the frame at `start`, or `None` at the end of the batch.
     pub fn frame_size_at(&self, start: usize) -> Option<usize> {
         u32_at(&self.bytes, start).map(|size| size as usize)
     }
 
-    /// Fills in what depends on the frame's place: the distance to the last synced byte, and the checksum.
+    /// Fills in what depends on the frame's position: the distance to the last synced byte, and the checksum.
     pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
         let size = self
             .frame_size_at(start)
@@ -389,7 +389,7 @@ impl Batch {
         put(&mut self.bytes, start + 4, &crc.to_le_bytes());
     }
 
-    /// Empties it, keeping its memory for the next.
+    /// Empties the batch, but keeps its memory for the next one.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.last = Seq::default();
@@ -398,16 +398,16 @@ impl Batch {
     }
 }
 
-/// What every record says of itself.
+/// The properties common to all records.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Its sequence number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Its time.
+    /// The node time.
     pub at: Timestamp,
-    /// Whose it is.
+    /// The actor that the record belongs to.
     pub actor: ActorId,
-    /// What it is.
+    /// The kind of the record.
     pub kind: Kind,
 }
 

@@ -1,4 +1,4 @@
-//! What the node notes about itself in the journal, and what that comes to.
+//! Marks: what the node notes about itself in the journal, and the state that they add up to.
 //!
 //! Change rule: see `persist/format.rs`.
 
@@ -6,79 +6,79 @@ use crate::ids::{ActorId, Chance, Digest, Seq};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the node notes about itself in the journal.
+/// A note of the node about itself in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
-    /// The coordinator started: every span begins again, every connection of before has ended.
+    /// The coordinator started: every span restarts, and every earlier connection has ended.
     Start {
-        /// The chance from which ids and random choices derive until the next start.
+        /// The random bytes from which ids and random choices derive until the next start.
         chance: Chance,
-        /// Wall clock less node time, in milliseconds.
+        /// The wall clock minus node time, in milliseconds.
         offset_ms: i64,
-        /// Version of the program.
+        /// The version of the program.
         program: String,
-        /// Sequence numbers passed over since the stop before was no clean one.
+        /// The number of sequence numbers skipped because the previous stop was not clean.
         #[serde(default)]
         skipped: u64,
         /// See [`Marked::believed`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         believed: Option<i64>,
     },
-    /// The coordinator stopped in good order; everything before this is on disk.
+    /// The coordinator stopped cleanly; everything before this is on disk.
     Stop,
-    /// The wall clock stepped: the new difference from node time, in milliseconds.
+    /// The wall clock stepped.
     Clock {
-        /// Wall clock less node time.
+        /// The new difference of the wall clock from node time, in milliseconds.
         offset_ms: i64,
         /// See [`Marked::believed`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         believed: Option<i64>,
     },
-    /// Sequence numbers below the bound may be handed out from when this is durable.
+    /// Sequence numbers below the bound may be handed out once this is durable.
     Reserve {
-        /// The first number that may not.
+        /// The first number that may not be handed out.
         bound: Seq,
     },
-    /// An actor goes by other rules from here on.
+    /// An actor's rules are different from here on.
     Rules {
-        /// Which actor.
+        /// The actor.
         actor: ActorId,
-        /// Its rules, as rmp-serde writes them: hexadecimal digits in exports.
+        /// Its rules, as encoded by rmp-serde; hexadecimal digits in exports.
         #[serde(with = "hex")]
         rules: Vec<u8>,
     },
-    /// An actor takes nothing new on until the next start.
+    /// An actor accepts nothing new until the next start.
     Drain {
-        /// Which actor.
+        /// The actor.
         actor: ActorId,
-        /// What it takes on no more.
+        /// The kinds of work that it refuses.
         draining: Draining,
     },
-    /// A snapshot is whole on disk: what came before it is no longer needed from here.
+    /// A snapshot is complete on disk: a start with it no longer needs the records before it.
     Checkpoint {
-        /// Where the snapshot stands.
+        /// The slot that holds the snapshot.
         slot: u8,
-        /// What it holds, actor by actor.
+        /// Up to where the snapshot holds the state of each actor.
         states: Vec<Watermark>,
     },
 }
 
-/// What an actor takes on no more.
+/// The kinds of work that an actor refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draining {
-    /// It drains not: it takes on everything.
+    /// None: the actor does not drain.
     #[default]
     No,
-    /// Nothing is added; what is there is still handed out.
+    /// Nothing is added, but what exists is still handed out.
     Additions,
-    /// Nothing is added, and nothing handed out: what is held comes to its end.
+    /// Nothing is added or handed out; only what is already held comes to its end.
     All,
 }
 
 impl Draining {
-    /// Whether nothing is added.
+    /// Whether additions are refused.
     pub fn has_begun(self) -> bool {
         self != Self::No
     }
@@ -87,38 +87,38 @@ impl Draining {
 /// Up to where a snapshot holds the state of an actor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
-    /// Whose state.
+    /// The actor.
     pub actor: ActorId,
-    /// The last entry that it rests on.
+    /// The last entry that its state reflects.
     pub upto: Seq,
-    /// What the state sums up to.
+    /// The digest of its state.
     pub digest: Digest,
 }
 
-/// What the marks of a log come to: the state of the node itself.
+/// The state of the node itself, as the marks of a log add up to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
-    /// The chance of the newest start.
+    /// The random bytes of the newest start.
     pub chance: Chance,
-    /// Wall clock less node time, in milliseconds.
+    /// The wall clock minus node time, in milliseconds.
     pub offset_ms: i64,
-    /// The actors that take nothing new on.
+    /// The actors that refuse new work.
     pub draining: BTreeMap<ActorId, Draining>,
-    /// The rules that each actor goes by, as rmp-serde writes them.
+    /// The rules of each actor, as encoded by rmp-serde.
     pub rules: BTreeMap<ActorId, Vec<u8>>,
-    /// While the wall clock is in doubt, being far ahead of what was expected: what it was expected to show, less node
-    /// time, in milliseconds. No date removes anything then.
+    /// While the wall clock is in doubt because it is far ahead of its expected time: the expected time minus node time, in milliseconds.
+    /// Nothing is removed on a date meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub believed: Option<i64>,
 }
 
 impl Marked {
-    /// What this actor takes on no more.
+    /// Returns which kinds of work this actor refuses.
     pub fn draining(&self, actor: ActorId) -> Draining {
         self.draining.get(&actor).copied().unwrap_or_default()
     }
 
-    /// Follows a mark.
+    /// Applies a mark.
     pub fn apply(&mut self, mark: &Mark) {
         match mark {
             Mark::Start {
@@ -146,7 +146,7 @@ impl Marked {
     }
 }
 
-/// Bytes where a program reads, hexadecimal digits where a human does.
+/// Serializes bytes as they are, and as hexadecimal digits in human-readable formats.
 mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de};
     use std::fmt::Write as _;

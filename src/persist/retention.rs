@@ -1,24 +1,24 @@
-//! Which part of the past may go: segments that nobody needs who has the state up to some sequence number.
+//! Removes segments that are not needed any more once the state up to some sequence number is stored elsewhere.
 //!
-//! Promises: what is left can be read from that number on, also after a power cut in between; the segment that is
-//! being written and the one that is prepared stay. So it may run beside the writer, but not beside another of its
-//! kind. Never here: the judgement up to which number the state is kept elsewhere.
+//! Promises: the remaining log can be read from that number on, even after a power cut halfway; the segment that is
+//! being written and the prepared one stay. So it may run concurrently with the writer, but not with another trim.
+//! Never here: the decision up to which number the state is stored elsewhere.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::journal::segment;
 
-/// What was removed.
+/// The segments that were removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
-    /// How many segments.
+    /// The number of segments.
     pub segments: u64,
-    /// How many bytes they took.
+    /// Their size, in bytes.
     pub bytes: u64,
 }
 
-/// Removes every segment without which all records behind `upto` can be read. Entries up to there must be durable.
+/// Removes every segment that is not needed to read all records after `upto`. Entries up to there must be durable in a snapshot.
 ///
 /// Oldest first, and each removal synced before the next: unsynced ones may survive a power cut in any order, and
 /// leave a hole.

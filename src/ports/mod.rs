@@ -1,5 +1,5 @@
-//! The ports: the only code that acts on the world for a machine. What they act on is a trait, so that tests have a world
-//! of their own.
+//! The ports: the only code that acts on the outside world for a machine. They do so through traits, so that tests can substitute a
+//! simulated world.
 
 pub mod lease;
 pub mod process;

@@ -1,24 +1,24 @@
-//! What the connections of a listener may hold together, beside what each may hold alone.
+//! Bounds on what all connections of a listener may hold together, in addition to the bounds on each one.
 
 use crate::actors::queue::QueueName;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Large answers of a listener at a time: one may have tens of megabytes.
+/// The number of large answers a listener builds at a time; each may be tens of megabytes.
 const LARGE_MAX: usize = 8;
 
-/// What the queues may cost that connections of a listener name to wait or watch: they are there for nothing else.
+/// The memory budget, per listener, for queues that exist only because its connections wait on or watch them, in bytes.
 pub(crate) const NAMED_BYTES_MAX: u64 = 256 << 20;
 
-/// What it costs to have a queue there, with its name.
+/// The overhead of a queue, not counting its name, in bytes.
 const NAMED_BYTES: usize = 512;
 
-/// What it costs to name a queue that nobody else does.
+/// Returns the memory that naming a queue costs if no other client names it, in bytes.
 pub(crate) fn bytes_to_name(queue: &QueueName) -> usize {
     NAMED_BYTES + 2 * queue.as_bytes().len()
 }
 
-/// Large answers: few of them are gathered, or lie unread, at a time. Whoever asks for one more waits for a place.
+/// Limits how many large answers are being built or wait to be read at a time. Further requests wait for a permit.
 pub(crate) struct LargeAnswers(Arc<Semaphore>);
 
 impl Default for LargeAnswers {
@@ -28,7 +28,7 @@ impl Default for LargeAnswers {
 }
 
 impl LargeAnswers {
-    /// Waits for a place: taken before the answer is gathered, and kept until it is written.
+    /// Waits for a permit, which is taken before the answer is built and held until it is written.
     pub(crate) async fn admit(&self) -> OwnedSemaphorePermit {
         let places = Arc::clone(&self.0);
         let place = places.acquire_owned().await;

@@ -1,5 +1,5 @@
-//! From socket to session and back. At most one batch of commands of a connection is open at a time: whoever does
-//! not read its answers is not read from, so that what a client can make the node hold is bounded.
+//! Moves bytes from a socket to a session and back. A connection has at most one open batch of commands, and a client that
+//! does not read its answers is not read from, which bounds what a client can make the node hold.
 
 use crate::protocols::session::{Session, Then};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -12,16 +12,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// What one read takes at most.
+/// The most that a single read takes, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How much is read of what a client sends while it waits for an answer: only its end is of interest then.
+/// How much is read from a client while it waits for an answer, in bytes: only the end of its stream matters then.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a client may take nothing of what is written to it.
+/// How long a client may go without reading anything that is written to it.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long, and for how many bytes, an ended connection is read to its end.
+/// How long, and for how many bytes, an ended connection is drained.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
@@ -31,9 +31,9 @@ pub(crate) trait Stream {
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
     async fn readable(&self) -> io::Result<()>;
     async fn writable(&self) -> io::Result<()>;
-    /// Resolves when the client has ended its side, whatever lies unread before that.
+    /// Resolves when the client has closed its side, regardless of unread data before that.
     async fn ended(&self) -> io::Result<()>;
-    /// Sends the end of what is written.
+    /// Shuts down the writing side.
     async fn end(&mut self) -> io::Result<()>;
 }
 
@@ -44,8 +44,8 @@ macro_rules! stream {
                 let mut read = 0;
                 let drained = self.try_io(Interest::READABLE, || {
                     (read, _) = recv(self, &mut *bytes, RecvFlags::empty())?;
-                    // Less than there was room for: to read once more would only say that there is no more, which costs
-                    // as much as reading. Whoever waits is told of what comes from now on.
+                    // The read returned less than there was room for. Another read would only confirm that there is no
+                    // more, and costs as much as a useful one; readiness is signalled again when more arrives.
                     if (1..bytes.len()).contains(&read) {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
@@ -62,14 +62,14 @@ macro_rules! stream {
                 })
             }
             async fn readable(&self) -> io::Result<()> {
-                // One task reads: it needs no place in a list of those who wait.
+                // Only one task reads, so it needs no entry in a list of waiters.
                 poll_fn(|context| self.poll_read_ready(context)).await
             }
             async fn writable(&self) -> io::Result<()> {
                 <$socket>::writable(self).await
             }
             async fn ended(&self) -> io::Result<()> {
-                // No socket here is asked for urgent data: what is left of this interest is the other side's end.
+                // No socket here uses urgent data, so this interest only reports that the other side has closed.
                 self.ready(Interest::PRIORITY).await.map(drop)
             }
             async fn end(&mut self) -> io::Result<()> {
@@ -83,7 +83,7 @@ stream!(TcpStream);
 stream!(UnixStream);
 
 thread_local! {
-    // One buffer serves every connection of a thread: an idle connection costs none.
+    // One buffer serves all connections of a thread: an idle connection costs none.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn serve<S: Session>(
     let mut output = Vec::new();
     loop {
         if rest.is_empty() {
-            // Room for what was sent ahead.
+            // Frees the buffer of data sent ahead.
             rest = Vec::new();
         }
         match [idle, session.patience()].into_iter().flatten().min() {
@@ -145,13 +145,13 @@ pub(crate) async fn serve<S: Session>(
             if taken == 0 {
                 break;
             }
-            // Whoever sends without end takes turns with others, batch by batch.
+            // A client that sends without pause takes turns with others after each batch.
             yield_now().await;
         }
     }
 }
 
-/// Reads once, and offers the session what there is; keeps in `rest` what it leaves.
+/// Reads once and offers the available bytes to the session; `rest` keeps those it does not take.
 fn read<S: Session>(
     stream: &impl Stream,
     session: &mut S,
@@ -172,7 +172,7 @@ fn read<S: Session>(
     })
 }
 
-/// Keeps a bounded part of what a client sends; resolves when it has ended its side.
+/// Buffers a bounded amount of what a client sends, and resolves when it has closed its side.
 async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> {
     while rest.len() < AHEAD_BYTES_MAX {
         stream.readable().await?;
@@ -192,9 +192,9 @@ async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> 
     stream.ended().await
 }
 
-/// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.
+/// Ends a connection such that the data written arrives: closing a socket with unread bytes would reset it.
 ///
-/// Waits for the client's end, for a short while and a bounded number of bytes.
+/// Waits for the client to close its side, for a short time and a bounded number of bytes.
 pub(crate) async fn finish(mut stream: impl Stream) {
     if stream.end().await.is_err() {
         return;
@@ -211,11 +211,11 @@ pub(crate) async fn finish(mut stream: impl Stream) {
             }
         }
     };
-    // Whether it ended or was given up makes no difference.
+    // It makes no difference whether the client closed or the wait timed out.
     drop(timeout(LINGER, unread).await);
 }
 
-/// Writes all of it, unless the client takes nothing for too long.
+/// Writes all of `bytes`, or fails if the client reads nothing for too long.
 pub(crate) async fn write(stream: &impl Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {

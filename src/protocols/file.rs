@@ -1,5 +1,5 @@
-//! Files that a door or a command is told to read: settings, hosts, tokens, certificates. Read whole, up to a bound, and
-//! never waited for.
+//! Reads files named in the configuration or on the command line: settings, host lists, tokens, certificates. They are read
+//! whole, up to a limit, and never block.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
@@ -9,9 +9,9 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// A file's bytes, no more than so many, and its mode.
+/// Reads at most `bytes_max` bytes of a file, and its mode.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
-    // A pipe without a writer would be waited for, for ever.
+    // Opening a pipe without a writer would block forever.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
@@ -26,7 +26,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
     Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
-/// The end of a file, no more than so many bytes of it, and how many there are in all.
+/// Reads the last `bytes_max` bytes of a file, and returns them with the file's size.
 #[cfg(feature = "http")]
 pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let at_once = OFlags::NONBLOCK.bits().cast_signed();

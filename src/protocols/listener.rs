@@ -1,4 +1,4 @@
-//! Who is let in, and how many at a time.
+//! Accepts connections: which are admitted, and how many at a time.
 
 use crate::address::BACKLOG;
 use rustix::process::{Resource, getrlimit};
@@ -11,21 +11,21 @@ use std::time::Duration;
 use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
-/// How long accepting rests when the process has no descriptor left.
+/// The pause before accepting again when the process has run out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
 
-/// Descriptors that connections leave to the journal, to snapshots and to the rest of the process; unless so many are a
-/// larger part of all than a quarter. The command line may have the half of them: it comes by a Unix socket.
+/// Descriptors reserved for the journal, snapshots and the rest of the process, or a quarter of all if that is less. Unix
+/// socket connections, which the command line uses, may take half of them.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// Connections that a door has now, bounded.
+/// Counts a listener's open connections up to a limit.
 #[derive(Debug)]
 pub(crate) struct Places {
     taken: AtomicU32,
     max: u32,
 }
 
-/// A connection's place; free again when dropped.
+/// A counted connection; dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Places>);
 
@@ -37,7 +37,7 @@ impl Places {
         })
     }
 
-    /// A place, unless all are taken.
+    /// Takes a slot, unless all are taken.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken: u32| (taken < self.max).then_some(taken + 1);
         let taken = self
@@ -46,7 +46,7 @@ impl Places {
         taken.ok().map(|_| Place(Arc::clone(self)))
     }
 
-    /// Places taken now.
+    /// Returns the number of slots taken.
     pub(crate) fn taken(&self) -> u32 {
         self.taken.load(Ordering::Acquire)
     }
@@ -58,7 +58,7 @@ impl Drop for Place {
     }
 }
 
-/// Listens on what is open already, else on an address.
+/// Listens on a socket that is open already, or else on `address`.
 pub(crate) fn listen_on(
     open: Option<&Arc<std::net::TcpListener>>,
     address: SocketAddr,
@@ -83,7 +83,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The next connection, whatever goes wrong with others.
+/// Returns the next connection, skipping those that fail.
 pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
@@ -93,7 +93,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
                     continue;
                 }
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "a connection ended before it was accepted");
+                    tracing::debug!(%error, "a connection closed before it was accepted");
                     continue;
                 }
                 return (stream, peer.ip().to_canonical());
@@ -106,23 +106,23 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     }
 }
 
-/// Whether a connection has a descriptor that is none of connections. The lowest free number is given, so that a number
-/// says how many are taken.
+/// Returns whether a connection's descriptor is one of those reserved for other uses. The kernel assigns the lowest free
+/// number, so the number tells how many are taken.
 fn is_kept(stream: &impl AsRawFd, kept: u64) -> bool {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let number = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
     number >= most.saturating_sub(kept.min(most / 4))
 }
 
-/// Logs a refusal, of so many for the same reason: the first, the second, the fourth, the eighth and so on.
+/// Logs a refused connection; of `so_far` for the same reason, only the first, second, fourth, eighth and so on.
 pub(crate) fn refused(peer: &dyn std::fmt::Display, so_far: u64, why: &str) {
     if so_far.is_power_of_two() {
         tracing::info!(%peer, so_far, "refused: {why}");
     }
 }
 
-/// Says that a connection was not accepted: of the first, the second, the fourth, the eighth and so on, since whoever
-/// comes by the thousand shall not fill the log.
+/// Logs that a connection was not accepted; only the first, second, fourth, eighth and so on, so that a flood of them does
+/// not fill the log.
 fn turned_away(why: &dyn std::fmt::Display) {
     static SO_FAR: AtomicU64 = AtomicU64::new(0);
     let so_far = SO_FAR.fetch_add(1, Ordering::Relaxed) + 1;
@@ -131,7 +131,7 @@ fn turned_away(why: &dyn std::fmt::Display) {
     }
 }
 
-/// The next connection to a Unix socket, and the user and process it came from.
+/// Returns the next connection to a Unix socket, with the user and process it came from.
 pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) {
     loop {
         let accepted = listener.accept().await;

@@ -1,12 +1,12 @@
-//! The listeners: bytes into messages, replies into bytes. They decide nothing about locks or jobs. One is called a *door*
-//! in this code.
+//! The listeners: they turn bytes into messages and replies into bytes, and decide nothing about locks or jobs. In this
+//! code a listener is called a *door*.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `session.rs` | what a protocol is to a connection |
-//! | `connection.rs` | from socket to session and back, with its bounds |
-//! | `listener.rs` | accepting connections, and which are refused |
-//! | `bounds.rs` | what all connections of a listener may hold together |
+//! | `session.rs` | the interface between a protocol and a connection |
+//! | `connection.rs` | moves bytes from socket to session and back, with bounds |
+//! | `listener.rs` | accepts connections, or refuses them |
+//! | `bounds.rs` | bounds on what all connections of a listener may hold together |
 //! | `file.rs` | files that a listener is configured with: hosts lists, tokens, certificates |
 //! | `lockserver/` | LockServer 0.9b: codec, session, hosts list, counters |
 //! | `beanstalk/` | beanstalkd's protocol: codec, session, statistics |

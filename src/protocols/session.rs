@@ -1,41 +1,41 @@
-//! What a protocol is to a connection: it takes bytes, carries out what they ask, and gives bytes back.
+//! The interface between a protocol and a connection: a session takes bytes, carries out the commands in them, and returns bytes.
 
 use std::time::Duration;
 
 /// One client's protocol state.
 pub(crate) trait Session {
-    /// Takes whole commands off the front of `input`; the number of bytes taken. What is left must be offered again
-    /// with more behind it. Takes a bounded number of commands at a time.
+    /// Takes whole commands off the front of `input` and returns the number of bytes taken. The rest must be offered again
+    /// once more bytes have arrived. Takes a bounded number of commands at a time.
     fn take(&mut self, input: &[u8]) -> usize;
 
-    /// Carries out what was taken, and puts the answers behind `output`.
+    /// Carries out the commands that were taken, and appends the answers to `output`.
     async fn perform(&mut self, output: &mut Vec<u8>) -> Then;
 
-    /// How much longer the client may take for what it has begun to send; as long as it likes if `None`.
+    /// Returns how much longer the client may take to complete what it has begun to send; `None` if there is no limit.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// The answers are on their way to the client.
+    /// Called when the answers have been written to the client.
     fn answered(&mut self) {}
 
-    /// Waits for what `perform` said it must wait for, and puts the answer behind `output`. May be given up at any
-    /// moment, and begun again.
+    /// Waits for what `perform` returned [`Then::Wait`] for, and appends the answer to `output`. May be cancelled at any
+    /// time and called again.
     async fn wait(&mut self, _output: &mut Vec<u8>) {}
 
-    /// The client will ask nothing more: ends the wait, and puts its answer behind `output`.
+    /// Called when the client has closed its side: ends the wait and appends its answer to `output`.
     async fn give_up(&mut self, _output: &mut Vec<u8>) {}
 }
 
 /// What happens to the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It goes on.
+    /// The connection continues.
     Continue,
-    /// The answers so far are written, then there is more to perform.
+    /// The answers so far are written, then `perform` is called again.
     Again,
-    /// The answers so far are written, then it waits; after that there is more to perform.
+    /// The answers so far are written, then the session waits; after that `perform` is called again.
     Wait,
-    /// It ends once the answers so far are written.
+    /// The connection is closed once the answers so far are written.
     Close,
 }

@@ -1,4 +1,4 @@
-//! One line of a log as JSON. `docs/formats.md`, "Exported logs", is the text of it.
+//! One line of a log as JSON, as specified in `docs/formats.md`, "Exported logs".
 
 use crate::clock::Timestamp;
 use crate::ids::{RequestKey, Seq};
@@ -12,54 +12,54 @@ use serde_json::Value;
 /// The first line of an exported log. A hand-written one may leave it out.
 pub const HEADER: &str = r#"{"sexton":"log","version":1}"#;
 
-/// That line for a log which begins behind a sequence number: it can be read, and not be replayed by itself.
+/// Returns the header of a log that begins after a sequence number: such a log can be read, but not replayed by itself.
 pub fn header_after(after: Seq) -> String {
     format!(r#"{{"sexton":"log","version":1,"after":{after}}}"#)
 }
 
-/// One record, readable by people.
+/// One record, in readable form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Sequence number. If left out: the next.
+    /// The sequence number; the next one if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<Seq>,
-    /// Node time. If left out: that of the line before.
+    /// The node time; that of the previous line if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Whose record it is. If left out: the node's.
+    /// The actor that the record belongs to; the node itself if left out.
     #[serde(default = "node")]
     pub actor: String,
-    /// What it is. If left out: an entry.
+    /// The kind of record; an entry if left out.
     #[serde(default)]
     pub kind: Kind,
-    /// What was asked, for an entry or a poisoned message.
+    /// The request, for an entry or a poisoned message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Value>,
-    /// What was decided. If left out of an entry: it is decided now.
+    /// The decision. If an entry has none, it is decided during the replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
-    /// What the message came with, if it is not to be done twice.
+    /// The idempotency key of the message, if it came with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<RequestKey>,
-    /// What stood in the slots that the outcome speaks of, where that is known. It may be left out.
+    /// The items in the slots that the outcome refers to, where they are known. May be left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<About>,
-    /// What it came to for the item that is followed, if one is. It is not read.
+    /// The effects on the followed item, if there is one. Ignored on input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<StoryEvent>,
-    /// What the node noted about itself.
+    /// A record of the node about itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
-    /// Where a poisoned message panicked.
+    /// The stage at which a poisoned message panicked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// The words of that panic.
+    /// The message of that panic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -68,42 +68,42 @@ pub enum Kind {
     Entry,
     /// A message that panicked: history, never applied.
     Poisoned,
-    /// Something of the node itself.
+    /// A record of the node itself.
     Mark,
-    /// Nothing but the passing of time, up to `at`.
+    /// Only the passing of time, up to `at`.
     Time,
 }
 
-/// Whose marks are.
+/// The actor name of marks.
 pub(super) const NODE: &str = "node";
 
 fn node() -> String {
     NODE.to_owned()
 }
 
-/// A line that is not one.
+/// Why a line cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// Not JSON, or not of a line's form.
+    /// The line is not JSON, or not in the form of a log line.
     #[error("read the log: line {line}: {cause}")]
     Malformed {
-        /// The line, from one.
+        /// The line number, from 1.
         line: usize,
-        /// What the decoder says.
+        /// The decoder's message.
         cause: String,
     },
-    /// A header of a version that cannot be read.
+    /// The header names a version that cannot be read.
     #[error("read the log: its version {0} is newer than 1, the newest this program reads")]
     TooNew(u64),
-    /// A log without its beginning.
+    /// The log does not begin at the beginning, so it cannot be replayed.
     #[error(
-        "replay the log: it begins behind sequence number {0}, and the state up to there is not in it"
+        "replay the log: it begins after sequence number {0}, and does not contain the state up to there"
     )]
     Beheaded(u64),
 }
 
 impl Line {
-    /// A line of this kind with nothing in it yet.
+    /// Creates an empty line of this kind.
     pub fn new(kind: Kind, actor: &str) -> Self {
         Self {
             seq: None,
@@ -121,7 +121,7 @@ impl Line {
         }
     }
 
-    /// Reads a line; `None` for an empty one, a comment (`#`) and the header.
+    /// Parses a line; `None` for an empty one, a comment (`#`) and the header.
     pub fn parse(text: &str, number: usize) -> Result<Option<Self>, LineError> {
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -129,7 +129,7 @@ impl Line {
         }
         let malformed = |error: serde_json::Error| {
             let words = error.to_string();
-            // What is read is one line: where in it is enough.
+            // The input is a single line, so the column is enough.
             let cause = match words.split_once(" at line ") {
                 Some((cause, _)) => format!("column {}: {cause}", error.column()),
                 None => words,
@@ -149,14 +149,14 @@ impl Line {
                 Some(newer @ 2..) => Err(LineError::TooNew(newer)),
                 Some(0) | None => Err(LineError::Malformed {
                     line: number,
-                    cause: "a header says which version it is of".to_owned(),
+                    cause: "a header must state which version it has".to_owned(),
                 }),
             };
         }
         serde_json::from_value(value).map(Some).map_err(malformed)
     }
 
-    /// The line as it stands in a file, without its end.
+    /// Returns the line as it is written to a file, without the newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a line has only string keys")
     }

@@ -1,12 +1,12 @@
-//! Replaying the past: a journal, or a log of JSON lines that was exported, cut down or written by hand.
+//! Replays the past: a journal, or a log of JSON lines that was exported, cut down or written by hand.
 //!
-//! A recorded log is committed as it was decided; a hand-written one, whose lines have no outcome, is decided now,
-//! with whatever is due in between. The same code serves `sexton replay` and the tests of programs that embed a node.
-//! It reads and never writes.
+//! A recorded log is committed as it was decided. The lines of a hand-written one, which have no outcome, are decided
+//! during the replay, along with everything that falls due in between. The same code serves `sexton replay` and the tests
+//! of programs that embed a node. It only reads.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `line.rs` | one line of a log as JSON |
+//! | `replayed.rs` | a machine behind JSON, whatever its types |
 //! | `replayed.rs` | a machine whatever its types |
 //! | `story.rs` | what happened to one item |
 //! | `run.rs` | records and lines in order; verifying |

@@ -1,4 +1,4 @@
-//! A machine whatever its types: messages and outcomes come and go as JSON.
+//! A machine behind JSON: whatever its types, messages and outcomes are passed as JSON values.
 
 use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
@@ -15,19 +15,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An actor that a log is replayed into.
 pub trait Replayed: Recovering {
-    /// What a journal record says, what stands in the slots that it speaks of, and what it will come to for an item.
+    /// Decodes a journal record that is not applied yet, with the items in the slots it refers to and the state of the
+    /// followed item before it.
     fn entry(
         &self,
         record: &Record<'_>,
         followed: Option<&Followed>,
     ) -> Result<Told, RecoveryError>;
-    /// What a record that was looked at so came to for the item, now that it is applied.
+    /// Returns the effects on the followed item, once the record that `before` was taken of is applied.
     fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent>;
-    /// A poisoned message of a journal record, as JSON.
+    /// Decodes a poisoned message from a journal record, as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
-    /// What the rules of today decide about a message.
+    /// Returns what the current rules decide about a message.
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String>;
-    /// Commits a message with its outcome, or with what is decided now; `None` if nothing changed.
+    /// Commits a message with its outcome, or decides it first if there is none; `None` if nothing changed.
     fn commit(
         &mut self,
         moment: &Moment,
@@ -35,32 +36,32 @@ pub trait Replayed: Recovering {
         key: Option<RequestKey>,
         followed: Option<&Followed>,
     ) -> Result<Option<Told>, String>;
-    /// Goes by these rules from here on, as the log has them.
+    /// Applies these rules, as recorded in the log, from here on.
     fn go_by(&mut self, rules: &[u8]);
-    /// The message that lets time act on what is due first. Nothing is removed while it is held back.
+    /// Returns the message that lets time act on the item due first. Nothing is removed while `held`.
     fn due(&mut self, now: Now, held: bool) -> Option<Value>;
-    /// The answer that whoever sent the message got, in words.
+    /// Formats the reply that the sender of the message received.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
-    /// The digest of its state.
+    /// Returns the digest of the state.
     fn state_digest(&self) -> Digest;
-    /// Its state.
+    /// Returns the state as JSON.
     fn view(&self) -> Value;
 }
 
 /// An entry, as JSON.
 #[derive(Debug)]
 pub struct Told {
-    /// What was asked.
+    /// The request.
     pub message: Value,
-    /// What was decided.
+    /// The decision.
     pub outcome: Value,
-    /// What the message came with.
+    /// The idempotency key of the message.
     pub key: Option<RequestKey>,
-    /// What stood in the slots that the outcome speaks of.
+    /// The items in the slots that the outcome refers to.
     pub about: Vec<About>,
-    /// What it came to for the item that is followed, once it is committed.
+    /// The effects on the followed item, once the entry is committed.
     pub events: Vec<StoryEvent>,
-    /// What was known of that before.
+    /// The state of the followed item before the entry.
     pub(super) before: Option<Before>,
 }
 
@@ -93,7 +94,7 @@ impl<M: Actor> Replayed for Replica<M> {
 
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String> {
         let message: M::Message = from_json(message)?;
-        // Today's rules may panic where those of the day did not.
+        // Today's rules may panic where those in force at the time did not.
         let decide = || self.machine().decide(moment, &message);
         catch_unwind(AssertUnwindSafe(decide))
             .map(|outcome| to_json(&outcome))
@@ -166,7 +167,7 @@ impl<M: Actor> Replayed for Replica<M> {
 }
 
 impl<M: Actor> Replica<M> {
-    /// An entry that is not committed yet.
+    /// Describes an entry that is not committed yet.
     fn told(&self, stamp: Stamp, entry: &EntryOf<M>, followed: Option<&Followed>) -> Told {
         let said = (&entry.message, &entry.outcome);
         Told {

@@ -1,4 +1,4 @@
-//! Records and lines in order, into the actors they belong to; and the comparison with what would be decided now.
+//! Applies records and lines in order to the actors they belong to, and compares them with what would be decided today.
 
 use crate::actors::{Actors, Rules, each};
 use crate::clock::{Offset, Timestamp};
@@ -20,66 +20,66 @@ pub struct Replay {
     actors: Vec<Box<dyn Replayed>>,
     last: Seq,
     at: Timestamp,
-    /// What the marks so far come to.
+    /// The accumulated effect of the marks so far.
     marked: Marked,
     verify: bool,
-    /// Whether records are only read: there is no state before them to carry them out on.
+    /// Whether records are only read, because there is no state to apply them to.
     reads_only: bool,
     mismatches: Vec<Mismatch>,
     noted: Noted,
     followed: Option<Followed>,
 }
 
-/// An entry about which something else would be decided now.
+/// An entry about which today's rules would decide differently.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Mismatch {
-    /// The entry.
+    /// The sequence number of the entry.
     pub seq: Seq,
-    /// Its actor.
+    /// The actor's name.
     pub actor: &'static str,
-    /// What the log says.
+    /// The recorded outcome.
     pub recorded: Value,
-    /// What the rules of today say.
+    /// The outcome under today's rules.
     pub decided: Value,
 }
 
-/// What checkpoints noted of states, and what came of comparing them.
+/// The digests that checkpoints recorded, and the results of comparing them.
 #[derive(Default)]
 struct Noted {
-    /// Still to come, in order.
+    /// Digests not reached yet, in order.
     states: Vec<Watermark>,
     compared: u64,
     differing: Vec<Differing>,
 }
 
-/// A state that is not what a checkpoint noted of it.
+/// A state whose digest differs from the one a checkpoint recorded.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Differing {
-    /// Whose.
+    /// The actor's name.
     pub actor: &'static str,
-    /// The last entry that it rests on.
+    /// The last entry included in the state.
     pub upto: Seq,
-    /// What was noted.
+    /// The recorded digest.
     pub noted: Digest,
-    /// What came out now.
+    /// The digest after the replay.
     pub replayed: Digest,
 }
 
-/// Why a replay cannot go on.
+/// Why a replay cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The log cannot be read, or committing panicked.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
-    /// A line is not one.
+    /// A line cannot be read.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// A line cannot be carried out.
+    /// A line cannot be applied.
     #[error("replay line {line}: {cause}")]
     Impossible {
-        /// The line, from one.
+        /// The line number, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         cause: String,
     },
 }
@@ -95,7 +95,7 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// A replay with no actors: add those whose entries the log may have.
+    /// Creates a replay with no actors: add every actor whose entries the log may contain.
     pub fn new() -> Self {
         Self {
             actors: Vec::new(),
@@ -110,37 +110,37 @@ impl Replay {
         }
     }
 
-    /// Adds an actor under these rules.
+    /// Adds an actor under `rules`.
     #[must_use]
     pub fn with_actor<M: Actor>(mut self, rules: M::Rules) -> Self {
         self.actors.push(Box::new(Replica::<M>::new(rules)));
         self
     }
 
-    /// Decides about every recorded entry again, and keeps what differs.
+    /// Decides every recorded entry again and collects the differences.
     #[must_use]
     pub fn verifying(mut self) -> Self {
         self.verify = true;
         self
     }
 
-    /// Says of every line what it came to for this item.
+    /// Adds to every line its effects on `item`.
     pub fn follow(&mut self, item: Followed) {
         self.followed = Some(item);
     }
 
-    /// From now on only reads: for a log whose beginning is gone, of which no state can be had.
+    /// Only reads from now on: for a log whose beginning is missing, so that the state is unknown.
     pub fn read_only(&mut self) {
         self.reads_only = true;
     }
 
-    /// What would be decided otherwise now.
+    /// Returns the entries about which today's rules would decide differently.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
     }
 
-    /// Begins with what a snapshot holds, in the place of all that came before: records that are in it already are
-    /// passed over. If it does not read, nothing has happened.
+    /// Starts from a snapshot instead of from the first record; records that it already covers are skipped. If the snapshot
+    /// cannot be read, the replay is unchanged.
     pub fn load(
         &mut self,
         slots: &Slots,
@@ -160,7 +160,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Notes what a checkpoint said of states that are still to come, to compare them on the way.
+    /// Collects the digests in a checkpoint's mark, to compare each when the replay reaches it.
     pub fn note(&mut self, mark: &Mark) {
         if let Mark::Checkpoint { states, .. } = mark {
             self.noted.states.extend(states.iter().cloned());
@@ -168,14 +168,14 @@ impl Replay {
         }
     }
 
-    /// Compares what was noted of the state that has been reached. How many states were compared so far, and which
-    /// were others than noted.
+    /// Compares the digests recorded for the state reached so far, and returns the number compared in total and those that
+    /// differ.
     pub fn compared(&mut self) -> (u64, &[Differing]) {
         self.compare_noted(Seq(self.last.0.saturating_add(1)));
         (self.noted.compared, &self.noted.differing)
     }
 
-    /// Compares what was noted of states before this number, which are reached now.
+    /// Compares the digests recorded for states before `before`, which have been reached.
     fn compare_noted(&mut self, before: Seq) {
         let reached = self
             .noted
@@ -186,7 +186,7 @@ impl Replay {
                 .actors
                 .iter()
                 .find(|actor| actor.actor() == state.actor);
-            // What a snapshot has left behind already cannot be compared.
+            // A state older than the snapshot cannot be compared.
             let Some(actor) = actor.filter(|actor| actor.last() <= state.upto) else {
                 continue;
             };
@@ -203,19 +203,19 @@ impl Replay {
         }
     }
 
-    /// The last sequence number replayed.
+    /// Returns the last sequence number replayed.
     pub fn last(&self) -> Seq {
         self.last
     }
 
-    /// The actors, as far as they have come: names, digests and state.
+    /// Returns the name, digest and state of every actor, as far as the replay has come.
     pub fn states(&self) -> impl Iterator<Item = (&'static str, Digest, Value)> + '_ {
         self.actors
             .iter()
             .map(|actor| (actor.name(), actor.state_digest(), actor.view()))
     }
 
-    /// Replays a journal record; the line that it is.
+    /// Replays a journal record and returns it as a line.
     pub fn record(&mut self, record: &Record<'_>) -> Result<Line, ReplayError> {
         let mut line = Line::new(Kind::Mark, NODE);
         line.seq = Some(record.seq);
@@ -238,7 +238,7 @@ impl Replay {
                 let told = actor.entry(record, followed.as_ref())?;
                 line.actor = actor.name().to_owned();
                 line.kind = Kind::Entry;
-                // What the snapshot has already that this began with is shown, and not done again.
+                // Records that the snapshot already covers are shown, but not applied again.
                 if record.seq > actor.last() && !reads_only {
                     if verify {
                         self.compare(
@@ -279,8 +279,8 @@ impl Replay {
         Ok(line)
     }
 
-    /// Replays a line of a log; the lines that it is, with sequence number, time and outcome, and before it those
-    /// of everything that was due.
+    /// Replays a line of a log. Returns the entries that fell due before it, then the line itself with its sequence number,
+    /// time and outcome.
     pub fn line(&mut self, line: Line, number: usize) -> Result<Vec<Line>, ReplayError> {
         let impossible = |cause: String| ReplayError::Impossible {
             line: number,
@@ -329,13 +329,13 @@ impl Replay {
                 let mark = whole
                     .mark
                     .as_ref()
-                    .ok_or_else(|| impossible("a mark says which".into()))?;
+                    .ok_or_else(|| impossible("a line of kind `mark` needs `mark`".into()))?;
                 self.mark(stamp, mark);
             }
             Kind::Entry => {
                 let (told, decided) = self.entry(stamp, &whole).map_err(impossible)?;
                 let Some(told) = told else {
-                    // Nothing changed: the journal would not have it either. Its number is not used up.
+                    // Nothing changed: the journal would not record it either, so its sequence number is not used.
                     done.push(Line {
                         seq: None,
                         outcome: decided,
@@ -354,7 +354,7 @@ impl Replay {
         Ok(done)
     }
 
-    /// Commits an entry; what it is, or what was decided if that changes nothing.
+    /// Commits an entry and returns it, or the decision alone if that changes nothing.
     fn entry(
         &mut self,
         stamp: Stamp,
@@ -375,7 +375,7 @@ impl Replay {
         }
     }
 
-    /// Replays a whole log of JSON lines; every line as it was carried out.
+    /// Replays a whole log of JSON lines; returns every line as it was applied.
     ///
     /// ```
     /// use sexton::replay::Replay;
@@ -402,7 +402,7 @@ impl Replay {
         Ok(done)
     }
 
-    /// Lets time pass up to `at`, in every actor, as a host would.
+    /// Lets time pass up to `at` in every actor, as a host would.
     fn pass(&mut self, at: Timestamp, done: &mut Vec<Line>) -> Result<(), String> {
         for actor in &mut self.actors {
             let offset = Offset(self.marked.offset_ms);
@@ -450,8 +450,8 @@ impl Replay {
         }
     }
 
-    /// From here on decisions of this actor are checked by these rules. What does not decode is of another program, whose
-    /// decisions may differ anyway.
+    /// Checks later decisions of `actor` by `rules`. Rules that do not decode are those of another version, whose decisions
+    /// may differ anyway.
     fn go_by(&mut self, actor: ActorId, rules: &[u8]) {
         if let Some(actor) = self.actors.iter_mut().find(|one| one.actor() == actor) {
             actor.go_by(rules);
@@ -518,7 +518,7 @@ fn following(last: Seq) -> Result<Seq, String> {
     Ok(Seq(seq))
 }
 
-/// A line as it stands, where there is no state to replay it on.
+/// Returns a line unchanged where there is no state to replay it on.
 fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, String> {
     let item = followed.filter(|item| item.actor() == line.actor);
     if let Some((item, message)) = item.zip(line.message.as_ref()) {
@@ -530,7 +530,7 @@ fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, S
     Ok(vec![line])
 }
 
-/// When an entry is decided again.
+/// Returns the moment at which an entry is decided again.
 fn moment(marked: &Marked, actor: ActorId, Stamp { seq, at }: Stamp) -> Moment {
     Moment {
         seq,

@@ -1,4 +1,4 @@
-//! One item's story: of a log, what happened to a job, to a queue, or under a key of locks.
+//! The story of one item: everything in a log that happened to a job, a queue, or the locks under a key.
 
 use crate::actors::lock::Name;
 use crate::actors::queue::QueueName;
@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// An item that somebody follows.
+/// An item to follow through a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// The job of this number.
+    /// The job with this id.
     Job(u64),
-    /// The queue of this name, and every job in it.
+    /// The queue with this name, and every job in it.
     Queue(QueueName),
-    /// Every lock of this key.
+    /// Every lock under this key.
     Key(Name),
 }
 
-/// What an entry came to for an item, in names that people know.
+/// An effect of an entry on an item, in terms that users know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoryEvent {
-    /// A word for it, such as `claimed`.
+    /// The kind of effect, such as `claimed`.
     pub kind: String,
-    /// Whatever else is known, in order; of names what is not printable stands with `\xNN`.
+    /// Further fields, in order; unprintable bytes of names are written as `\xNN`.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
 impl Followed {
-    /// The actor that has such items.
+    /// Returns the name of the actor that owns such items.
     pub const fn actor(&self) -> &'static str {
         match self {
             Self::Job(_) | Self::Queue(_) => "queue",
@@ -40,7 +40,7 @@ impl Followed {
         }
     }
 
-    /// Whether this happened to it.
+    /// Returns whether `told` is about this item.
     pub(super) fn is_of(&self, told: &Happening) -> bool {
         let has = |wanted: &str, value: &dyn Fn(&Field) -> bool| {
             let mut fields = told.fields.iter();
@@ -55,7 +55,7 @@ impl Followed {
         }
     }
 
-    /// Whether a message asks for something about it, as far as its own words say.
+    /// Returns whether a message names this item.
     pub(super) fn is_named_in(&self, message: &Value) -> bool {
         let is_it = |member: &str, value: &Value| match self {
             Self::Job(id) => member == "id" && value.as_u64() == Some(*id),
@@ -71,7 +71,7 @@ impl Followed {
         }
     }
 
-    /// The number by which its actor knows it, if an entry may change it without a word of it.
+    /// Returns the id under which the actor knows the item, if entries may change it without naming it.
     pub(super) const fn number(&self) -> Option<u64> {
         match self {
             Self::Job(id) => Some(*id),
@@ -80,12 +80,12 @@ impl Followed {
     }
 }
 
-/// What is known before an entry is committed.
+/// The item's state before an entry is committed, and the effects foreseen.
 #[derive(Debug)]
 pub struct Before {
-    /// What it comes to for the item.
+    /// Effects on the item itself.
     its: Vec<StoryEvent>,
-    /// What it comes to for many at once, of which it may be one.
+    /// Effects on many items at once, of which this may be one.
     all: Vec<StoryEvent>,
     glance: Option<String>,
 }
@@ -96,7 +96,7 @@ impl Followed {
         number.and_then(|number| machine.glance(number))
     }
 
-    /// Looks at an entry before it is committed.
+    /// Examines an entry before it is committed.
     pub(super) fn before<M: Actor>(
         &self,
         machine: &M,
@@ -118,7 +118,7 @@ impl Followed {
         Before { its, all, glance }
     }
 
-    /// What it came to, now that it is committed.
+    /// Returns the effects on the item, once the entry is committed.
     pub(super) fn after<M: Actor>(&self, machine: &M, before: Before) -> Vec<StoryEvent> {
         if !before.its.is_empty() || self.glance(machine) == before.glance {
             before.its
@@ -129,14 +129,14 @@ impl Followed {
         }
     }
 
-    /// A message that panicked, if it names the item.
+    /// Returns the event of a message that panicked, if it names the item.
     pub(super) fn panicked(&self, poisoned: &Poisoned<Value>) -> Vec<StoryEvent> {
         let panicked = || StoryEvent::new("panicked").with("cause", poisoned.cause.as_str());
         let is_named = self.is_named_in(&poisoned.message);
         is_named.then(panicked).into_iter().collect()
     }
 
-    /// What is known of a message that is not carried out here: its own word, and the names that stand in it.
+    /// Describes a message that is not applied here: its kind, and the names it contains.
     pub(super) fn unknown(&self, message: &Value) -> Vec<StoryEvent> {
         let word = match message {
             Value::Object(members) => members.keys().next().map_or("-", String::as_str),
@@ -169,7 +169,7 @@ impl fmt::Display for Followed {
 }
 
 impl StoryEvent {
-    /// An event of which nothing is known but its kind.
+    /// Creates an event with no fields.
     pub(super) fn new(kind: &str) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -177,7 +177,7 @@ impl StoryEvent {
         }
     }
 
-    /// With a value.
+    /// Adds a field.
     #[must_use]
     pub(super) fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(field.to_owned(), value.into());

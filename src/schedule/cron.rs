@@ -1,5 +1,5 @@
-//! The expression of a [`Schedule`], and the search for its next date: croner searches by the wall clock, and jiff tells
-//! which moment that is. It never reads a clock, a file or a variable of the machine.
+//! The expression of a [`Schedule`] and the search for its next date: croner searches by the wall clock, and jiff maps the
+//! match to an instant. Nothing here reads a clock, a file or an environment variable.
 
 use crate::clock::Date;
 use croner::Cron;
@@ -10,17 +10,17 @@ use jiff::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The longest expression, in bytes, with single blanks between its fields.
+/// The longest expression, in bytes, with single spaces between its fields.
 pub const EXPRESSION_BYTES_MAX: usize = 256;
 
-/// The longest name of a time zone, in bytes. The longest of the database has 32.
+/// The longest time zone name, in bytes. The longest in the database has 32.
 pub const ZONE_BYTES_MAX: usize = 64;
 
 /// A cron expression of five fields in a time zone.
 ///
-/// Its text form, which is also how it is stored, is the expression and, where that is not UTC, the zone:
-/// `30 2 * * 1-5 Europe/Berlin`. Reading a stored one back checks nothing, so that each version can read what an older one
-/// wrote: [`Schedule::next`] of what is no schedule is `None`. What comes from outside goes through [`Schedule::new`].
+/// Its text form, which is also how it is stored, is the expression followed by the zone if that is not UTC: `30 2 * * 1-5 Europe/Berlin`.
+/// Deserializing checks nothing, so that each version can read what an older one wrote; [`Schedule::next`] returns `None` for text that is
+/// not a valid schedule. Input from outside goes through [`Schedule::new`].
 ///
 /// ```
 /// use sexton::clock::Date;
@@ -36,46 +36,48 @@ pub const ZONE_BYTES_MAX: usize = 64;
 #[serde(transparent)]
 pub struct Schedule(Box<str>);
 
-/// Why something is no schedule.
+/// Why an expression or a time zone was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// More than [`EXPRESSION_BYTES_MAX`] or [`ZONE_BYTES_MAX`].
-    #[error("{what} has at most {limit} bytes")]
+    /// The text is longer than [`EXPRESSION_BYTES_MAX`] or [`ZONE_BYTES_MAX`].
+    #[error("{what} may have at most {limit} bytes")]
     TooLong {
-        /// The expression, or the time zone.
+        /// Which text: the expression or the time zone.
         what: &'static str,
-        /// How many bytes it may have.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// Not five fields.
+    /// The expression does not have five fields.
     #[error(
         "a cron expression has five fields (minute, hour, day of month, month, day of week), and this one has {0}"
     )]
     Fields(usize),
-    /// One field that is not understood.
-    #[error("`{text}` is no {name}: {allowed}")]
+    /// A field is not valid.
+    #[error("`{text}` is not a valid {name}: {allowed}")]
     Field {
-        /// Which one.
+        /// The field's name.
         name: &'static str,
-        /// As it was written.
+        /// The field as it was written.
         text: String,
-        /// What may stand there.
+        /// The values the field accepts.
         allowed: &'static str,
     },
-    /// A word with `@` that stands for no times.
+    /// An `@` word that is not known.
     #[error(
-        "`{0}` is no schedule: the words are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually"
+        "`{0}` is not a schedule: the words are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually"
     )]
     Word(String),
-    /// No such time zone.
-    #[error("`{0}` is no time zone: give a name of the IANA database, as UTC or Europe/Berlin")]
+    /// The time zone is not in the database.
+    #[error(
+        "`{0}` is not a time zone: use a name from the IANA database, such as UTC or Europe/Berlin"
+    )]
     Zone(String),
-    /// No month that is named has a day that is named.
-    #[error("`{0}` never comes: none of its months has such a day")]
+    /// None of the months given has one of the days given.
+    #[error("`{0}` never matches: none of its months has such a day")]
     Never(String),
 }
 
-/// A field of an expression: its name, what may stand in it, and the names that its numbers have.
+/// A field of an expression: its name, the values it accepts, and the names its numbers may be written as.
 struct Field {
     name: &'static str,
     allowed: &'static str,
@@ -112,7 +114,7 @@ const FIELDS: [Field; 5] = [
     },
 ];
 
-/// The words that stand for an expression.
+/// The `@` words and the expressions they stand for.
 const WORDS: &[(&str, &str)] = &[
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -123,22 +125,22 @@ const WORDS: &[(&str, &str)] = &[
     ("@annually", "0 0 1 1 *"),
 ];
 
-/// The most days that each month has.
+/// The greatest number of days in each month.
 const LONGEST: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// More minutes than any change of a clock has repeated since 1970 (three hours, in Antarctica), and more changes than any
-/// zone has between two matches (8 years without a 29 February, twice a year).
+/// More than the minutes that any clock change has repeated since 1970 (three hours, in Antarctica), and more than the
+/// clock changes that any zone has between two matches (8 years without a 29 February, twice a year).
 const TRIES_MAX: usize = 1000;
 
 impl Schedule {
-    /// A schedule by this expression, in the time zone of this name: UTC if none is given.
+    /// Parses `expression`, to be evaluated in the time zone named `zone`, or in UTC if that is `None`.
     ///
-    /// An expression is one of crontab(5): minute, hour, day of the month, month and day of the week, each `*`, numbers,
-    /// ranges, lists and steps of ranges; or `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`,
-    /// `@annually`. Months and days of the week may have their English names, of three letters in any case. Where neither
-    /// day field is `*`, a day is of the schedule if either has it.
+    /// The syntax is that of crontab(5): minute, hour, day of the month, month and day of the week, each `*`, numbers,
+    /// ranges, lists or steps of ranges; or one of `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`,
+    /// `@annually`. Months and days of the week may be given by the first three letters of their English names, in any
+    /// case. If neither day field is `*`, a day matches when either field does.
     pub fn new(expression: &str, zone: Option<&str>) -> Result<Self, ScheduleError> {
-        // Before anything is copied; blanks that are left out later do not count much.
+        // Checked before anything is copied; surplus whitespace, removed later, counts here.
         bounded("a cron expression", expression, EXPRESSION_BYTES_MAX)?;
         let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
         let text = fields.join(" ");
@@ -159,20 +161,20 @@ impl Schedule {
         })
     }
 
-    /// The cron expression, with single blanks.
+    /// Returns the cron expression, with single spaces between its fields.
     pub fn expression(&self) -> &str {
         self.parts().0
     }
 
-    /// The name of the time zone.
+    /// Returns the name of the time zone.
     pub fn zone(&self) -> &str {
         self.parts().1
     }
 
-    /// The first date of the schedule that is later than `after`, a whole minute; `None` if there is none before the year
-    /// 5000, or if a schedule that was stored is not understood by this version.
+    /// Returns the first date of the schedule later than `after`, always a whole minute; `None` if there is none before the
+    /// year 5000, or if this version does not understand the stored schedule.
     ///
-    /// It takes some tens of microseconds, and less than a millisecond where the next date is years away.
+    /// This takes some tens of microseconds, and less than a millisecond even if the next date is years away.
     pub fn next(&self, after: Date) -> Option<Date> {
         let (expression, zone) = self.parts();
         let cron = word(expression).or_else(|| parsed(expression))?;
@@ -208,7 +210,7 @@ fn bounded(what: &'static str, text: &str, limit: usize) -> Result<(), ScheduleE
     Ok(())
 }
 
-/// The expression that a word with `@` stands for.
+/// Returns the expression that an `@` word stands for.
 fn word(text: &str) -> Option<Cron> {
     let known = WORDS.iter().find(|(word, _)| *word == text);
     parsed(known?.1)
@@ -222,7 +224,7 @@ fn parsed(expression: &str) -> Option<Cron> {
     parser.parse(expression).ok()
 }
 
-/// Reads fields of which each was checked by itself, so that an error says which it is.
+/// Parses the fields after checking each one alone, so that an error can name the field.
 fn checked(fields: &[&str]) -> Result<Cron, ScheduleError> {
     if fields.len() != FIELDS.len() {
         return Err(ScheduleError::Fields(fields.len()));
@@ -245,8 +247,8 @@ fn checked(fields: &[&str]) -> Result<Cron, ScheduleError> {
 }
 
 impl Field {
-    /// Whether everything in it is a number, a name of this field, or one of the four signs. croner takes more: `L`, `W`,
-    /// `#`, lists that end with a comma, and names of months as numbers anywhere.
+    /// Returns whether `text` consists only of numbers, names of this field and the four signs. croner accepts more: `L`,
+    /// `W`, `#`, lists that end with a comma, and names of months as numbers in any field.
     fn spells(&self, text: &str) -> bool {
         let items = text.split(['*', ',', '-', '/']);
         let complete = text.split(',').all(|item| !item.is_empty());
@@ -261,7 +263,7 @@ impl Field {
     }
 }
 
-/// Whether no month of the expression has a day of it. A day of the week comes in every month.
+/// Returns whether none of the expression's months has any of its days. A day of the week occurs in every month.
 fn never(cron: &Cron) -> bool {
     let Some(first) = cron.pattern.days.values().into_iter().min() else {
         return true;
@@ -279,34 +281,34 @@ fn time_zone(name: &str) -> Option<TimeZone> {
     (!zone.is_unknown()).then_some(zone)
 }
 
-/// Whether the hour field begins with `*`.
+/// Returns whether the hour field begins with `*`.
 fn by_the_hour(expression: &str) -> bool {
     let hours = expression.split(' ').nth(1);
     expression == "@hourly" || hours.is_some_and(|hours| hours.starts_with('*'))
 }
 
-/// The first match of the wall clock at `from` or later.
+/// Returns the first match of the wall clock at or after `from`.
 fn match_from(cron: &Cron, from: DateTime) -> Option<DateTime> {
     cron.find_next_occurrence(&from, true).ok()
 }
 
-/// The first minute that begins later than `at`.
+/// Returns the first whole minute after `at`.
 fn minute_after(at: DateTime) -> Option<DateTime> {
     let whole = at.with().second(0).subsec_nanosecond(0).build().ok()?;
     whole.checked_add(Span::new().minutes(1)).ok()
 }
 
-/// Each match is a time of day, which comes once.
+/// Finds the next match where each match is a time of day, which occurs once.
 fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut from = minute_after(zone.to_datetime(after))?;
-    // All but the first try are for what is shown again in an hour that is repeated.
+    // All but the first iteration are for times that a repeated hour shows again.
     for _ in 0..TRIES_MAX {
         let shown = match_from(cron, from)?;
         let at = match zone.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
             AmbiguousOffset::Gap { after, .. } => {
-                // By the clock as it is after the change, the time that is skipped lies before it.
+                // Under the offset in force after the change, the skipped time lies before the change.
                 let skipped = after.to_timestamp(shown).ok()?;
                 zone.following(skipped).next()?.timestamp()
             }
@@ -319,11 +321,11 @@ fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     None
 }
 
-/// Each match is a moment whenever the clocks show it.
+/// Finds the next match where every moment at which the clocks show a match counts.
 fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut since = after;
     let mut from = minute_after(zone.to_datetime(after))?;
-    // Between two changes of the clocks, the next match of the wall clock is the next moment.
+    // Between two clock changes, the next match of the wall clock is the next moment.
     for _ in 0..TRIES_MAX {
         let at = zone
             .to_offset(since)
@@ -334,14 +336,14 @@ fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Time
             Some(change) if at >= change => since = change,
             Some(_) | None => return Some(at),
         }
-        // The change itself is a moment that may match.
+        // The change itself may be a match.
         let just_before = Span::new().nanoseconds(1);
         from = minute_after(zone.to_datetime(since).checked_sub(just_before).ok()?)?;
     }
     None
 }
 
-/// A date to the second, in UTC: `2026-11-20 10:00:00`.
+/// Formats a date to the second, in UTC: `2026-11-20 10:00:00`.
 pub(crate) fn utc(date: Date) -> String {
     let ms = i64::try_from(date.0).unwrap_or(i64::MAX);
     let at = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);

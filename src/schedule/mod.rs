@@ -1,16 +1,16 @@
-//! When something is due by the calendar: a cron expression in a time zone, and the dates that follow from it.
+//! Calendar schedules: a cron expression in a time zone, and the dates it matches.
 //!
-//! What is computed depends on the arguments alone: the database of time zones is compiled in, and neither a clock nor a
-//! file nor a variable of the machine is read. croner reads the expression and searches by the wall clock; which moment a
-//! wall clock means where an hour is skipped or repeated is decided here:
+//! The result depends on the arguments alone: the time zone database is compiled in, and no clock, file or environment
+//! variable is read. croner parses the expression and searches by the wall clock; which instant a wall clock time means
+//! where an hour is skipped or repeated is decided here:
 //!
-//! - **The hour field names hours** (`30 2 * * *`, `*/10 1-5 * * *`): each match is one time of day. Where the clocks skip
-//!   it, it runs at the first moment after the gap, and all that one gap skipped run once. Where the clocks repeat it, it
+//! - **The hour field names hours** (`30 2 * * *`, `*/10 1-5 * * *`): each match is one time of day. If the clocks skip
+//!   it, it runs at the first moment after the gap, and everything one gap skipped runs once. If the clocks repeat it, it
 //!   runs the first time.
-//! - **The hour field begins with `*`** (`0 * * * *`, `*/15 */2 * * *`): each match runs whenever the clocks show it, so
-//!   both times in a repeated hour, and not at all in one that is skipped. `0 * * * *` runs every hour that passes.
+//! - **The hour field begins with `*`** (`0 * * * *`, `*/15 */2 * * *`): a match runs whenever the clocks show it, so
+//!   twice in a repeated hour and not at all in a skipped one. `0 * * * *` runs every hour of elapsed time.
 //!
-//! crontab(5) of Vixie cron also looks for a `*` in the minute field. Here `*/10 2 * * *` is six times of day.
+//! crontab(5) of Vixie cron also treats a `*` in the minute field this way. Here `*/10 2 * * *` is six times of day.
 
 mod cron;
 #[cfg(test)]

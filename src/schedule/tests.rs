@@ -1,4 +1,4 @@
-//! Dates of schedules: across changes of the clocks, and what is refused.
+//! Dates of schedules across clock changes, and rejected expressions.
 
 use super::{EXPRESSION_BYTES_MAX, Schedule, ScheduleError, ZONE_BYTES_MAX};
 use crate::clock::Date;
@@ -18,7 +18,7 @@ fn text(date: Date) -> String {
     at.to_string()
 }
 
-/// The dates that follow, each from the one before.
+/// Returns the next `count` dates, each following the one before.
 fn following(expression: &str, zone: Option<&str>, after: &str, count: usize) -> Vec<String> {
     let schedule = Schedule::new(expression, zone).expect("it is a schedule");
     let next = |date: &Date| schedule.next(*date);
@@ -48,7 +48,7 @@ fn a_time_that_the_clocks_skip_runs_once_right_after_the_gap() {
     assert_eq!(daily, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     let often = following("*/10 2 * * *", BERLIN, night, 2);
     assert_eq!(often, ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
-    // The end of the gap is a time of its own: the two are one.
+    // The end of the gap is a match itself: the two coincide.
     let both = following("0,30 2,3 * * *", BERLIN, night, 3);
     let expected = [
         "2026-03-29T01:00:00Z",
@@ -56,7 +56,7 @@ fn a_time_that_the_clocks_skip_runs_once_right_after_the_gap() {
         "2026-03-30T00:00:00Z",
     ];
     assert_eq!(both, expected);
-    // Samoa had no 30 December: the date line went across it.
+    // Samoa had no 30 December 2011: it moved across the date line.
     let apia = following(
         "0 12 30 12 *",
         Some("Pacific/Apia"),
@@ -80,7 +80,7 @@ fn a_time_that_the_clocks_repeat_runs_the_first_time() {
         "2026-10-26T01:00:00Z",
     ];
     assert_eq!(often, expected);
-    // Asked in the second of the two hours, with a time ahead that this hour shows again.
+    // Called in the second of the two hours, with a match ahead that this hour shows again.
     let asked = following("30 2 * * *", BERLIN, "2026-10-25T01:10:00Z", 1);
     assert_eq!(asked, ["2026-10-26T01:30:00Z"]);
 }
@@ -103,7 +103,7 @@ fn what_runs_by_the_hour_runs_every_hour_that_passes() {
         quarters.last().map(String::as_str),
         Some("2026-10-25T01:45:00Z")
     );
-    // Each second hour: 02:00 is skipped, and is shown twice.
+    // Every other hour: 02:00 is skipped in spring and shown twice in autumn.
     let spring = following("0 */2 * * *", BERLIN, "2026-03-28T23:00:00Z", 1);
     assert_eq!(spring, ["2026-03-29T02:00:00Z"]);
     let autumn = following("0 */2 * * *", BERLIN, "2026-10-24T22:00:00Z", 3);
@@ -170,28 +170,28 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
         ),
         ("0 3 * *", "has 4"),
         ("0 0 3 * * *", "has 6"),
-        ("60 3 * * *", "`60` is no minute: 0 to 59"),
-        ("0 24 * * *", "`24` is no hour: 0 to 23"),
-        ("0 3 0 * *", "`0` is no day of the month: 1 to 31"),
-        ("0 3 * 13 *", "`13` is no month: 1 to 12 or jan to dec"),
-        ("0 3 * mon *", "`mon` is no month"),
-        ("0 3 * * jan", "`jan` is no day of the week"),
-        ("0 3 * * 8", "`8` is no day of the week"),
-        ("0 3 * * montue", "`montue` is no day"),
-        ("0 3 L * *", "`L` is no day of the month"),
-        ("0 3 * * 5#2", "`5#2` is no day of the week"),
-        ("0 3 ? * *", "`?` is no day of the month"),
-        ("*/0 3 * * *", "`*/0` is no minute"),
-        ("5-1 3 * * *", "`5-1` is no minute"),
-        ("1, 3 * * *", "`1,` is no minute"),
-        ("- 3 * * *", "`-` is no minute"),
-        ("1/2/3 3 * * *", "`1/2/3` is no minute"),
-        ("99999999999999999999 3 * * *", "is no minute"),
-        ("0 3 * * \u{130}", "is no day of the week"),
-        ("@reboot", "`@reboot` is no schedule: the words are @hourly"),
-        ("@daily 5", "`@daily 5` is no schedule"),
-        ("0 0 30 2 *", "`0 0 30 2 *` never comes"),
-        ("0 0 31 4,6,9,11 *", "never comes"),
+        ("60 3 * * *", "`60` is not a valid minute: 0 to 59"),
+        ("0 24 * * *", "`24` is not a valid hour: 0 to 23"),
+        ("0 3 0 * *", "`0` is not a valid day of the month: 1 to 31"),
+        ("0 3 * 13 *", "`13` is not a valid month: 1 to 12 or jan"),
+        ("0 3 * mon *", "`mon` is not a valid month"),
+        ("0 3 * * jan", "`jan` is not a valid day of the week"),
+        ("0 3 * * 8", "`8` is not a valid day of the week"),
+        ("0 3 * * montue", "`montue` is not a valid day"),
+        ("0 3 L * *", "`L` is not a valid day of the month"),
+        ("0 3 * * 5#2", "`5#2` is not a valid day of the week"),
+        ("0 3 ? * *", "`?` is not a valid day of the month"),
+        ("*/0 3 * * *", "`*/0` is not a valid minute"),
+        ("5-1 3 * * *", "`5-1` is not a valid minute"),
+        ("1, 3 * * *", "`1,` is not a valid minute"),
+        ("- 3 * * *", "`-` is not a valid minute"),
+        ("1/2/3 3 * * *", "`1/2/3` is not a valid minute"),
+        ("99999999999999999999 3 * * *", "is not a valid minute"),
+        ("0 3 * * \u{130}", "is not a valid day of the week"),
+        ("@reboot", "`@reboot` is not a schedule: the words are"),
+        ("@daily 5", "`@daily 5` is not a schedule"),
+        ("0 0 30 2 *", "`0 0 30 2 *` never matches"),
+        ("0 0 31 4,6,9,11 *", "never matches"),
     ] {
         let error = Schedule::new(expression, None)
             .expect_err(expression)
@@ -219,7 +219,7 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
     }
     let error = Schedule::new("@daily", Some(&"a".repeat(ZONE_BYTES_MAX + 1)));
     assert!(error.is_err_and(|error| error.to_string().contains("at most 64 bytes")));
-    // A day of the week comes in February too.
+    // A day of the week occurs in February too.
     assert!(Schedule::new("0 0 30 2 1", None).is_ok());
 }
 
@@ -251,7 +251,7 @@ fn the_text_form_says_all_and_is_what_is_stored() {
     }
 }
 
-/// Fields that are a schedule mostly, and bytes that are none.
+/// Mostly valid fields, and some arbitrary bytes.
 fn expressions() -> impl Strategy<Value = String> {
     let field = |max: u16| {
         prop_oneof![
@@ -280,7 +280,7 @@ proptest! {
             let next = schedule.next(Date(after)).expect("none ends before 2100");
             prop_assert!(next > Date(after));
             prop_assert_eq!(next.0 % 60_000, 0);
-            // Whatever is asked in between leads there too: nothing was left out.
+            // Starting anywhere in between leads to the same date: nothing was skipped.
             let between = after + (next.0 - after) / 2;
             prop_assert_eq!(schedule.next(Date(between)), Some(next));
             prop_assert_eq!(schedule.next(Date(next.0 - 1)), Some(next));

@@ -1,9 +1,9 @@
-//! Bytes that many may hold together, each as many as it says. Never waits: whoever would exceed the budget is told so.
+//! A byte budget shared by several holders. Never waits: a request that would exceed the budget fails at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of bytes, perhaps a part of a larger budget.
+/// A number of bytes, which may be part of a larger budget.
 #[derive(Debug)]
 pub struct Budget {
     held: AtomicU64,
@@ -12,7 +12,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `max` bytes.
+    /// Creates a budget of `max` bytes.
     pub fn new(max: u64) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU64::new(0),
@@ -21,7 +21,7 @@ impl Budget {
         })
     }
 
-    /// At most half of a budget, whose bytes are counted there too.
+    /// Creates a budget of half of `whole`; bytes held in it also count there.
     pub fn half_of(whole: &Arc<Self>) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU64::new(0),
@@ -30,7 +30,7 @@ impl Budget {
         })
     }
 
-    /// Bytes held now.
+    /// Returns the number of bytes held.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
@@ -56,7 +56,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a budget; free again when dropped.
+/// Bytes held in a budget, which are freed on drop.
 #[derive(Debug)]
 pub struct Held {
     budget: Arc<Budget>,
@@ -64,7 +64,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// None, so far.
+    /// Creates a holder of zero bytes.
     pub fn new(budget: &Arc<Budget>) -> Self {
         Self {
             budget: Arc::clone(budget),
@@ -72,7 +72,7 @@ impl Held {
         }
     }
 
-    /// Holds so many from now on. False if there are not as many: then it holds what it held.
+    /// Changes the number of bytes held to `bytes`. Returns false, and keeps what it held, if the budget does not allow that.
     #[must_use]
     pub fn set(&mut self, bytes: usize) -> bool {
         let held = usize::try_from(self.bytes).unwrap_or(usize::MAX);
@@ -80,7 +80,7 @@ impl Held {
         self.grow(bytes.saturating_sub(held))
     }
 
-    /// Holds so many more. False if there are not as many.
+    /// Holds `bytes` more. Returns false, and changes nothing, if the budget does not allow that.
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         let is_taken = self.budget.take(bytes as u64);
@@ -88,14 +88,14 @@ impl Held {
         is_taken
     }
 
-    /// Holds so many less.
+    /// Holds `bytes` fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = self.bytes.min(bytes as u64);
         self.bytes -= bytes;
         self.budget.give_back(bytes);
     }
 
-    /// Holds none from now on.
+    /// Frees everything held.
     pub fn release(&mut self) {
         self.budget.give_back(std::mem::take(&mut self.bytes));
     }

@@ -1,13 +1,13 @@
-//! The node's checkpoints: when one is due, and its steps, on the core; what blocks is the snapshot thread's.
+//! The node's checkpoints: when one is due, and the steps that run on the core. Blocking work is left to the snapshot thread.
 //!
-//! 1. The slot that is older, or has none, is unsealed and opened.
-//! 2. One actor after the other says what its state is and hands over its pages in slices, between its messages.
+//! 1. The older slot, or one without a seal, is unsealed and opened.
+//! 2. One actor after another reports its watermark and hands over its pages in slices, between its messages.
 //! 3. The store is closed, read back and synced.
-//! 4. A mark in the journal says what the slot will be sealed with; it is durable, and with it all that came before.
-//! 5. The slot is sealed. Segments that neither slot needs go.
+//! 4. A mark in the journal names what the slot will be sealed with; once it is durable, so is everything before it.
+//! 5. The slot is sealed. Segments that neither slot needs are removed.
 //!
-//! Promises: one at a time; a crash between any two steps leaves the other slot and the journal it needs as they were.
-//! An actor whose state is spent before all of it was copied interrupts the checkpoint.
+//! Promises: there is one checkpoint at a time; a crash between any two steps leaves the other slot and the journal it needs intact.
+//! If an actor's state is spent before all of it was copied, the checkpoint is interrupted.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -27,20 +27,20 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-/// How long a failed one is not tried again, but when asked for.
+/// The pause after a failed checkpoint, unless one is requested.
 const RETRY: Duration = Duration::from_secs(10);
-/// The same for one that was given up.
+/// The pause after an interrupted checkpoint, unless one is requested.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// When a checkpoint is due: when a start would have much to repeat, also beside what it has to load. Then the work of
-/// checkpoints stays in proportion to that of the journal, however large the state is.
+/// When a checkpoint is due: when a start would have much to replay, compared with the snapshot that it has to load, too. This keeps the
+/// work of checkpoints in proportion to that of the journal, however large the state is.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// After so many entries since the last,
+    /// Due after this many entries since the last checkpoint,
     pub records: u64,
-    /// or so many bytes of the journal since the last,
+    /// or after this many bytes of journal since then,
     pub bytes: u64,
-    /// but not before these bytes are so many hundredths of what the newest snapshot holds.
+    /// but not before those bytes amount to this percentage of the newest snapshot's content.
     pub growth_percent: u32,
 }
 
@@ -55,7 +55,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What must have been appended in all, if a snapshot of so many bytes covers this much.
+    /// Returns the totals at which the next checkpoint is due, if a snapshot with `loaded` bytes covers what was appended up to `covered`.
     fn enough_after(&self, covered: Appended, loaded: u64) -> Enough {
         let share = u128::from(loaded) * u128::from(self.growth_percent);
         let share = u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX);
@@ -66,7 +66,7 @@ impl Rules {
         }
     }
 
-    /// After so many entries, whatever there is.
+    /// Rules for a checkpoint after every `records` entries, whatever the size of the state.
     pub fn every(records: u64) -> Self {
         Self {
             records,
@@ -76,37 +76,36 @@ impl Rules {
     }
 }
 
-/// An actor whose pages can be asked for. What it is asked, it answers among its messages; a lost answer means that it
-/// has ended.
+/// An actor whose pages can be requested. It answers between its messages; an answer that never comes means that it has ended.
 pub trait Paged {
-    /// Which.
+    /// Returns the actor's id.
     fn actor(&self) -> ActorId;
-    /// Begins a checkpoint of what changed after `since`.
+    /// Begins a checkpoint of what changed after `since`. The answer is `None` if the actor's state is spent.
     fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>>;
-    /// The next slice.
+    /// Requests the next slice of pages, and whether it is the last. The answer is `None` if the checkpoint was interrupted.
     fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>>;
-    /// Gives it up.
+    /// Abandons the checkpoint.
     fn abort(&self);
 }
 
-/// Why there was no checkpoint.
+/// Why no checkpoint was taken.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The slot could not be written, sealed or read back.
     #[error(transparent)]
     Persist(#[from] Arc<PersistError>),
-    /// An actor lost its state to a panic and is being rebuilt; ask again.
+    /// An actor lost its state to a panic and is being rebuilt; try again.
     #[error("write a snapshot: an actor is being rebuilt")]
     Interrupted,
     /// The node has halted or stopped.
     #[error("write a snapshot: the node has stopped")]
     Stopped,
-    /// There is nowhere to write it to.
+    /// The node keeps no files.
     #[error("write a snapshot: this node keeps no files")]
     Memory,
 }
 
-/// What a checkpoint came to.
+/// A completed checkpoint.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -116,45 +115,45 @@ pub enum CheckpointError {
 pub struct Taken {
     /// The slot that was written.
     pub slot: String,
-    /// Every entry up to here is in it.
+    /// The last sequence number in the snapshot: it holds every entry up to here.
     pub upto: Seq,
-    /// Pages in the slot.
+    /// The number of pages in the slot.
     pub pages: u64,
-    /// Bytes of their content.
+    /// The size of the pages' content, in bytes.
     pub bytes: u64,
-    /// Bytes of its files.
+    /// The size of the slot's files, in bytes.
     pub file_bytes: u64,
-    /// When it was sealed, in node time.
+    /// The node time at which it was sealed.
     pub at: Timestamp,
-    /// How long it took, in milliseconds.
+    /// How long the checkpoint took, in milliseconds.
     pub ms: u64,
-    /// Journal segments that were dropped afterwards.
+    /// The number of journal segments removed afterwards.
     pub segments_dropped: u64,
 }
 
-/// What is known of snapshots, for the status.
+/// The status of snapshots.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct SnapshotStatus {
-    /// Checkpoints that were taken since the start.
+    /// Checkpoints taken since the start.
     pub taken: u64,
     /// Checkpoints that failed since the start.
     pub failed: u64,
-    /// Whether one is being taken.
+    /// Whether a checkpoint is being taken.
     pub running: bool,
-    /// The newest.
+    /// The newest checkpoint.
     pub last: Option<Taken>,
-    /// Why the newest failed, if it did.
+    /// Why the newest attempt failed, if it did.
     pub last_failure: Option<String>,
-    /// Up to where each sealed slot goes.
+    /// The last sequence number in each sealed slot.
     pub slots: BySlot<Option<Seq>>,
 }
 
-/// The status, shared with whoever shows it.
+/// The status, shared with its readers.
 #[derive(Clone, Default)]
 pub struct Shown(Arc<Mutex<SnapshotStatus>>);
 
 impl Shown {
-    /// What is known now.
+    /// Returns the current status.
     pub fn get(&self) -> SnapshotStatus {
         self.lock().clone()
     }
@@ -164,7 +163,7 @@ impl Shown {
     }
 }
 
-/// Asks for a checkpoint, and waits for it.
+/// A request for a checkpoint, with the channel for its result.
 pub type Request = oneshot::Sender<Result<Taken, CheckpointError>>;
 
 /// The node's checkpoints.
@@ -172,16 +171,16 @@ pub struct Checkpoints {
     spine: Rc<Spine>,
     rules: Rules,
     shown: Shown,
-    /// What had been appended when the newest was begun.
+    /// What had been appended when the newest checkpoint began.
     covered: Cell<Appended>,
-    /// Bytes of pages in the newest snapshot.
+    /// The size of the pages in the newest snapshot, in bytes.
     loaded: Cell<u64>,
-    /// Called on the thread of each behind it.
+    /// Called on the snapshot thread after each checkpoint.
     behind: Option<fn()>,
 }
 
 impl Checkpoints {
-    /// Checkpoints of this node, after a start that found this.
+    /// Creates the checkpoints of a node whose start found `past`.
     pub fn new(spine: Rc<Spine>, rules: Rules, past: &Past) -> Self {
         let shown = Shown::default();
         shown.lock().slots = past.sealed;
@@ -196,18 +195,18 @@ impl Checkpoints {
         }
     }
 
-    /// The same, with something to be called on the thread of each behind it.
+    /// Sets a function to be called on the snapshot thread after each checkpoint.
     #[must_use]
     pub fn and_then(self, behind: Option<fn()>) -> Self {
         Self { behind, ..self }
     }
 
-    /// What is known of them.
+    /// Returns a handle to the status.
     pub fn shown(&self) -> Shown {
         self.shown.clone()
     }
 
-    /// Takes one whenever it is due or asked for. `now` is for a start that found something wrong with a slot.
+    /// Takes a checkpoint whenever one is due or requested. `now` demands one at once, for a start that found a damaged slot.
     pub async fn run(&self, mut requests: mpsc::UnboundedReceiver<Request>, now: bool) {
         let mut not_before = Instant::now();
         let mut wanted = now;
@@ -215,7 +214,7 @@ impl Checkpoints {
             tokio::select! {
                 request = requests.recv() => match request {
                     Some(request) => {
-                        // One does for all who asked before it began.
+                        // One checkpoint serves all requests made before it began.
                         let mut waiting = vec![request];
                         waiting.extend(std::iter::from_fn(|| requests.try_recv().ok()));
                         let taken = self.take().await;
@@ -238,7 +237,7 @@ impl Checkpoints {
         }
     }
 
-    /// Waits until a start would have much to repeat, or only until it may be tried, if one is wanted anyway.
+    /// Waits until a checkpoint is due, or only until `not_before` if one is wanted anyway.
     async fn until_due(&self, wanted: bool, not_before: Instant) {
         sleep_until(not_before).await;
         if !wanted {
@@ -249,7 +248,7 @@ impl Checkpoints {
         }
     }
 
-    /// What was appended since the newest was begun.
+    /// Returns what was appended since the newest checkpoint began.
     pub fn uncovered(&self) -> Appended {
         let (appended, covered) = (self.spine.ledger().appended(), self.covered.get());
         Appended {
@@ -258,13 +257,13 @@ impl Checkpoints {
         }
     }
 
-    /// Takes one now.
+    /// Takes a checkpoint now.
     pub async fn take(&self) -> Result<Taken, CheckpointError> {
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
-        // Who is being rebuilt reads a slot, perhaps the one that would be written.
+        // An actor that is being rebuilt reads a slot, perhaps the one that would be written.
         self.spine.until_rebuilt().await;
         let held = self.spine.hold_slots().await;
-        // Not before: whoever held the slots may have been the end.
+        // Checked only now: the node may have ended while the slots were held elsewhere.
         if self.spine.is_over() {
             return Err(CheckpointError::Stopped);
         }
@@ -292,7 +291,7 @@ impl Checkpoints {
                 shown.failed += 1;
                 shown.last_failure = Some(error.to_string());
             }
-            Err(error) => tracing::info!(%error, "a snapshot was given up"),
+            Err(error) => tracing::info!(%error, "a snapshot was abandoned"),
         }
         taken
     }
@@ -332,7 +331,7 @@ impl Checkpoints {
                 actor.abort();
             }
         }
-        // Whatever came of it, the slot is let go of before anybody else may have it.
+        // Whatever the result, the slot is released before anyone else may use it.
         let seal: Option<Seal> = end.await.unwrap_or_default();
         self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
         let Sealed { seal, trimmed } = taken?;
@@ -351,7 +350,7 @@ impl Checkpoints {
         })
     }
 
-    /// Everything from the open slot to the sealed one. Dropping it gives the slot up.
+    /// Performs every step from opening the slot to sealing it. Dropping the future abandons the slot.
     async fn steps(
         &self,
         thread: SnapshotThread,
@@ -399,7 +398,7 @@ fn happening(taken: &Taken) -> Happening {
         .number("ms", taken.ms)
 }
 
-/// The slot to write: one without a seal, else the older. `sealed` says up to where each goes.
+/// Returns the slot to write: one without a seal, else the older. `sealed` holds the last sequence number in each.
 pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
     if sealed[SlotId::B] < sealed[SlotId::A] {
         SlotId::B
@@ -408,7 +407,7 @@ pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
     }
 }
 
-/// A manifest without any state yet: the checkpoint begins here.
+/// Returns a manifest without any states: the checkpoint begins here.
 pub fn begin(ledger: &mut Ledger) -> Manifest {
     Manifest {
         begun: ledger.last(),
@@ -419,12 +418,12 @@ pub fn begin(ledger: &mut Ledger) -> Manifest {
     }
 }
 
-/// Which of an actor's changes a slot lacks that holds `before`: those of entries behind this one.
+/// Returns the entry after which an actor's changes are missing from a slot with the manifest `before`.
 pub fn since(before: &Manifest, actor: ActorId) -> Seq {
     before.state(actor).map_or(Seq(0), |state| state.upto)
 }
 
-/// What the snapshot thread answered. It never goes without: an answer that is lost was not waited for.
+/// Awaits the snapshot thread's answer. The thread always gives one unless the checkpoint was abandoned.
 async fn answer<T>(done: oneshot::Receiver<Result<T, PersistError>>) -> Result<T, CheckpointError> {
     match done.await {
         Ok(done) => Ok(done.map_err(Arc::new)?),
@@ -448,7 +447,7 @@ mod tests {
             records: 10,
             bytes: 200,
         };
-        // Of 401 bytes that are loaded, half is 201.
+        // Half of the 401 bytes loaded is 201.
         let enough = rules.enough_after(covered, 401);
         let due = |records, bytes| Appended { records, bytes }.is(enough);
         assert!(!due(10, 200), "nothing since");

@@ -1,4 +1,4 @@
-//! What is delivered to a host, what it answers, and what it reports of a panic.
+//! Deliveries to a host, its answers, and its reports of panics.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, RequestKey, Seq};
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 /// One command of a delivery.
 #[derive(Debug)]
 pub enum Item<M: Machine> {
-    /// Something that may change state.
+    /// A message, which may change state.
     Message(M::Message),
-    /// The same, to be done once: if it was done under this key, it is answered again.
+    /// A message that must be carried out only once: if it was carried out under this key, the former answer is repeated.
     Keyed(M::Message, Box<RequestKey>),
-    /// A question.
+    /// A query, which changes nothing.
     Query(M::Query),
 }
 
 impl<M: Machine> Item<M> {
-    /// A message that may have a key.
+    /// Creates an item for a message that may have a key.
     pub fn once(message: M::Message, key: Option<RequestKey>) -> Self {
         match key {
             None => Self::Message(message),
@@ -25,7 +25,7 @@ impl<M: Machine> Item<M> {
         }
     }
 
-    /// What the machine is asked.
+    /// Returns what the machine is asked.
     pub fn asked(&self) -> Asked<'_, M> {
         match self {
             Self::Message(message) | Self::Keyed(message, _) => Asked::Message(message),
@@ -37,26 +37,26 @@ impl<M: Machine> Item<M> {
 /// The answer to one item.
 pub type Answer<R> = Result<R, Failed>;
 
-/// The request panicked; it was not applied, and is noted in the journal.
+/// The request panicked; it was not applied, and is recorded in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("internal error: the request panicked and was not applied")]
 pub struct Failed;
 
-/// Who gets the answers of a delivery. Called once, on the core.
+/// Receives the answers to a delivery. Called once, on the core.
 pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;
 
-/// A wait for something, and who is answered when it is so.
+/// A wait for something to become true, and where to send the answer.
 pub struct Wait<M: Machine> {
-    /// What is waited for.
+    /// The condition to wait for.
     pub watch: M::Watch,
-    /// Who is answered.
+    /// Receives the answer.
     pub reply_to: ReplyTo<M::Reply>,
-    /// What time does for it is done once, under this key.
+    /// The key under which a tick for this wait is carried out only once.
     pub key: Option<Box<RequestKey>>,
 }
 
 impl<M: Machine> Wait<M> {
-    /// A wait without a key.
+    /// Creates a wait without a key.
     pub fn new(watch: M::Watch, reply_to: ReplyTo<M::Reply>) -> Self {
         Self {
             watch,
@@ -66,19 +66,19 @@ impl<M: Machine> Wait<M> {
     }
 }
 
-/// What one socket read brought: commands in order, answered together. What follows an answer that must be waited on is
-/// not done, and has no answer.
+/// The commands from one read of a socket, carried out in order and answered together. Commands after an answer that must be waited for
+/// are not carried out, and get no answer.
 pub struct Delivery<M: Machine> {
     /// The commands.
     pub items: Vec<Item<M>>,
-    /// Who is answered.
+    /// Receives the answers.
     pub reply_to: ReplyTo<M::Reply>,
-    /// The actor that sends this, if it is no client: it is told when it was refused.
+    /// The sending actor, if the sender is not a client: it is notified if the message is refused or panics.
     pub teller: Option<ActorId>,
 }
 
 impl<M: Machine> Delivery<M> {
-    /// What a client sends.
+    /// Creates a delivery from a client.
     pub fn new(items: Vec<Item<M>>, reply_to: ReplyTo<M::Reply>) -> Self {
         Self {
             items,
@@ -87,7 +87,7 @@ impl<M: Machine> Delivery<M> {
         }
     }
 
-    /// What another actor sends. Nobody is answered.
+    /// Creates a delivery from another actor. It gets no answer.
     pub fn told(message: M::Message, teller: ActorId) -> Self {
         Self {
             items: vec![Item::Message(message)],
@@ -97,41 +97,41 @@ impl<M: Machine> Delivery<M> {
     }
 }
 
-/// How far the host came.
+/// How far the host came with a delivery.
 #[derive(Debug)]
 pub enum Flow {
-    /// Everything delivered is done.
+    /// Everything delivered was carried out.
     Done,
-    /// There is more to do, after others have had their turn: call `proceed`.
+    /// There is more to do once others have had their turn: call `proceed`.
     Yield,
-    /// A panic: ask the Supervisor, then `proceed`, or rebuild first if the state is spent.
+    /// A panic occurred: ask the Supervisor, then call `proceed`, or rebuild first if the state is spent.
     Panicked(Report),
 }
 
-/// Where a panic happened.
+/// The function of a machine in which a panic occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// While deciding: the state is as it was.
+    /// `decide`: the state is unchanged.
     Decide,
-    /// While finding out what a decision changes: the state is as it was.
+    /// `keeping`, which determines what a decision changes: the state is unchanged.
     Keeping,
-    /// While committing: the state is spent.
+    /// `commit`: the state is spent.
     Commit,
-    /// While answering a query: the state is as it was.
+    /// `query`: the state is unchanged.
     Query,
-    /// While time acted on an item.
+    /// A tick on an item.
     Tick,
-    /// While looking for what is due: the state is spent.
+    /// `due`, which looks for due items: the state is spent.
     Due,
-    /// While a wait began or ended: the state is spent.
+    /// `watch` or `unwatch`: the state is spent.
     Watch,
-    /// While stating obligations again: the state is spent.
+    /// `resume`, which restates obligations: the state is spent.
     Resume,
 }
 
 impl Stage {
-    /// Its name in events.
+    /// Returns the name used in events.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Decide => "decide",
@@ -145,7 +145,7 @@ impl Stage {
         }
     }
 
-    /// Whether a panic here leaves a message that was not applied, which the journal notes.
+    /// Whether a panic here leaves an unapplied message, which is recorded in the journal.
     pub const fn has_message(self) -> bool {
         match self {
             Self::Decide | Self::Keeping | Self::Commit | Self::Tick => true,
@@ -154,28 +154,28 @@ impl Stage {
     }
 }
 
-/// A panic, as the Supervisor and the status see it.
+/// A panic, as reported to the Supervisor and in the status.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Whose.
+    /// The name of the actor that panicked.
     pub actor: &'static str,
-    /// Where.
+    /// Where it panicked.
     pub stage: Stage,
-    /// The entry that is marked as poisoned; if none is, the newest of all.
+    /// The entry marked as poisoned; if there is none, the newest entry of all.
     pub seq: Seq,
-    /// When.
+    /// The node time of the panic.
     pub at: Timestamp,
-    /// How far the wall clock was ahead then.
+    /// How far the wall clock was ahead of node time.
     #[serde(skip)]
     pub offset: Offset,
-    /// The panic's words.
+    /// The panic message.
     pub cause: String,
-    /// The item on which time acted, now quarantined.
+    /// The item on which time acted, which is now quarantined.
     pub item: Option<u64>,
 }
 
 impl Report {
-    /// When, by both clocks.
+    /// Returns the time of the panic by both clocks.
     pub const fn now(&self) -> Now {
         Now {
             at: self.at,
@@ -184,8 +184,8 @@ impl Report {
     }
 }
 
-/// Makes panics, for tests: called before each step in which a machine may panic, with the message if there is one.
+/// Provokes panics in tests: called before each step in which a machine may panic, with the message if there is one.
 pub type Saboteur<M> = Box<Sabotage<<M as Machine>::Message>>;
 
-/// What makes panics where messages are of type `T`.
+/// A function that provokes panics for messages of type `T`.
 pub type Sabotage<T> = dyn Fn(Stage, Option<&T>) + Send;

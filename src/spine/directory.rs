@@ -1,6 +1,6 @@
-//! Addresses of actors, and the bound on open commands. Outlives restarts.
+//! The addresses of actors, and the bound on open commands. Outlives restarts.
 //!
-//! actix takes any number of messages into a mailbox, so the bound is kept here: whoever has commands to deliver
+//! actix accepts any number of messages into a mailbox, so the bound is kept here: a sender of commands
 //! waits for room first, and a connection that waits is not read from.
 
 use crate::ids::{ActorId, Ticket};
@@ -12,49 +12,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How the others reach an actor.
+/// A way to reach an actor from other actors.
 pub trait Peer {
-    /// Brings it a message.
+    /// Sends the actor a message.
     fn tell(&self, tell: Tell);
-    /// One of its own tells was refused, or panicked.
+    /// Notifies the actor that one of its own tells was refused, or panicked.
     fn undelivered(&self);
-    /// Something may have become due: the wall clock stepped.
+    /// Notifies the actor that something may have become due because the wall clock stepped.
     fn rouse(&self);
 }
 
-/// Who is where, on the core.
+/// The actors of a node, on the core thread.
 #[derive(Default)]
 pub struct Directory {
     peers: BTreeMap<ActorId, Rc<dyn Peer>>,
 }
 
 impl Directory {
-    /// Notes how an actor is reached.
+    /// Registers an actor.
     pub fn register(&mut self, actor: ActorId, peer: Rc<dyn Peer>) {
         self.peers.insert(actor, peer);
     }
 
-    /// How an actor is reached, for whoever stands between: tests lose what is told on its way.
+    /// Returns an actor's peer, for code that intercepts messages: tests drop some on their way.
     pub fn peer(&self, actor: ActorId) -> Option<Rc<dyn Peer>> {
         self.peers.get(&actor).map(Rc::clone)
     }
 
-    /// Passes a tell on. One for an actor that this node does not have is dropped, and an error in the log.
+    /// Delivers a tell. One for an actor that this node does not have is dropped, and logged as an error.
     pub fn tell(&self, tell: Tell) {
         match self.peers.get(&tell.to) {
             Some(peer) => peer.tell(tell),
-            None => tracing::error!(actor = tell.to.0, "there is no such actor to tell"),
+            None => tracing::error!(actor = tell.to.0, "dropped a message for an unknown actor"),
         }
     }
 
-    /// Reports to an actor that one of its tells was refused, or panicked.
+    /// Notifies an actor that one of its tells was refused, or panicked.
     pub fn undelivered(&self, teller: ActorId) {
         if let Some(peer) = self.peers.get(&teller) {
             peer.undelivered();
         }
     }
 
-    /// Lets what is due act, in every actor.
+    /// Lets due items act in every actor.
     pub fn rouse(&self) {
         for peer in self.peers.values() {
             peer.rouse();
@@ -62,11 +62,10 @@ impl Directory {
     }
 }
 
-/// The least that requests which are not whole may hold, over all listeners.
+/// The least that incomplete requests may hold over all listeners, in bytes.
 const UNFINISHED_BYTES: u64 = 512 << 20;
 
-/// The bound on commands that are delivered and not yet answered, and on what those hold that are not whole. Cloning
-/// gives another handle.
+/// The bound on commands that are delivered and not yet answered, and on the bytes of incomplete requests. Clones share the bounds.
 #[derive(Clone, Debug)]
 pub struct Admission {
     open: Arc<Semaphore>,
@@ -77,7 +76,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// At most `max` commands open at a time.
+    /// Allows at most `max` open commands at a time.
     pub fn new(max: u32) -> Self {
         Self {
             open: Arc::new(Semaphore::new(max as usize)),
@@ -88,19 +87,19 @@ impl Admission {
         }
     }
 
-    /// The same, where one request may have so many bytes: each listener has room for two of them.
+    /// Adapts the bound to requests of up to `bytes` bytes: each listener has room for two of them.
     #[must_use]
     pub fn for_requests_of(self, bytes: usize) -> Self {
         let unfinished = Budget::new(UNFINISHED_BYTES.max(4 * bytes as u64));
         Self { unfinished, ..self }
     }
 
-    /// What requests may hold that are not whole. Each listener has a half of it at most.
+    /// Returns the budget for incomplete requests. Each listener gets at most half of it.
     pub const fn unfinished(&self) -> &Arc<Budget> {
         &self.unfinished
     }
 
-    /// Waits until so many commands may be opened; more than the bound count as the bound.
+    /// Waits until `commands` more commands may be opened; more than the bound count as the bound.
     pub async fn admit(&self, commands: usize) -> OwnedSemaphorePermit {
         let commands = u32::try_from(commands).unwrap_or(u32::MAX).min(self.max);
         let open = Arc::clone(&self.open);
@@ -109,20 +108,20 @@ impl Admission {
             .expect("the semaphore is never closed")
     }
 
-    /// Waits for the turn of a question that looks at much. There is one at a time: however many are asked, a command
-    /// has at most one of them before it.
+    /// Waits for a turn to run a query that scans much state. Only one runs at a time, so however many are requested, a command has at
+    /// most one of them before it.
     pub async fn walk(&self) -> OwnedSemaphorePermit {
         let walks = Arc::clone(&self.walks);
         let turn = walks.acquire_owned().await;
         turn.expect("the semaphore is never closed")
     }
 
-    /// Commands open now.
+    /// Returns the number of open commands.
     pub fn open(&self) -> u64 {
         u64::from(self.max) - self.open.available_permits() as u64
     }
 
-    /// A ticket that no other wait has.
+    /// Returns a ticket that no other wait has.
     pub fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
     }

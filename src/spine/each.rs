@@ -1,20 +1,20 @@
-//! One of something for each actor of a list, whatever the actors are.
+//! Structures with one element for each actor of a list.
 //!
-//! [`list_of_actors!`](crate::list_of_actors) makes a struct with a field for each actor, and a macro that does the same with
-//! every field. What the fields hold depends on a [`Family`]: the rules of each actor, its host, its mailbox.
+//! [`list_of_actors!`](crate::list_of_actors) defines a struct with a field for each actor, and a macro that applies an expression to
+//! every field. The type of the fields depends on a [`Family`]: the rules of each actor, its host, its mailbox.
 
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
 use crate::spine::recovery::Replica;
 use crate::spine::runtime::Mailbox;
 
-/// Something that there is one of for each actor.
+/// A kind of value of which there is one for each actor.
 pub trait Family {
-    /// What there is of this one.
+    /// The type of the value for the actor `M`.
     type Of<M: Actor>: 'static;
 }
 
-/// The machine of each actor, on its way to where the log ends.
+/// The machine of each actor during recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaOf;
 
@@ -30,7 +30,7 @@ impl Family for HostOf {
     type Of<M: Actor> = Host<M>;
 }
 
-/// How each actor is reached.
+/// The mailbox of each actor.
 #[derive(Clone, Copy, Debug)]
 pub struct MailboxOf;
 
@@ -46,15 +46,15 @@ impl Family for RulesOf {
     type Of<M: Actor> = M::Rules;
 }
 
-/// Makes a list of actors, and a macro named `$each` for what is done with all of them:
+/// Defines a list of actors, and a macro named `$each` that evaluates an expression for all of them:
 ///
 /// - `each!(one in &list => value)`, `&mut list` or `list`: an array of the values, one for each actor, in order;
-/// - `each!(list: one in list => value)`, and likewise: a list of the values;
+/// - `each!(list: one in list => value)`, and likewise with `&` and `&mut`: a list of the values;
 /// - `each!(type M => value)` and `each!(list: type M => value)`: the same, where `M` is the actor's machine.
 ///
-/// Several lists may be gone through at once: `one in &these, other in &those`.
+/// Several lists can be iterated over together: `one in &these, other in &those`.
 ///
-/// The first word is always `$`, since a macro cannot write one.
+/// The first token must be `$`, since a macro cannot write one itself.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! list_of_actors {

@@ -1,7 +1,7 @@
-//! What happened, as plain data: told to whoever listens, and never what anything rests on.
+//! Events: what happened, as plain data for subscribers. Nothing depends on them.
 //!
-//! An event says what an entry of the journal came to, in names that people know. Which events there are is said in
-//! the folder of each actor; this is what they have in common.
+//! An event describes the result of a journal entry, in names that users know. The events of each actor are defined in
+//! its folder; this file has what they have in common.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -9,14 +9,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// Where an event stands: behind the entry that it tells of, and among the events of that entry.
+/// The position of an event: after the entry that it describes, and among the events of that entry.
 ///
-/// As text the number of the entry, and behind a dot the place among its events unless it is the first.
+/// As text, the sequence number of the entry, followed by a dot and the index among its events unless it is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The entry; for what is no entry, that of the newest event before.
+    /// The entry; for an event without an entry, that of the newest event before it.
     pub seq: Seq,
-    /// Which of its events.
+    /// The index among the events of the entry.
     pub place: u32,
 }
 
@@ -35,16 +35,16 @@ impl fmt::Display for Position {
     }
 }
 
-/// This is no position.
+/// The error for text that is not a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a sequence number, and perhaps a dot and a place, as in 812 or 812.1")]
+#[error("expected a sequence number, optionally with a dot and an index, as in 812 or 812.1")]
 pub struct NoPosition;
 
 impl FromStr for Position {
     type Err = NoPosition;
 
     fn from_str(text: &str) -> Result<Self, NoPosition> {
-        // Only digits: what `parse` takes beside them would be written in two ways.
+        // Digits only: `parse` accepts more, and a position must have a single spelling.
         let number = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<u64>().ok().filter(|_| digits)
@@ -61,10 +61,10 @@ impl FromStr for Position {
     }
 }
 
-/// The name that stands for the node, where that of an actor could.
+/// The name of the node, used in place of an actor's name.
 pub const NODE: &str = "node";
 
-/// What happens to any actor, and to the node. Each machine says what else happens to it, see `Shown::KINDS`.
+/// The kinds of events of every actor, and of the node. Each machine defines further kinds of its own, see `Shown::KINDS`.
 pub const KINDS: [&str; 5] = [
     "checkpoint",
     "draining",
@@ -73,46 +73,46 @@ pub const KINDS: [&str; 5] = [
     "stopping",
 ];
 
-/// What is written of an event beside its contents, and for each byte of them, at most.
+/// The most bytes written for an event besides its contents, and for each byte of the contents.
 const WRITTEN_BYTES: usize = 320;
 const WRITTEN_PER_BYTE: usize = 6;
 
-/// An event in its place.
+/// An event at its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Where it stands. No two events of a node stand in one place.
+    /// The position, which is unique among the events of a node.
     pub position: Position,
-    /// When it happened, in node time.
+    /// The node time at which it happened.
     pub at: Timestamp,
-    /// To which actor, or `node`.
+    /// The name of the actor, or `node`.
     pub actor: &'static str,
-    /// What.
+    /// What happened.
     pub what: Happening,
-    /// The event as it is written for those who listen over HTTP: by whoever comes first, for all of them.
+    /// The event as written to subscribers over HTTP: the first reader formats it for all.
     pub written: OnceLock<Box<str>>,
 }
 
-/// What happened, by whichever actor's words.
+/// What happened, in an actor's own terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// A word for it, such as `granted`.
+    /// The kind, such as `granted`.
     pub kind: &'static str,
-    /// Whatever else is known, in order. The first name is what it happened to.
+    /// The details, in order. The first name is that of the subject.
     pub fields: Vec<(&'static str, Field)>,
 }
 
 /// A value in an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// A name that a client gave: any bytes.
+    /// A name chosen by a client: arbitrary bytes.
     Name(Box<[u8]>),
     /// A number.
     Number(u64),
-    /// Words for people, or a word for programs.
+    /// Text for users, or a word for programs.
     Text(String),
 }
 
-/// A line for people: the kind, and what else is known as `field=value`.
+/// Formats one line for users: the kind, followed by details as `field=value`.
 impl fmt::Display for Happening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind)?;
@@ -128,7 +128,7 @@ impl fmt::Display for Happening {
 }
 
 impl Happening {
-    /// Something of this kind, of which nothing is known yet.
+    /// Creates a happening of this kind without details.
     pub fn new(kind: &'static str) -> Self {
         Self {
             kind,
@@ -136,28 +136,28 @@ impl Happening {
         }
     }
 
-    /// With a name.
+    /// Adds a name.
     #[must_use]
     pub fn name(mut self, field: &'static str, name: &[u8]) -> Self {
         self.fields.push((field, Field::Name(name.into())));
         self
     }
 
-    /// With a number.
+    /// Adds a number.
     #[must_use]
     pub fn number(mut self, field: &'static str, number: impl Into<u64>) -> Self {
         self.fields.push((field, Field::Number(number.into())));
         self
     }
 
-    /// With words.
+    /// Adds text.
     #[must_use]
     pub fn text(mut self, field: &'static str, text: impl Into<String>) -> Self {
         self.fields.push((field, Field::Text(text.into())));
         self
     }
 
-    /// The name of what it happened to: a lock's key.
+    /// Returns the name of the subject, such as a lock's key.
     pub fn subject(&self) -> Option<&[u8]> {
         self.fields.iter().find_map(|(_, field)| match field {
             Field::Name(name) => Some(name.as_ref()),
@@ -167,7 +167,7 @@ impl Happening {
 }
 
 impl Event {
-    /// How many bytes it takes in memory at most, with what is written of it.
+    /// Returns the most bytes that the event takes in memory, including its written form.
     pub fn bytes(&self) -> usize {
         let content = |(_, field): &(&str, Field)| match field {
             Field::Name(name) => name.len(),

@@ -1,8 +1,8 @@
-//! The newest events of a node, for any number of readers: one ring that all of them share, each with a position in it.
+//! The newest events of a node, for any number of readers: they share one ring, and each has a position in it.
 //!
-//! Promises: an event is shown only once the journal has what it tells of; a reader that asks for what is no longer
-//! kept, or falls behind, is told so before anything else; nothing is gathered while nobody listens.
-//! Never here: waiting for a reader. Whoever is slow costs a position, and no more.
+//! Promises: an event is shown only once the journal has the entry that it describes; a reader that asks for events no longer
+//! kept, or falls behind, is notified before it gets anything else; nothing is gathered while there are no readers.
+//! Never here: waiting for a reader. A slow reader costs a position, and no more.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -12,26 +12,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
-/// Events that are kept at most, and their bytes.
+/// The most events that are kept. Their size is limited, too, see [`EVENT_BYTES_MAX`].
 pub const EVENTS_MAX: usize = 65_536;
-/// See [`EVENTS_MAX`].
+/// The largest total size of the events that are kept, in bytes.
 pub const EVENT_BYTES_MAX: usize = 64 << 20;
 
-/// How long events are kept for readers that may come back, once there are none.
+/// How long events are still gathered for readers that may come back, once there are none.
 const LINGER_MS: u64 = 600_000;
 
-/// How many positions a node without files has for a millisecond, more than it can have entries.
+/// The number of positions per millisecond on a node without files, more than it can have entries.
 const POSITIONS_PER_MS: u64 = 1 << 20;
 
-/// Events and who reads them. The core writes, any thread reads.
+/// The events and their readers. The core writes, any thread reads.
 #[derive(Debug)]
 pub struct Feed {
-    /// Whether events are gathered: all that is looked at while nobody listens.
+    /// Whether events are gathered: the only thing checked while there are no readers.
     open: AtomicBool,
     ring: Mutex<Ring>,
-    /// The newest event that may be shown, and whether others may still come.
+    /// The newest event that may be shown, and whether the feed has ended.
     shown: watch::Sender<Shown>,
-    /// What is added to the number of an entry to be a position.
+    /// Added to the sequence number of an entry to get its position.
     base: u64,
 }
 
@@ -45,13 +45,13 @@ struct Shown {
 struct Ring {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
-    /// Everything behind this is here.
+    /// The position after which every event is in the ring.
     floor: Position,
-    /// Where it began.
+    /// The position at which gathering began.
     begun: Seq,
     newest: Position,
     readers: u32,
-    /// Since when there is no reader, as far as the core has noticed.
+    /// When the core first noticed that there are no readers.
     deserted: Option<Timestamp>,
 }
 
@@ -67,8 +67,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// A feed of a node that keeps no files: its entries begin with 1 at every start, and its positions where no life
-    /// before can have come to.
+    /// Creates the feed of a node that keeps no files. Its entries are numbered from 1 at every start, so its positions begin beyond any
+    /// that an earlier run can have reached.
     pub fn beginning_at(at: Timestamp) -> Self {
         Self {
             base: at.0.saturating_mul(POSITIONS_PER_MS),
@@ -84,12 +84,12 @@ impl Feed {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anybody listens, or did not long ago.
+    /// Whether there are readers, or were any recently.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Lets somebody listen from now on, or behind `after`. On the core thread; `last` is the newest entry.
+    /// Adds a reader of events from now on, or of those after `after`. Call it on the core thread; `last` is the newest entry.
     pub fn listen(self: &Arc<Self>, last: Seq, after: Option<Position>) -> Reader {
         let last = self.based(last);
         let mut ring = self.ring();
@@ -106,19 +106,19 @@ impl Feed {
         Reader {
             feed: Arc::clone(self),
             at: after.unwrap_or(upto),
-            // Positions that are not reached yet are not of this log.
+            // Positions not reached yet belong to another log.
             astray: after.is_some_and(|after| after > upto.max(last.into())),
             shown,
         }
     }
 
-    /// Gathers what happened in an entry, or behind it. It is shown once the entry is durable.
+    /// Gathers an event of an entry. It is shown once the entry is durable.
     pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: Happening) {
         let seq = self.based(seq);
         self.append(at, actor, what, |ring| ring.next(seq));
     }
 
-    /// Gathers what happened that is no entry: it stands behind the newest event.
+    /// Gathers an event that has no entry: it is placed after the newest event.
     pub fn put_behind(&self, at: Timestamp, actor: &'static str, what: Happening) {
         self.append(at, actor, what, |ring| ring.next(ring.newest.seq));
     }
@@ -149,20 +149,20 @@ impl Feed {
         });
     }
 
-    /// Forgets what was gathered of an entry that came to nothing after all. It was not shown yet.
+    /// Discards the events of an entry that was not applied after all. They had not been shown yet.
     pub fn retract(&self, seq: Seq) {
         let seq = self.based(seq);
         self.ring().truncate(|event| event.position.seq != seq);
     }
 
-    /// Shows everything that rests on nothing later than `durable`.
+    /// Shows every event whose entry is `durable` or earlier.
     pub fn show(&self, durable: Seq) {
         if !self.is_open() {
             return;
         }
         let durable = self.based(durable);
         let ring = self.ring();
-        // Where nobody listened yet there is nothing to wait for.
+        // Events placed before the first entry gathered have nothing to wait for.
         let upto = ring.newest_upto(durable.max(ring.begun));
         self.shown.send_if_modified(|shown| {
             let more = upto.is_some_and(|upto| upto > shown.upto);
@@ -171,7 +171,7 @@ impl Feed {
         });
     }
 
-    /// Up to which entry the journal must be relied on before everything is shown.
+    /// Returns the entry up to which the journal must be durable before everything is shown.
     pub fn newest(&self) -> Seq {
         let ring = self.ring();
         if ring.newest.seq == ring.begun {
@@ -181,7 +181,7 @@ impl Feed {
         }
     }
 
-    /// Nothing more is shown: the node has stopped or halted. What was not shown never is.
+    /// Ends the feed because the node has stopped or halted. Events not shown yet never are.
     pub fn end(&self) {
         self.shown.send_modify(|shown| shown.ended = true);
     }
@@ -223,7 +223,7 @@ impl Ring {
         }
     }
 
-    /// Drops the newest events up to the first that stays.
+    /// Drops the newest events, up to the first for which `stays` holds.
     fn truncate(&mut self, stays: impl Fn(&Event) -> bool) {
         while let Some(gone) = self.events.pop_back_if(|newest| !stays(newest)) {
             self.bytes -= gone.bytes();
@@ -243,45 +243,45 @@ impl Ring {
     }
 }
 
-/// What a reader hears.
+/// What a reader receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Something happened.
+    /// An event.
     Event(Arc<Event>),
-    /// Of what happened behind `after`, nothing up to `upto` is kept.
+    /// The events after `after` and up to `upto` are no longer kept.
     Lost {
-        /// Where the reader stood.
+        /// The reader's former position.
         after: Position,
-        /// Where it stands now.
+        /// The reader's new position.
         upto: Position,
     },
-    /// The reader asked for what comes behind `after`, a position that is yet to come: it is of another log, or nobody's.
-    /// It hears everything from now on.
+    /// The reader asked for events after `after`, a position not reached yet: it belongs to another log, or is made up. The reader gets
+    /// every event from now on.
     Ahead {
-        /// What it asked for.
+        /// The position asked for.
         after: Position,
-        /// Where it stands now.
+        /// The reader's new position.
         upto: Position,
     },
 }
 
-/// Somebody who listens: a position in the ring.
+/// A reader: a position in the ring.
 #[derive(Debug)]
 pub struct Reader {
     feed: Arc<Feed>,
     at: Position,
-    /// It asked for a position that this node has not reached.
+    /// Whether the reader asked for a position that this node has not reached.
     astray: bool,
     shown: watch::Receiver<Shown>,
 }
 
 impl Reader {
-    /// What is there now, at most so many; empty if that is nothing.
+    /// Takes at most `most` items that are available now; empty if there are none.
     pub fn take(&mut self, most: usize) -> Vec<Heard> {
         let upto = self.shown.borrow_and_update().upto;
         let ring = self.feed.ring();
         let mut heard = Vec::new();
-        // What was dropped before it could be shown is not spoken of either.
+        // A gap in events that cannot be shown yet is not reported yet, either.
         let gone = self.at < ring.floor && ring.floor <= upto;
         if std::mem::take(&mut self.astray) {
             let after = std::mem::replace(&mut self.at, upto);
@@ -306,7 +306,7 @@ impl Reader {
         heard
     }
 
-    /// What is kept before a position, or at all, the newest first, at most so many. Moves no reader.
+    /// Returns at most `most` events before a position, or the newest ones, newest first. Does not move the reader.
     pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
         let upto = self.shown.borrow().upto;
         let ring = self.feed.ring();
@@ -317,7 +317,7 @@ impl Reader {
         events.take(most).map(Arc::clone).collect()
     }
 
-    /// What happened in an entry, as far as it is kept.
+    /// Returns the events of an entry, as far as they are kept.
     pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
         let seq = self.feed.based(seq);
         let upto = self.shown.borrow().upto;
@@ -330,7 +330,7 @@ impl Reader {
         events.map(Arc::clone).collect()
     }
 
-    /// Waits until there may be something to take; false if there never will be again.
+    /// Waits until there may be something to take; returns false if there never will be again.
     pub async fn more(&mut self) -> bool {
         if self.shown.borrow().ended {
             return false;
@@ -359,7 +359,7 @@ mod tests {
         feed.put(Seq(seq), AT, "lock", Happening::new("granted"));
     }
 
-    /// What a reader hears now, as text; what is lost as a range.
+    /// Takes what is available as text; lost events as a range.
     fn heard(reader: &mut Reader) -> Vec<String> {
         let text = |heard| match heard {
             Heard::Event(event) => event.position.to_string(),

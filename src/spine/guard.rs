@@ -1,18 +1,18 @@
-//! Pure code under guard: a panic becomes its words.
+//! Runs pure code, and turns a panic into its message.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs pure code; a panic becomes its words.
+/// Runs pure code; returns the message of a panic as an error.
 pub fn guard<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_words(payload.as_ref()))
 }
 
-/// The words of a panic, as far as it has any.
+/// Returns the message of a panic, as far as it has one.
 pub fn panic_words(payload: &(dyn Any + Send)) -> String {
     let words = payload
         .downcast_ref::<&str>()
         .map(|words| (*words).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned());
-    words.unwrap_or_else(|| "a panic without words".to_owned())
+    words.unwrap_or_else(|| "a panic without a message".to_owned())
 }

@@ -1,8 +1,8 @@
-//! A machine whose durable state is items of one kind: time and snapshots come with them.
+//! Support for machines whose durable state is items of one kind: time and snapshots come with them.
 //!
-//! Many machines are no more than that. Such a machine keeps [`Items`], is [`Itemized`], and has nothing else to say of
-//! [`Timed`] and [`Paged`]. One that has several kinds of items, or indexes over them that are built again from pages,
-//! holds each kind in a [`Kept`] of its own and speaks for itself.
+//! Many machines are no more than that. Such a machine keeps [`Items`] and implements [`Itemized`], which provides
+//! [`Timed`] and [`Paged`]. One with several kinds of items, or with indexes over them that are rebuilt from pages,
+//! holds each kind in a [`Kept`] of its own and implements those traits itself.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{Digest, PageId, Seq, Slot};
@@ -12,7 +12,7 @@ use crate::spine::machine::{Machine, Now, Paged, Timed};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-/// Items of one kind, with the pages that they stand on.
+/// Items of one kind, with the pages that hold them.
 #[derive(Debug)]
 pub struct Items<T> {
     kept: Kept<T>,
@@ -28,7 +28,7 @@ impl<T> Default for Items<T> {
     }
 }
 
-/// Looked at as they are kept, and changed by no other way than those below.
+/// Items are read through `Kept`, and changed only by the methods of `Items`.
 impl<T> Deref for Items<T> {
     type Target = Kept<T>;
 
@@ -38,18 +38,18 @@ impl<T> Deref for Items<T> {
 }
 
 impl<T: Item + Default + Clone> Items<T> {
-    /// A copy of an item; its default if it is not there.
+    /// Returns a copy of an item, or the default if there is none.
     pub fn get_or_default(&self, slot: Slot) -> T {
         self.kept.get(slot).cloned().unwrap_or_default()
     }
 
-    /// A copy of every item.
+    /// Returns a copy of every item.
     pub fn view(&self) -> BTreeMap<Slot, T> {
         let items = self.kept.iter();
         items.map(|(slot, item)| (slot, item.clone())).collect()
     }
 
-    /// Changes an item by this entry. One that is not there begins as its default.
+    /// Changes an item by calling `make` on it, as part of this entry. A missing item starts as the default.
     pub fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut T)) -> &T {
         if self.kept.get(slot).is_some() {
             self.kept.change(self.pages.by(entry), slot, make);
@@ -61,7 +61,7 @@ impl<T: Item + Default + Clone> Items<T> {
         self.kept.get(slot).expect("it is there now")
     }
 
-    /// Changes every item by this entry.
+    /// Changes every item by calling `make` on it, as part of this entry.
     pub fn change_all(&mut self, entry: Seq, mut make: impl FnMut(&mut T)) {
         let slots: Vec<Slot> = self.kept.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -72,14 +72,14 @@ impl<T: Item + Default + Clone> Items<T> {
 
 /// A machine whose durable state is items of one kind.
 pub trait Itemized: Machine {
-    /// What it has.
+    /// The type of its items.
     type Item: Item + Default + Clone + Send;
 
-    /// All that it has.
+    /// Returns the items.
     fn items(&self) -> &Items<Self::Item>;
-    /// All that it has, to be changed.
+    /// Returns the items, to be changed.
     fn items_mut(&mut self) -> &mut Items<Self::Item>;
-    /// The message that lets time act on an item whose deadline has come, see [`Timed::tick`].
+    /// Returns the message that lets time act on an item whose deadline has come, see [`Timed::tick`].
     fn lapse(&self, slot: Slot) -> Self::Message {
         unreachable!("{slot:?} has no deadline")
     }

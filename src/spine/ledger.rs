@@ -1,7 +1,7 @@
 //! The ordering point of a node: hands out sequence numbers and times, and gathers the records of one write.
 //!
 //! Promises: numbers are handed out only below a bound that is durable; time in the log never goes back.
-//! Never here: deciding, writing, syncing. Whoever drives the node (the runtime, the simulation) takes the batch.
+//! Never here: deciding, writing, syncing. The driver of the node (the runtime or the simulation) takes the batch.
 
 use crate::clock::{Clock, Offset, Timestamp};
 use crate::ids::{ActorId, Chance, RequestKey, Seq};
@@ -17,35 +17,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many numbers are reserved at a time.
 pub const RESERVE_STEP: u64 = 1 << 20;
 
-/// The wall clock is noted again when it has moved this much against node time.
+/// The wall clock is recorded again when it has moved this much against node time.
 const OFFSET_STEP_MS: u64 = 1000;
 
-/// A wall clock that is further ahead than this of what was expected is in doubt.
+/// A wall clock that is further ahead of its expected time than this is in doubt.
 const AHEAD_MS: i64 = 86_400_000;
 
-/// A wall clock that was in doubt is believed when it has not stepped for so long.
+/// A wall clock in doubt is trusted again once it has not stepped for this long.
 const DOUBT_MS: u64 = 3_600_000;
 
-/// What the journal keeps of a message that was committed.
+/// The journal's record of a committed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<M, O> {
-    /// What was asked.
+    /// The message.
     pub message: M,
-    /// What was decided.
+    /// What was decided about it.
     pub outcome: O,
-    /// What the message came with. Without it, the entry ends before.
+    /// The message's idempotency key; if there is none, it is left out of the encoding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<RequestKey>,
 }
 
-/// What the journal keeps of a message that panicked.
+/// The journal's record of a message that panicked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Poisoned<M> {
-    /// Where.
+    /// Where it panicked.
     pub stage: Stage,
-    /// The panic's words.
+    /// The panic message.
     pub cause: String,
-    /// What was being done.
+    /// The message.
     pub message: M,
 }
 
@@ -56,51 +56,51 @@ pub struct Ledger {
     next: Seq,
     /// Numbers below this are reserved durably.
     bound: Seq,
-    /// A reserve mark on its way: its own number and the bound that holds once it is durable.
+    /// A reserve mark not yet durable: its own number, and the bound that holds once it is.
     reserving: Option<(Seq, Seq)>,
     batch: Batch,
-    /// What the marks so far come to.
+    /// The node's state, according to the marks so far.
     marked: Marked,
-    /// When the log ended that this one goes on with, if there was any.
+    /// The time at which the log that this one continues ended, if there was one.
     ended: Option<Timestamp>,
-    /// When the wall clock came into doubt in this life, or stepped since.
+    /// When the wall clock came into doubt since the start, or last stepped.
     doubted: Timestamp,
-    /// How far ahead it is as long as it is in doubt, in milliseconds.
+    /// How far the wall clock is ahead while it is in doubt, in milliseconds.
     ahead: Arc<AtomicU64>,
     room: Room,
-    /// Bytes that may be on their way to the journal at a time: what is prepared there, less the reserve.
+    /// The most bytes that may be handed to the journal and not yet written: the space prepared there, less the reserve.
     space: u64,
-    /// Bytes handed over and, when last looked, not yet written.
+    /// Bytes handed over that were not yet written when last checked.
     handed: u64,
-    /// Without a journal nothing is gathered, and numbers need no reserve.
+    /// Without a journal, no records are gathered and no numbers reserved.
     memory: bool,
     appended: Appended,
-    /// Numbers passed over behind the tail.
+    /// Numbers skipped after the tail.
     skipped: u64,
 }
 
-/// What a start would have to repeat if there were no snapshot but that of before.
+/// What a start would have to replay if there were no newer snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// Records, marks left out.
+    /// The number of records, not counting marks.
     pub records: u64,
-    /// Bytes of records.
+    /// The size of the records, in bytes.
     pub bytes: u64,
 }
 
-/// When enough was appended.
+/// The threshold at which enough has been appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
-    /// So many records,
+    /// This many records,
     pub records: u64,
-    /// or so many bytes,
+    /// or this many bytes,
     pub bytes: u64,
-    /// but in either case so many bytes.
+    /// but in either case at least this many bytes.
     pub bytes_min: u64,
 }
 
 impl Appended {
-    /// Whether this is enough.
+    /// Whether the threshold is reached.
     pub fn is(self, enough: Enough) -> bool {
         (self.records >= enough.records || self.bytes >= enough.bytes)
             && self.bytes >= enough.bytes_min
@@ -108,7 +108,7 @@ impl Appended {
 }
 
 impl Ledger {
-    /// A ledger that goes on behind `tail`. Its first mark must be a reserve, its second a start.
+    /// Creates a ledger that continues after `tail`. Its first mark must be a reserve, its second a start.
     pub fn new(clock: Arc<dyn Clock>, tail: &Tail, marked: Marked, memory: bool) -> Self {
         let next = tail.next();
         Self {
@@ -134,19 +134,19 @@ impl Ledger {
         }
     }
 
-    /// The node's time, never less than it was before.
+    /// Returns node time, which never goes back.
     pub fn now(&mut self) -> Timestamp {
         self.latest = self.latest.max(self.clock.now());
         self.latest
     }
 
-    /// Reserves numbers and notes the start. The batch must be durable before anything else is ordered.
+    /// Reserves numbers and records the start. The batch must be durable before anything else is ordered.
     pub fn start(&mut self, chance: Chance) -> Start {
         self.bound = Seq(self.next.0 + RESERVE_STEP);
         self.mark(&Mark::Reserve { bound: self.bound });
         let at = self.now();
         let offset_ms = self.clock.offset_ms();
-        // What the wall clock last showed, and as if no time had passed since: nobody can tell here how much has.
+        // What the wall clock last showed, as if no time had passed since: how much has passed cannot be known here.
         let expected = self.ended.map(|ended| {
             let shown = self.marked.believed.unwrap_or(self.marked.offset_ms);
             shown.saturating_sub_unsigned(at.0.saturating_sub(ended.0))
@@ -164,12 +164,12 @@ impl Ledger {
         Start { stamp, skipped }
     }
 
-    /// Notes that a slot is about to be sealed with these states.
+    /// Records that a slot is about to be sealed with these states.
     pub fn checkpoint(&mut self, slot: u8, states: Vec<Watermark>) -> Stamp {
         self.mark(&Mark::Checkpoint { slot, states })
     }
 
-    /// Notes the rules that an actor goes by, if it is not by these already.
+    /// Records the rules of an actor, if they have changed.
     pub fn rules(&mut self, actor: ActorId, rules: &impl Serialize) {
         let rules = rmp_serde::to_vec(rules).expect("rules always encode");
         if self.marked.rules.get(&actor) != Some(&rules) {
@@ -177,19 +177,19 @@ impl Ledger {
         }
     }
 
-    /// Has an actor take nothing new on from here until the next start; the entry, if that is more than it did.
+    /// Lets an actor refuse new work from here until the next start. Returns the mark, if this refuses more than before.
     pub fn drain(&mut self, actor: ActorId, draining: Draining) -> Option<Stamp> {
         let more = draining > self.marked.draining(actor);
         more.then(|| self.mark(&Mark::Drain { actor, draining }))
     }
 
-    /// Notes a stop in good order.
+    /// Records a clean stop.
     pub fn stop(&mut self) -> Stamp {
         self.mark(&Mark::Stop)
     }
 
-    /// Notes the wall clock, if it has stepped since it was last noted, or was in doubt and is believed now; whether that
-    /// is so.
+    /// Records the wall clock if it has stepped since it was last recorded, or was in doubt and is now trusted again. Returns whether it
+    /// did.
     pub fn watch_wall_clock(&mut self) -> bool {
         let offset_ms = self.clock.offset_ms();
         let before = self.marked.believed;
@@ -206,7 +206,7 @@ impl Ledger {
         waited >= u128::from(DOUBT_MS) && self.believe_wall_clock().is_some()
     }
 
-    /// Believes the wall clock as it is from here on; the mark that says so, if it was in doubt.
+    /// Trusts the wall clock as it is from here on. Returns the mark that records this, if it was in doubt.
     pub fn believe_wall_clock(&mut self) -> Option<Stamp> {
         self.marked.believed?;
         Some(self.mark(&Mark::Clock {
@@ -215,12 +215,12 @@ impl Ledger {
         }))
     }
 
-    /// How far the wall clock is ahead of what was expected while it is in doubt, in milliseconds; else zero.
+    /// Returns how far the wall clock is ahead of its expected time while it is in doubt, in milliseconds; otherwise zero.
     pub fn ahead(&self) -> &Arc<AtomicU64> {
         &self.ahead
     }
 
-    /// What time it is, by both clocks. The wall clock is as it was last noted in the log.
+    /// Returns the time by both clocks. The wall clock is taken as last recorded in the log.
     pub fn both(&mut self) -> Now {
         Now {
             at: self.now(),
@@ -228,7 +228,7 @@ impl Ledger {
         }
     }
 
-    /// The moment of a decision of this actor that is made now: no number is handed out between it and the entry that comes of it.
+    /// Returns the moment of a decision that this actor makes now. No number may be handed out between it and the resulting entry.
     pub fn moment(&mut self, actor: ActorId, now: Now) -> Moment {
         self.renew_reserve(now.at);
         Moment {
@@ -239,18 +239,18 @@ impl Ledger {
         }
     }
 
-    /// Hands out the next number, with the time it was asked for at.
+    /// Hands out the next number, stamped with `at`.
     pub fn order(&mut self, at: Timestamp) -> Stamp {
         self.order_some(at, 1)
     }
 
-    /// Hands out so many numbers in a row; the first of them, with the time it was asked for at.
+    /// Hands out `numbers` numbers in a row. Returns the first, stamped with `at`.
     pub fn order_some(&mut self, at: Timestamp, numbers: u64) -> Stamp {
         self.renew_reserve(at);
         self.number(at, numbers)
     }
 
-    /// Notes a new bound when half of the numbers below the old one are used up.
+    /// Reserves more numbers when half of those below the bound are used up.
     fn renew_reserve(&mut self, at: Timestamp) {
         if !self.memory && self.reserving.is_none() && self.bound.0 - self.next.0 < RESERVE_STEP / 2
         {
@@ -276,7 +276,7 @@ impl Ledger {
         !self.memory && (self.bound.0 - self.next.0 < RESERVE_STEP / 8 || self.is_crowded())
     }
 
-    /// Everything up to here is durable: a reserve that was on its way holds.
+    /// Notes that everything up to `upto` is durable, which makes a pending reserve valid.
     pub fn durable(&mut self, upto: Seq) {
         if let Some((_, bound)) = self.reserving.take_if(|(mark, _)| *mark <= upto) {
             self.bound = bound;
@@ -339,7 +339,7 @@ impl Ledger {
         stamp
     }
 
-    /// Says whether the wall clock is in doubt, since it was just looked at.
+    /// Notes and logs whether the wall clock, which was just read, is in doubt.
     fn note_doubt(&mut self, at: Timestamp) {
         let before = self.ahead.load(Ordering::Relaxed);
         let believed = self.marked.believed;
@@ -353,7 +353,7 @@ impl Ledger {
                 "THE WALL CLOCK IS FAR AHEAD of the last entry: nothing is pruned until `sexton confirm-clock`, or an hour without a step"
             );
         } else if before > 0 {
-            tracing::info!("the wall clock is believed again: what is due is pruned");
+            tracing::info!("the wall clock is trusted again: pruning resumes");
         }
     }
 
@@ -362,13 +362,13 @@ impl Ledger {
         self.batch.make_urgent();
     }
 
-    /// The records gathered since the last time.
+    /// Takes the records gathered since the last call.
     pub fn take_batch(&mut self) -> Batch {
         self.handed += self.batch.len() as u64;
         std::mem::take(&mut self.batch)
     }
 
-    /// The records gathered, to be written in place.
+    /// Returns the records gathered, to be written in place.
     pub fn batch_mut(&mut self) -> &mut Batch {
         &mut self.batch
     }
@@ -383,45 +383,45 @@ impl Ledger {
         self.memory
     }
 
-    /// What the log can still take.
+    /// Returns what the log still has room for.
     pub fn room(&self) -> Room {
         self.room
     }
 
-    /// Notes what the log can still take.
+    /// Sets what the log still has room for.
     pub fn set_room(&mut self, room: Room) {
         self.room = room;
     }
 
-    /// Notes how many bytes may be on their way at a time, and how many are.
+    /// Sets how many bytes may be handed over and not yet written, and how many are.
     pub fn set_space(&mut self, space: u64, handed: u64) {
         self.space = space;
         self.handed = handed;
     }
 
-    /// Whether more is on its way than is surely prepared: whether the disk is full must be known before anything
-    /// else is decided. Once it is known, the reserve is there to be drawn on.
+    /// Whether the bytes not yet written may exceed the prepared space: then it must be known whether the disk is full before anything
+    /// else is decided. Once that is known, the reserve may be used.
     fn is_crowded(&self) -> bool {
         let on_its_way = self.handed + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
     }
 
-    /// What was appended in all, with what the start repeated.
+    /// Returns what was appended in all, including what the start replayed.
     pub fn appended(&self) -> Appended {
         self.appended
     }
 
-    /// The first number that is not reserved, whether or not that is durable yet.
+    /// Returns the first number that is not reserved, whether or not the reserve is durable yet.
     pub fn reserved(&self) -> Seq {
         self.reserving.map_or(self.bound, |(_, bound)| bound)
     }
 
-    /// What the marks so far come to.
+    /// Returns the node's state, according to the marks so far.
     pub fn marked(&self) -> &Marked {
         &self.marked
     }
 
-    /// The last number handed out.
+    /// Returns the last number handed out.
     pub fn last(&self) -> Seq {
         Seq(self.next.0 - 1)
     }

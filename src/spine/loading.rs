@@ -1,8 +1,8 @@
-//! A snapshot on its way into machines. One thread reads pages, one decodes them, and whoever asked builds state of them,
-//! all at the same time: a start has much to do, and cores that wait.
+//! Loads a snapshot into machines. One thread reads pages, one decodes them, and the caller builds state from them,
+//! all at the same time: a start has much to do while other cores are idle.
 //!
-//! Promises: pages come to the machine in the order in which they were read; beside the state, few are in memory. Whether
-//! all was read, and as it was sealed, is known only at the end.
+//! Promises: pages reach the machine in the order in which they were read; besides the state, only a few are in memory. Whether
+//! everything was read, and matches the seal, is known only at the end.
 
 use crate::ids::{ActorId, PageId, Seq};
 use crate::persist::PersistError;
@@ -14,25 +14,25 @@ use crate::spine::receipts::{self, Receipts};
 use std::iter::{self, Peekable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Pages as they are read, ascending, actor by actor.
+/// Pages as they are read, in ascending order, actor by actor.
 pub struct Arriving<'a> {
     pages: Peekable<Coming<'a, Page>>,
 }
 
 impl Arriving<'_> {
-    /// Whose pages come next; `None` behind the last.
+    /// Returns the actor whose pages come next; `None` after the last.
     pub fn actor(&mut self) -> Option<ActorId> {
         self.pages.peek().map(|page| page.actor)
     }
 
-    /// The pages that come next, as long as they are this actor's.
+    /// Returns the pages that come next, as long as they are this actor's.
     pub fn of(&mut self, actor: ActorId) -> impl Iterator<Item = Page> + Send {
         iter::from_fn(move || self.pages.next_if(|page| page.actor == actor))
     }
 }
 
-/// Reads a slot that was found sealed, and lets `build` take the pages meanwhile. What reading came to counts before
-/// what was built.
+/// Reads a slot that was found sealed, while `build` consumes the pages. An error of the read must be considered before the result of
+/// `build`.
 pub fn while_read<T>(
     slots: &Slots,
     slot: SlotId,
@@ -42,7 +42,7 @@ pub fn while_read<T>(
     ahead(
         |made| {
             slots.read(slot, seal, &mut |page| {
-                // Whoever takes no more has failed, and says why.
+                // A consumer that stops early has failed, and reports why.
                 made.push(page);
                 Ok(())
             })
@@ -55,10 +55,10 @@ pub fn while_read<T>(
     )
 }
 
-/// A machine and its receipts, from their pages.
+/// Builds a machine and its receipts from their pages.
 ///
 /// # Errors
-/// If a page does not decode, or if the machine finds that they contradict each other.
+/// Returns an error if a page does not decode, or if the machine finds that the pages contradict each other.
 pub fn machine<M: Paged>(
     rules: M::Rules,
     pages: Coming<'_, Page>,
@@ -93,7 +93,7 @@ pub fn machine<M: Paged>(
     };
     let words = |payload: Box<dyn std::any::Any + Send>| panic_words(payload.as_ref());
     let (decoded, built) = catch_unwind(AssertUnwindSafe(build)).map_err(words)?;
-    // A page that does not decode is the reason for what was built of the others.
+    // If a page does not decode, that explains whatever was built of the others.
     decoded?;
     let mut machine = built.map_err(words)?;
     for (page, changed) in changes {
@@ -102,10 +102,10 @@ pub fn machine<M: Paged>(
     Ok((machine, Receipts::load(receipts)?))
 }
 
-/// A page, the entry that changed it last, and what it says, if it has any content.
+/// A page's id, the entry that changed it last, and its decoded content, if it has any.
 type Decoded<M> = (PageId, Seq, Option<Content<<M as Paged>::Page>>);
 
-/// What a page says.
+/// The decoded content of a page.
 enum Content<P> {
     Machine(P),
     Receipts(receipts::Loaded),

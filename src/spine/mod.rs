@@ -2,26 +2,26 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `machine.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown |
-//! | `effect.rs` `port.rs` | what a machine wants done outside itself; who does it in the world |
+//! | `machine.rs` `items.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown; its short form for items of one kind |
+//! | `effect.rs` `port.rs` | what a machine wants done outside itself; what performs it in the world |
 //! | `ledger.rs` | sequence numbers, time, the records of one write |
-//! | `host.rs` | the shell: order, decide, commit, append; catches panics |
-//! | `delivery.rs` `guard.rs` | what is delivered to a host and answered; panics as words |
-//! | `each.rs` | one of something for each actor of a list |
+//! | `host/` | the shell: order, decide, commit, append; catches panics |
+//! | `delivery.rs` `guard.rs` | deliveries to a host and its answers; catching panics |
+//! | `each.rs` | structures with one element for each actor |
 //! | `outbox.rs` | answers and actions that wait for the journal |
-//! | `event.rs` `feed.rs` | what happened, as data; the newest of it, for subscribers |
-//! | `recovery.rs` | from snapshots and journal to machines: the one recovery path |
-//! | `record.rs` | what a record holds, and why the past could not be repeated |
-//! | `progress.rs` | how far a recovery has come |
+//! | `event.rs` `feed.rs` | events as data; the newest of them, for subscribers |
+//! | `recovery.rs` | from snapshots and journal to machines: the only recovery path |
+//! | `record.rs` | the content of a record, and why recovery failed |
+//! | `progress.rs` | the progress of a recovery |
 //! | `checkpoint.rs` | when a snapshot is due, and its steps |
 //! | `pages.rs` | a checkpoint's copy of a machine, slice by slice |
-//! | `receipts.rs` | what was done under which key, for requests that come again |
-//! | `loading.rs` | a snapshot on its way into machines |
-//! | `parallel.rs` | work that is spread over the cores |
+//! | `receipts.rs` | what was done under which idempotency key, to answer repeated requests |
+//! | `loading.rs` | loading a snapshot into machines |
+//! | `parallel.rs` | work on two threads at a time |
 //! | `directory.rs` | addresses, and the bound on open commands |
-//! | `budget.rs` | bytes that many may hold together |
+//! | `budget.rs` | a byte budget shared by several holders |
 //! | `shared.rs` | what the actors of a node share; when answers leave; halting |
-//! | `supervision.rs` | what the spine and the Supervisor say to each other; the policy of restarts |
+//! | `supervision.rs` | the messages between the spine and the Supervisor; the restart policy |
 //! | `runtime/` | the only place that names actix |
 //! | `shelf.rs` | snapshots in memory, for tests |
 

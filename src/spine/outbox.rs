@@ -1,6 +1,6 @@
-//! What waits for the journal: answers and actions, each with the entry that it rests on.
+//! Answers and actions that wait for the journal, each with the entry that it depends on.
 //!
-//! The outbox outlives the machine and its restarts. What it holds leaves in the order in which it came.
+//! The outbox outlives the machine and its restarts. Whatever it holds is released in order of arrival.
 
 use crate::ids::Seq;
 use crate::spine::delivery::{Answer, ReplyTo};
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Answers and actions in order. Cloning gives another handle on the same outbox.
+/// Answers and actions, in order. Clones share one outbox.
 pub struct Outbox<M: Machine> {
     held: Rc<RefCell<VecDeque<Held<M>>>>,
     port: Rc<RefCell<Option<Box<dyn Port<M>>>>>,
@@ -46,17 +46,17 @@ impl<M: Machine> Default for Outbox<M> {
 }
 
 impl<M: Machine> Outbox<M> {
-    /// Has actions performed there. They wait until there is a port.
+    /// Sets the port that performs actions. Actions wait until there is one.
     pub fn perform_by(&self, port: Box<dyn Port<M>>) {
         *self.port.borrow_mut() = Some(port);
     }
 
-    /// Holds answers until the entry `rests_on` is durable. It is never earlier than the one before.
+    /// Holds answers until the entry `rests_on` is durable. It must not be earlier than that of the previous call.
     pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<M::Reply>>, reply_to: ReplyTo<M::Reply>) {
         self.push(rests_on, What::Answers(answers, reply_to));
     }
 
-    /// Holds an action until the entry `rests_on` is durable. It is never earlier than the one before.
+    /// Holds an action until the entry `rests_on` is durable. It must not be earlier than that of the previous call.
     pub fn hold_action(&self, rests_on: Seq, action: Action<M::Action>) {
         self.push(rests_on, What::Action(action));
     }
@@ -72,10 +72,10 @@ impl<M: Machine> Outbox<M> {
         held.push_back(Held { rests_on, what });
     }
 
-    /// Lets out all that rests on nothing later than `durable`.
+    /// Releases everything that depends on no entry later than `durable`.
     pub fn release(&self, durable: Seq) {
         loop {
-            // Called outside the borrow: an answer may lead to the next thing being held.
+            // Called outside the borrow: an answer may cause the next effect to be held.
             let next = self
                 .held
                 .borrow_mut()
@@ -93,7 +93,7 @@ impl<M: Machine> Outbox<M> {
         }
     }
 
-    /// Forgets what waits: a request that waits for it ends unanswered. For a node that has halted.
+    /// Drops everything held, because the node has halted: requests that wait for it end unanswered.
     pub fn discard(&self) {
         let held = std::mem::take(&mut *self.held.borrow_mut());
         drop(held);

@@ -1,16 +1,16 @@
-//! A checkpoint's copy of a machine and of its receipts, slice by slice, while the machine goes on.
+//! Copies a machine and its receipts for a checkpoint, slice by slice, while the machine goes on.
 
 use crate::ids::PageId;
 use crate::lookup::pages::Copied;
 use crate::spine::machine::Paged;
 use crate::spine::receipts::Receipts;
 
-/// What a page of nothing counts as: it costs something, too.
+/// The least size that a page counts as: even an empty page costs something.
 const PAGE_BYTES_MIN: usize = 64;
 
-/// The next pages of the checkpoint that is under way, about `bytes_max` bytes of them; whether these are the last.
+/// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last.
 ///
-/// Those that were copied before their turn come first, and without a limit: they are copied already.
+/// Pages that had to be copied early come first, and without a limit, since they are copied already.
 pub fn slice<M: Paged>(
     machine: &mut M,
     receipts: &Receipts,

@@ -1,18 +1,18 @@
-//! Work that is done on two threads at a time, while whoever asked for it waits. What a start has much of.
+//! Work on two threads at a time while the caller waits, for the many uses of that at a start.
 //!
-//! Promises: what is made on one thread is taken on the other in the same order; a panic goes on in the thread that asked.
+//! Promises: what one thread makes, the other takes in the same order; a panic is passed on to the calling thread.
 
 use crossbeam_channel::{Sender, bounded};
 use std::mem;
 use std::panic::resume_unwind;
 use std::thread;
 
-/// Things that are handed over at a time: enough that handing over costs nothing beside them.
+/// The number of things handed over at a time: enough to make the cost of handing over negligible.
 const BATCH: usize = 128;
-/// Batches that may wait to be taken.
+/// The most batches that may wait to be taken.
 const BATCHES_MAX: usize = 8;
 
-/// Does both at the same time.
+/// Runs both functions at the same time, and returns both results.
 pub fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
     thread::scope(|scope| {
         let other = scope.spawn(other);
@@ -22,11 +22,11 @@ pub fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Sen
     })
 }
 
-/// What is taken, as it comes.
+/// The things made by the other thread, as they arrive.
 pub type Coming<'a, T> = &'a mut (dyn Iterator<Item = T> + Send);
 
-/// Lets another thread make things while this one takes what was made before. What making them came to counts only as
-/// far as they were taken.
+/// Runs `make` on another thread, while `take` consumes on this one what it has made. The result of `make` covers only as much as was
+/// taken: `take` may stop early.
 pub fn ahead<T: Send, M: Send, R>(
     make: impl FnOnce(&mut Made<T>) -> M + Send,
     take: impl FnOnce(Coming<'_, T>) -> R,
@@ -46,14 +46,14 @@ pub fn ahead<T: Send, M: Send, R>(
     })
 }
 
-/// Where what was made goes.
+/// Receives what was made, for the other thread.
 pub struct Made<T> {
     batch: Vec<T>,
     sender: Sender<Vec<T>>,
 }
 
 impl<T> Made<T> {
-    /// Hands a thing over. False if nobody takes any more, for a reason of their own.
+    /// Hands a thing over. Returns false if the consumer has stopped taking.
     pub fn push(&mut self, thing: T) -> bool {
         self.batch.push(thing);
         self.batch.len() < BATCH || self.hand_over()

@@ -1,19 +1,19 @@
-//! Ports: the only code that touches the world for a machine.
+//! Ports: the only code that acts on the world on behalf of a machine.
 //!
-//! A port is handed an action when what it rests on is durable, and reports back by an ordinary message to the actor: that
-//! it is done, or that it cannot be. See [`Action`] for what a port owes.
+//! A port receives an action once the entry it depends on is durable, and reports its completion, or failure, by an ordinary message to the
+//! actor. See [`Action`] for the obligations of a port.
 
 use crate::spine::effect::Action;
 use crate::spine::machine::{Machine, Never};
 
 /// Performs the actions of one machine, each attempt at most once.
 pub trait Port<M: Machine> {
-    /// Performs an attempt; if that was done already, reports its completion again. Does not block: it is called on the
-    /// core. Never fails: what cannot be done is reported by a message.
+    /// Performs an attempt; if that was done already, reports its completion again. Must not block, since it is called on the core. Never
+    /// fails: failures are reported by a message.
     fn perform(&mut self, action: Action<M::Action>);
 }
 
-/// The port of a machine that never acts.
+/// The port of a machine without actions.
 #[derive(Clone, Copy, Debug)]
 pub struct NoPort;
 

@@ -1,4 +1,4 @@
-//! How far a recovery has come, for whoever waits for it. Nothing here slows it down or changes what comes of it.
+//! The progress of a recovery, for observers. Nothing here slows the recovery down or affects its result.
 
 use crate::ids::{ActorId, Digest, Seq};
 use crate::persist::mark::Watermark;
@@ -10,7 +10,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far a recovery has come. Clones show the same one.
+/// The progress of a recovery. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Counts>);
 
@@ -21,19 +21,19 @@ struct Counts {
     upto: AtomicU64,
 }
 
-/// What a recovery is at.
+/// The current step of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It compares snapshots with their seals, and reads one.
+    /// Comparing snapshots with their seals, and reading one.
     Reading,
-    /// It builds state from so many pages of a snapshot.
+    /// Building state from the pages of a snapshot.
     Building {
-        /// How many.
+        /// The number of pages so far.
         pages: u64,
     },
-    /// It repeats what the journal has behind that.
+    /// Replaying the journal after the snapshot.
     Repeating {
-        /// Entries so far.
+        /// The number of entries so far.
         records: u64,
         /// The newest of them.
         upto: Seq,
@@ -41,7 +41,7 @@ pub enum Step {
 }
 
 impl Progress {
-    /// What it is at.
+    /// Returns the current step.
     pub fn get(&self) -> Step {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         match (of(&self.0.pages), of(&self.0.records)) {
@@ -55,14 +55,14 @@ impl Progress {
     }
 }
 
-/// A replica that says how far it has come.
+/// A replica that reports its progress.
 pub struct Watched<'r> {
     replica: &'r mut dyn Recovering,
     progress: Progress,
 }
 
 impl<'r> Watched<'r> {
-    /// Passes everything on to `replica`.
+    /// Creates a replica that passes everything on to `replica`.
     pub fn new(replica: &'r mut dyn Recovering, progress: Progress) -> Self {
         Self { replica, progress }
     }

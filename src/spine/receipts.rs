@@ -1,10 +1,10 @@
-//! What was done under which key: a message that comes again is answered as it was, and nothing is done twice.
+//! Receipts: what was done under which idempotency key, so that a repeated message gets the same answer, and nothing is done twice.
 //!
-//! A receipt is kept of each committed message that came with a [`RequestKey`]: of what was decided, not of what was
-//! asked, for the repetition asks the same. Receipts are durable state. The entry carries the key, so a replay comes to
-//! the same ones; they stand on pages of a kind of their own, noted among those of the machine.
+//! A receipt is kept for each committed message that came with a [`RequestKey`]. It holds the outcome, not the
+//! message, for the repetition brings that again. Receipts are durable state. The entry contains the key, so a replay produces
+//! the same receipts; they are stored on pages of a kind of their own, tracked with those of the machine.
 //!
-//! Promises: bounded in time, number and bytes, the oldest forgotten first; what is forgotten when depends on the
+//! Promises: receipts are bounded in time, number and bytes, the oldest being forgotten first; when one is forgotten depends on the
 //! entries with a key, and on nothing else. Never here: what a machine answers.
 
 use crate::clock::Timestamp;
@@ -15,25 +15,25 @@ use crate::spine::machine::Stamp;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{HashMap, VecDeque};
 
-/// For how long a repetition is known, in seconds of node time.
+/// How long a repetition is recognized, in seconds of node time.
 pub const SECONDS: u64 = 600;
-/// How many receipts an actor keeps at most.
+/// The most receipts that an actor keeps.
 pub const RECEIPTS_MAX: u32 = 16_384;
-/// How many bytes they have at most, all together. The newest is kept whatever its size.
+/// The largest total size of an actor's receipts, in bytes. The newest is kept whatever its size.
 pub const BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of a receipt beside its outcome, about.
+/// The approximate size of a receipt without its outcome, in bytes.
 const RECEIPT_BYTES: usize = 96;
-/// Slots to a page: as many as fill about two kilobytes with short outcomes.
+/// The number of slots on a page: as many as fill about two kilobytes with short outcomes.
 const SLOTS: u32 = 16;
 
-/// The receipts of one actor. Their slots are a ring, so that neighbours in time stand on one page, and where a receipt
-/// stands follows from those that are there.
+/// The receipts of one actor. Their slots form a ring, so that receipts of about the same time share a page, and the slot of a new
+/// receipt follows from the existing ones.
 #[derive(Debug, Default)]
 pub struct Receipts {
-    /// Oldest first, in slots that follow each other.
+    /// Oldest first, in consecutive slots.
     held: VecDeque<Receipt>,
-    /// The slot of the oldest.
+    /// The slot of the oldest receipt.
     first: u32,
     slots: HashMap<u128, u32>,
     bytes: usize,
@@ -45,13 +45,13 @@ pub struct Receipts {
 pub struct Receipt {
     /// The key.
     pub key: RequestKey,
-    /// The entry.
+    /// The number and time of the entry.
     pub entry: Stamp,
-    /// What was decided, as the journal has it.
+    /// The outcome, encoded as in the journal.
     pub outcome: Box<[u8]>,
 }
 
-/// Receipts of one page, with their slots.
+/// The receipts of a page, with their slots.
 pub type Loaded = Vec<(u32, Receipt)>;
 
 impl Receipt {
@@ -63,7 +63,7 @@ impl Receipt {
         self.entry.at.plus_seconds(SECONDS) <= at
     }
 
-    /// What the digest is made of.
+    /// Returns the bytes over which the digest is computed.
     fn canonical(&self) -> Vec<u8> {
         let (seq, at) = (
             self.entry.seq.0.to_le_bytes(),
@@ -74,14 +74,14 @@ impl Receipt {
 }
 
 impl Receipts {
-    /// What was done under the id of this key, whatever was asked for, if that is still known.
+    /// Returns the receipt for the id of this key, even if its fingerprint differs, unless it has expired.
     pub fn find(&self, key: &RequestKey, at: Timestamp) -> Option<&Receipt> {
         let slot = self.slots.get(&key.id)?;
         let receipt = self.held.get(self.place_of(*slot))?;
         Some(receipt).filter(|receipt| !receipt.is_over(at))
     }
 
-    /// Notes what this entry did under a key, and forgets what must go for it.
+    /// Keeps a receipt of what this entry did under a key, and forgets older ones to make room.
     pub fn note<O: Serialize>(
         &mut self,
         pages: &mut Pages,
@@ -105,7 +105,7 @@ impl Receipts {
         self.put(receipt);
     }
 
-    /// Forgets the oldest, by this entry.
+    /// Forgets the oldest receipt, as part of this entry.
     fn forget(&mut self, pages: &mut Pages, entry: Seq) {
         self.touch(pages, self.first, entry);
         let Some(receipt) = self.held.pop_front() else {
@@ -113,14 +113,14 @@ impl Receipts {
         };
         self.bytes -= receipt.bytes();
         self.digest.remove(&receipt.canonical());
-        // A log of a program that forgot sooner may have a newer one of this id.
+        // In the log of a program that forgot sooner, a newer receipt may have the same id.
         if self.slots.get(&receipt.key.id) == Some(&self.first) {
             self.slots.remove(&receipt.key.id);
         }
         self.first = self.slot_at(1);
     }
 
-    /// Puts a receipt behind all others.
+    /// Adds a receipt after all others.
     fn put(&mut self, receipt: Receipt) {
         self.slots
             .insert(receipt.key.id, self.slot_at(self.held.len()));
@@ -129,7 +129,7 @@ impl Receipts {
         self.held.push_back(receipt);
     }
 
-    /// The slot so many behind that of the oldest.
+    /// Returns the slot that is `place` slots after the oldest receipt's.
     fn slot_at(&self, place: usize) -> u32 {
         let place = u32::try_from(place).expect("there are few");
         (self.first + place) % RECEIPTS_MAX
@@ -139,23 +139,23 @@ impl Receipts {
         ((slot + RECEIPTS_MAX - self.first) % RECEIPTS_MAX) as usize
     }
 
-    /// The page of a slot is about to change.
+    /// Notes that the page of a slot is about to change.
     fn touch(&self, pages: &mut Pages, slot: u32, entry: Seq) {
         let page = PageId::new(PageId::RECEIPTS, slot / SLOTS);
         pages.touch(page, entry, |content| self.encode(page, content));
     }
 
-    /// The sum of all receipts; that of nothing if there are none.
+    /// Returns the digest of all receipts; the default if there are none.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// How many there are, forgotten ones left out.
+    /// Returns the number of receipts, not counting forgotten ones.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no receipts.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -176,10 +176,10 @@ impl Receipts {
         }
     }
 
-    /// Reads a page.
+    /// Decodes a page.
     ///
     /// # Errors
-    /// If it is none of receipts.
+    /// Returns a description of what is wrong if `content` is not a page of receipts.
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded, String> {
         let stored: Vec<Stored<'_>> =
             decode::from_slice(content).map_err(|error| error.to_string())?;
@@ -200,10 +200,10 @@ impl Receipts {
         receipts.collect()
     }
 
-    /// The receipts of all pages.
+    /// Builds the receipts of an actor from those of all its pages.
     ///
     /// # Errors
-    /// If they do not stand in slots that follow each other.
+    /// Returns an error if the receipts are not in consecutive slots.
     pub fn load(mut loaded: Loaded) -> Result<Self, String> {
         loaded.sort_by_key(|(_, receipt)| receipt.entry.seq);
         let mut receipts = Self {
@@ -268,7 +268,7 @@ mod tests {
                 .is_some()
         }
 
-        /// The same from its pages.
+        /// Reads the receipts back from their pages.
         fn again(&mut self) -> Result<Receipts, String> {
             self.pages.begin(Seq(0), Seq(self.seq));
             let mut loaded = Vec::new();

@@ -1,4 +1,4 @@
-//! What records of the log hold, and why the past could not be repeated if they do not.
+//! The content of journal records, and the reasons why recovery fails.
 
 use crate::decode;
 use crate::ids::{ActorId, Seq};
@@ -7,16 +7,16 @@ use crate::persist::journal::Record;
 use crate::persist::mark::Mark;
 use serde::Deserialize;
 
-/// Why the past could not be repeated.
+/// Why recovery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     /// The journal cannot be read.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// What snapshots had is lost, and the journal does not have it either.
+    /// The content of the snapshots is lost, and the journal does not have it either.
     #[error("{error}; {}", .mended.join("; "))]
     Lost {
-        /// Why the journal alone does not do.
+        /// Why the journal alone is not enough.
         error: PersistError,
         /// What is wrong with the snapshots.
         mended: Vec<String>,
@@ -24,34 +24,34 @@ pub enum RecoveryError {
     /// A record belongs to an actor that this program does not have.
     #[error("replay entry {seq}: it belongs to actor {actor}, which this program does not have")]
     UnknownActor {
-        /// The entry.
+        /// The record's sequence number.
         seq: Seq,
-        /// Its actor.
+        /// The record's actor.
         actor: ActorId,
     },
-    /// A record checks, but its content is not what this program understands.
+    /// A record has a valid checksum, but its content cannot be decoded by this program.
     #[error("replay entry {seq} of {actor}: its content does not decode: {cause}")]
     Undecodable {
-        /// The entry.
+        /// The record's sequence number.
         seq: Seq,
-        /// Its actor.
+        /// The record's actor.
         actor: &'static str,
-        /// What the decoder says.
+        /// The decoder's error.
         cause: String,
     },
-    /// Committing a record panicked. It is never skipped silently.
+    /// Committing a record panicked. Such a record is never skipped silently.
     #[error("replay entry {seq} of {actor}: it panicked: {cause}")]
     Panicked {
-        /// The entry.
+        /// The record's sequence number.
         seq: Seq,
-        /// Its actor.
+        /// The record's actor.
         actor: &'static str,
-        /// The panic's words.
+        /// The panic message.
         cause: String,
     },
 }
 
-/// What a record of this actor holds.
+/// Decodes the content of an actor's record.
 pub fn decode_record<'r, T: Deserialize<'r>>(
     record: &'r Record<'_>,
     actor: &'static str,
@@ -63,7 +63,7 @@ pub fn decode_record<'r, T: Deserialize<'r>>(
     })
 }
 
-/// The mark in a record of that kind.
+/// Decodes the content of a mark.
 pub fn decode_mark(record: &Record<'_>) -> Result<Mark, RecoveryError> {
     decode_record(record, "node")
 }

@@ -1,8 +1,8 @@
-//! From snapshot and journal to machines: pages, then commits alone, without deciding and without effects. The one
-//! recovery path, for a start of the node, for an actor whose commit panicked, and for the tools that look at a log.
+//! From snapshot and journal to machines: pages, then commits alone, without decisions and without effects. This is the only
+//! recovery path: for a start of the node, for an actor whose commit panicked, and for the tools that inspect a log.
 //!
-//! The newest snapshot that reads is taken, and the journal behind it. What is wrong with a snapshot is told and costs
-//! time; only when neither reads and the journal no longer has the beginning is anything lost, which is an error.
+//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported and costs
+//! time; only if neither is readable and the journal no longer has its beginning is anything lost, which is an error.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
@@ -24,20 +24,20 @@ use std::any::Any;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An entry of an actor.
+/// A journal entry of the actor `M`.
 pub type EntryOf<M> = Entry<<M as Machine>::Message, <M as Machine>::Outcome>;
 
-/// All that a recovery finds of an actor.
+/// The recovered state of an actor.
 pub struct Recovered<M> {
-    /// Its machine.
+    /// The machine.
     pub machine: M,
-    /// What it did under which key.
+    /// What the actor did under which idempotency key.
     pub receipts: Receipts,
-    /// Its newest entry.
+    /// The actor's newest entry.
     pub last: Seq,
 }
 
-/// A machine that is being brought up to where the log ends.
+/// A machine that is being brought up to the end of the log.
 pub struct Replica<M: Machine> {
     machine: M,
     receipts: Receipts,
@@ -47,7 +47,7 @@ pub struct Replica<M: Machine> {
 }
 
 impl<M: Actor> Replica<M> {
-    /// A replica with nothing in it.
+    /// Creates an empty replica.
     pub fn new(rules: M::Rules) -> Self {
         Self {
             machine: M::new(rules.clone()),
@@ -58,7 +58,7 @@ impl<M: Actor> Replica<M> {
         }
     }
 
-    /// All that was found.
+    /// Returns the recovered state.
     pub fn into_parts(self) -> Recovered<M> {
         Recovered {
             machine: self.machine,
@@ -67,18 +67,18 @@ impl<M: Actor> Replica<M> {
         }
     }
 
-    /// The machine, as far as it has come.
+    /// Returns the machine in its current state.
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// Goes by other rules from here on.
+    /// Replaces the rules from here on.
     pub fn set_rules(&mut self, rules: M::Rules) {
         self.rules = rules.clone();
         self.machine.set_rules(rules);
     }
 
-    /// The machine, to let time act on it.
+    /// Returns the machine, to let time act on it.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -114,39 +114,39 @@ impl<M: Actor> Replica<M> {
     }
 }
 
-/// Reads an entry: any thread may.
+/// Decodes an entry; can be called on any thread.
 pub type ReadEntry = fn(&Record<'_>) -> Result<Box<dyn Any + Send>, RecoveryError>;
 
-/// A replica whatever its machine.
+/// A replica of any machine.
 pub trait Recovering {
-    /// Which actor's entries it takes.
+    /// Returns the actor whose entries it takes.
     fn actor(&self) -> ActorId;
-    /// How an entry of that actor is read.
+    /// Returns the function that decodes an entry of that actor.
     fn reader(&self) -> ReadEntry;
-    /// Commits one that was read so.
+    /// Commits an entry that the reader has decoded.
     fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError>;
-    /// Reads an entry and commits it.
+    /// Decodes an entry and commits it.
     fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
         let entry = self.reader()(record)?;
         self.repeat(stamp_of(record), entry)
     }
-    /// The coordinator started here.
+    /// Notes that the coordinator started at this point.
     fn start(&mut self, start: Start);
-    /// The digest of its state.
+    /// Returns the digest of its state.
     fn digest(&self) -> Digest;
-    /// Its newest entry.
+    /// Returns its newest entry.
     fn last(&self) -> Seq;
-    /// Its name.
+    /// Returns the actor's name.
     fn name(&self) -> &'static str;
-    /// What it counts.
+    /// Returns its gauges.
     fn gauges(&self) -> Vec<Gauge>;
-    /// A machine of the same kind, from pages that a snapshot has of it; of nothing if it has none.
+    /// Builds a machine of the same kind from its pages in a snapshot, and checks it against `state`; an empty one if there are no pages.
     fn load(
         &self,
         pages: Coming<'_, Page>,
         state: Option<&Watermark>,
     ) -> Result<Box<dyn Any>, String>;
-    /// Takes what `load` made in the place of what there is.
+    /// Replaces the current state with one that `load` has built.
     fn replace(&mut self, loaded: Box<dyn Any>);
 }
 
@@ -216,38 +216,38 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 }
 
-/// The digest of an actor: of its machine's durable state, and of its receipts.
+/// Returns the digest of an actor: of its machine's durable state, and of its receipts.
 pub fn digest<M: Actor>(machine: &M, receipts: &Receipts) -> Digest {
     let mut digest = machine.digest();
     digest.merge(receipts.digest());
     digest
 }
 
-/// Which records a recovery takes.
+/// Limits which records a recovery replays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope {
-    /// The last sequence number wanted; all if `None`.
+    /// The last sequence number to replay; all if `None`.
     pub until: Option<Seq>,
-    /// Whether entries of actors that are not being recovered are passed over.
+    /// Whether entries of actors that are not being recovered are skipped.
     pub partial: bool,
 }
 
-/// What a recovery found.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
-    /// Where the log ends.
+    /// The end of the log.
     pub tail: Tail,
-    /// The snapshot that it began with, if it did.
+    /// The snapshot that it began with, if there was one.
     pub snapshot: Option<(SlotId, Seal)>,
-    /// Up to where each slot goes that can be relied on.
+    /// The last sequence number in each slot that can be relied on.
     pub sealed: BySlot<Option<Seq>>,
-    /// What is wrong with snapshots, or with what of the journal is not needed, in words.
+    /// Problems with snapshots, or with parts of the journal that are not needed, as text.
     pub mended: Vec<String>,
-    /// What the marks come to, as far as snapshot and journal still have them.
+    /// The node's state, according to the marks that snapshot and journal still have.
     pub marked: Marked,
 }
 
-/// Brings the replicas to where the log ends, or to the end of the scope, and says what was found.
+/// Brings the replicas up to the end of the log, or of the scope, and returns what was found.
 pub fn recover(
     disk: &dyn Disk,
     slots: Option<&Slots>,
@@ -282,7 +282,7 @@ pub fn recover(
             }
             Err(error) => {
                 reliable[slot] = None;
-                mended.push(format!("snapshot {slot} does not read: {error}"));
+                mended.push(format!("snapshot {slot} is unreadable: {error}"));
             }
         }
     }
@@ -322,18 +322,18 @@ pub fn recover(
 /// Snapshots with their seals, newest first.
 pub type Snapshots = Vec<(SlotId, Seal)>;
 
-/// What a look at the snapshots found.
+/// The result of examining the snapshots.
 #[derive(Debug, Default)]
 pub struct Looked {
-    /// Whole snapshots, newest first.
+    /// Complete snapshots, newest first.
     pub sealed: Snapshots,
-    /// What is wrong with the others, in words.
+    /// What is wrong with the others, as text.
     pub wrong: Vec<String>,
-    /// How far the log must reach, by what any of them says: a seal that reads is right, whatever became of the files.
+    /// How far the log must reach according to any of their seals: a readable seal is right, even if the files are damaged.
     pub reaches: Seq,
 }
 
-/// Whole snapshots of this log, and what is wrong with the others.
+/// Finds the complete snapshots of this log, and what is wrong with the others.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
     let examine = |slot| {
         let look = slots.look_closely(slot)?;
@@ -355,7 +355,7 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
             )),
             Found::Sealed(seal) if belongs => sealed.push((slot, seal)),
             Found::Sealed(Seal { mark, .. }) => wrong.push(format!(
-                "snapshot {slot} is of another log: this one has no mark of it at {mark}"
+                "snapshot {slot} belongs to another log: this one has no mark of it at {mark}"
             )),
             Found::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
         }
@@ -368,10 +368,9 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
     })
 }
 
-/// Whether a snapshot is of this log: the mark that its seal names says the same of each actor's state. One of another
-/// directory does not show otherwise; what is behind it would be committed to a state that it was never decided on.
-/// A log that does not read there is for whoever repeats it to judge; a seal that names no mark behind what it holds
-/// cannot be judged.
+/// Whether a snapshot is of this log: the mark that its seal names must hold the same states. Nothing else would reveal a snapshot from
+/// another directory, and the entries after it would be committed to a state for which they were not decided. If the log is unreadable
+/// there, that is left for the replay to judge; a seal that names no mark after its content cannot be checked.
 fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     if seal.mark <= seal.manifest.begun {
         return true;
@@ -391,10 +390,10 @@ fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
 }
 
-/// Why a whole snapshot of this log is of no use.
+/// Why a complete snapshot of this log is of no use.
 pub const NO_WAY_ON: &str = "the journal no longer goes back to it, so no start can go on from it";
 
-/// Whether the log is there for whoever has the state up to this number. What else is wrong with it is not looked at.
+/// Whether the log reaches back far enough to continue from the state at this number. Other problems are not checked for.
 pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
     let begin = Begin {
         after,
@@ -406,7 +405,7 @@ pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
     )
 }
 
-/// Fills the replicas from a snapshot. If it does not read, they are as they were.
+/// Loads the replicas from a snapshot. On an error they are unchanged.
 pub fn load(
     slots: &Slots,
     slot: SlotId,
@@ -422,7 +421,7 @@ pub fn load(
     let (read, loaded) = loading::while_read(slots, slot, seal, |arriving| {
         build(arriving, seal, replicas, partial)
     });
-    // What was built of half a snapshot says nothing of it.
+    // If the snapshot could not be read completely, what was built from part of it means nothing.
     read?;
     let loaded = loaded.map_err(refused)?;
     for (replica, loaded) in replicas.iter_mut().zip(loaded) {
@@ -431,7 +430,7 @@ pub fn load(
     Ok(())
 }
 
-/// What each replica makes of its pages.
+/// Lets each replica build its state from its pages.
 fn build(
     mut arriving: Arriving<'_>,
     seal: &Seal,
@@ -461,7 +460,7 @@ fn build(
     all.collect()
 }
 
-/// Repeats what the log has behind a snapshot, and says where it ends.
+/// Replays the log after a snapshot, and returns its end.
 fn repeat(
     disk: &dyn Disk,
     begin: Begin,
@@ -504,23 +503,23 @@ fn repeat(
     Ok(reader.tail().clone())
 }
 
-/// An actor whose entries are repeated.
+/// An actor whose entries are replayed.
 struct Repeating {
     actor: ActorId,
-    /// What a snapshot has of it already.
+    /// The last entry in the snapshot's state of it.
     after: Seq,
     read: ReadEntry,
 }
 
-/// What a record asks for.
+/// What to do for a record.
 enum Step {
     Nothing,
-    /// That the replica in this place commits an entry.
+    /// The replica with this index commits an entry.
     Entry(Stamp, usize, Box<dyn Any + Send>),
     Mark(Stamp, Mark),
 }
 
-/// Reads on to where the log ends, or the scope.
+/// Reads to the end of the log, or of the scope.
 fn read(
     reader: &mut Reader<'_>,
     actors: &[Repeating],

@@ -1,4 +1,4 @@
-//! What the actors of a node share on the core thread: ledger, journal, supervisor, directory, and the end of it all.
+//! What the actors of a node share on the core thread: ledger, journal, supervisor, directory, and halting.
 //!
 //! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
 
@@ -27,10 +27,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
 
-/// After how long without a delivery there is none beside the next.
+/// A delivery that follows the previous one by at least this much counts as the only one.
 const QUIET: Duration = Duration::from_millis(2);
 
-/// Why a node stopped by itself.
+/// Why a node halted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Halt {
     /// The journal cannot be written.
@@ -56,9 +56,9 @@ pub struct Spine {
     journal: Option<Journal>,
     disk: Option<Arc<dyn Disk>>,
     slots: Option<Slots>,
-    /// Whoever writes a slot holds this, or must not have one written.
+    /// Held while a slot is written, or while none may be written.
     slots_held: Mutex<()>,
-    /// How many actors are being rebuilt.
+    /// The number of actors being rebuilt.
     rebuilding: watch::Sender<u32>,
     paged: RefCell<Vec<Rc<dyn Paged>>>,
     /// Actors that panicked and wait for a verdict.
@@ -67,29 +67,29 @@ pub struct Spine {
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
     feed: Arc<Feed>,
     dirty: Notify,
-    /// What whoever waits for it calls enough, and where it is told.
+    /// The threshold that `until_appended` waits for, and its notification.
     enough: Cell<Option<Enough>>,
     appended: Notify,
-    /// Deliveries since the last write, and when the last of them was: one alone is written in place.
+    /// The number of deliveries since the last write, and the time of the last of them: a single one is written in place.
     gathered: Cell<u32>,
     gathered_at: Cell<Timestamp>,
     durable: watch::Sender<Seq>,
     halt: watch::Sender<Option<Halt>>,
-    /// The node stopped in good order.
+    /// Whether the node stopped cleanly.
     stopped: Cell<bool>,
 }
 
-/// What a node keeps its past in.
+/// The files in which a node keeps its history.
 pub struct SpineFiles {
     /// The log.
     pub journal: Journal,
-    /// The disk it is on.
+    /// The disk that the log is on.
     pub disk: Arc<dyn Disk>,
     /// The snapshots on the same disk.
     pub slots: Slots,
 }
 
-/// An actor that is being rebuilt: no checkpoint is begun meanwhile.
+/// Marks an actor as being rebuilt: no checkpoint begins meanwhile.
 pub struct Rebuilding<'s>(&'s Spine);
 
 impl Drop for Rebuilding<'_> {
@@ -98,7 +98,7 @@ impl Drop for Rebuilding<'_> {
     }
 }
 
-/// An outbox, of whatever machine.
+/// The outbox of any machine.
 trait Outgoing {
     fn release(&self, durable: Seq);
     fn discard(&self);
@@ -115,7 +115,7 @@ impl<M: Machine> Outgoing for Outbox<M> {
 }
 
 impl Spine {
-    /// A spine over a ledger, with a journal and its disk unless the node keeps no files.
+    /// Creates a spine over a ledger, with a journal and its disk unless the node keeps no files.
     pub fn new(
         mut ledger: Ledger,
         files: Option<SpineFiles>,
@@ -157,37 +157,37 @@ impl Spine {
         }
     }
 
-    /// The ordering point.
+    /// Returns the ledger, which orders everything.
     pub fn ledger(&self) -> RefMut<'_, Ledger> {
         self.ledger.borrow_mut()
     }
 
-    /// Who is where.
+    /// Returns the directory of actors.
     pub fn directory(&self) -> RefMut<'_, Directory> {
         self.directory.borrow_mut()
     }
 
-    /// The log, unless the node keeps no files.
+    /// Returns the log, unless the node keeps no files.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
     }
 
-    /// The disk the log is on.
+    /// Returns the disk that the log is on, unless the node keeps no files.
     pub fn disk(&self) -> Option<Arc<dyn Disk>> {
         self.disk.clone()
     }
 
-    /// The snapshots, unless the node keeps no files.
+    /// Returns the snapshots, unless the node keeps no files.
     pub fn slots(&self) -> Option<Slots> {
         self.slots.clone()
     }
 
-    /// Who is told what happens.
+    /// Returns the feed of events.
     pub fn feed(&self) -> &Arc<Feed> {
         &self.feed
     }
 
-    /// Tells whoever listens of something that is no entry.
+    /// Publishes an event that has no journal entry.
     pub fn happened(&self, actor: &'static str, what: Happening) {
         if self.feed.is_open() {
             let at = self.ledger.borrow_mut().now();
@@ -196,7 +196,7 @@ impl Spine {
         }
     }
 
-    /// Tells whoever listens of a panic that stands in the journal.
+    /// Publishes a panic that is recorded in the journal.
     fn poisoned(&self, report: &Report) {
         if self.feed.is_open() {
             let (seq, at) = (report.seq, report.at);
@@ -205,12 +205,12 @@ impl Spine {
         }
     }
 
-    /// Waits until nobody else writes a slot, and keeps others from it.
+    /// Waits until no one else writes a slot, and keeps others from doing so until the guard is dropped.
     pub async fn hold_slots(&self) -> MutexGuard<'_, ()> {
         self.slots_held.lock().await
     }
 
-    /// An actor is being rebuilt, until this is dropped.
+    /// Marks an actor as being rebuilt, until the guard is dropped.
     pub fn rebuilding(&self) -> Rebuilding<'_> {
         self.rebuilding.send_modify(|actors| *actors += 1);
         Rebuilding(self)
@@ -224,27 +224,27 @@ impl Spine {
         }
     }
 
-    /// Lets this actor's pages be asked for.
+    /// Registers an actor whose pages make up a part of each snapshot.
     pub fn register_paged(&self, actor: Rc<dyn Paged>) {
         self.paged.borrow_mut().push(actor);
     }
 
-    /// The actors whose pages make up a snapshot.
+    /// Returns the actors whose pages make up a snapshot.
     pub fn paged(&self) -> Vec<Rc<dyn Paged>> {
         self.paged.borrow().clone()
     }
 
-    /// Lets this outbox out whenever the journal is durable.
+    /// Registers an outbox, to be released as the journal becomes durable.
     pub fn register<M: Machine>(&self, outbox: Outbox<M>) {
         self.outboxes.borrow_mut().push(Box::new(outbox));
     }
 
-    /// Where answers may go to now.
+    /// Returns the last entry whose answers may be sent.
     pub fn durable(&self) -> Seq {
         *self.durable.borrow()
     }
 
-    /// Waits until everything up to `seq` is durable; never, if the node halts before.
+    /// Waits until everything up to `seq` is durable; forever if the node halts before.
     pub async fn until_durable(&self, seq: Seq) {
         let mut durable = self.durable.subscribe();
         if durable.wait_for(|durable| *durable >= seq).await.is_err() {
@@ -260,13 +260,13 @@ impl Spine {
         }
     }
 
-    /// A delivery was done: writes what it left, once all others that are ready now had their turn.
+    /// Notes that a delivery was done, and has its records written once all others that are ready have had their turn.
     pub fn delivered(&self) {
         let (now, dirty) = {
             let mut ledger = self.ledger.borrow_mut();
             (ledger.now(), ledger.is_dirty())
         };
-        // Timers and questions of before, which left nothing to write, are no load now.
+        // Earlier timers and queries, which left nothing to write, do not count as load now.
         if now.since(self.gathered_at.replace(now)) >= QUIET {
             self.gathered.set(0);
         }
@@ -276,7 +276,7 @@ impl Spine {
         }
     }
 
-    /// Waits until enough was appended to the log. One waits at a time.
+    /// Waits until `enough` was appended to the log. Only one caller may wait at a time.
     pub async fn until_appended(&self, enough: Enough) {
         self.enough.set(Some(enough));
         while !self.ledger.borrow().appended().is(enough) {
@@ -293,7 +293,7 @@ impl Spine {
         }
     }
 
-    /// Writes what was gathered: in place if it is one quiet delivery, else by way of the journal thread.
+    /// Writes what was gathered: in place if it is a single delivery on a quiet node, otherwise through the journal thread.
     pub fn write(&self) {
         let Some(journal) = &self.journal else { return };
         let mut ledger = self.ledger.borrow_mut();
@@ -319,7 +319,7 @@ impl Spine {
         }
     }
 
-    /// Lets answers out whenever the journal has moved on, and halts when it fails. Runs as long as the node.
+    /// Releases answers whenever the journal has advanced, and halts when it fails. Runs as long as the node.
     pub async fn release_forever(&self) {
         let Some(journal) = &self.journal else { return };
         std::future::poll_fn(|context| {
@@ -330,7 +330,7 @@ impl Spine {
         .await;
     }
 
-    /// Lets out what may leave.
+    /// Releases everything that is durable now.
     fn release(&self) {
         let Some(journal) = &self.journal else { return };
         {
@@ -354,8 +354,8 @@ impl Spine {
         }
     }
 
-    /// Reports a panic to the Supervisor; where its verdict comes in. None, if the node halts: nobody judges the
-    /// Supervisor itself, and without a journal a spent state cannot be rebuilt.
+    /// Reports a panic to the Supervisor, and returns the channel for its verdict. Returns `None` if the node halts instead: nobody
+    /// judges the Supervisor itself, and without a journal a spent state cannot be rebuilt.
     pub fn panicked(
         &self,
         actor: ActorId,
@@ -397,14 +397,14 @@ impl Spine {
         Some(verdict)
     }
 
-    /// Passes on the verdict about an actor that panicked; halts the node if that is it.
+    /// Passes on the verdict about an actor that panicked; halts the node if the verdict demands it.
     pub fn judged(&self, actor: ActorId, verdict: Verdict) {
         let Some((report, judge)) = self.judged.borrow_mut().remove(&actor) else {
             return;
         };
         match verdict {
             Verdict::Halt => self.halt(Halt::Panics(report)),
-            // What was poisoned is published once it stands in the journal.
+            // A poisoned message is published once it is in the journal.
             Verdict::Restart if report.stage.has_message() => self.poisoned(&report),
             Verdict::Restart => self.happened(report.actor, restarted(&report)),
         }
@@ -412,7 +412,7 @@ impl Spine {
         let _ = judge.send(verdict);
     }
 
-    /// Stops acknowledging, for good. The first reason stays.
+    /// Stops acknowledging, for good. The first reason is kept.
     pub fn halt(&self, reason: Halt) {
         let first = self.halt.send_if_modified(|halt| {
             let first = halt.is_none();
@@ -429,7 +429,7 @@ impl Spine {
         }
     }
 
-    /// Notes a stop in good order. Nothing is ordered behind it, or the next start would not be a clean one.
+    /// Records a clean stop, and returns its number. Nothing may be ordered after it, or the next start would not be a clean one.
     pub fn stop(&self) -> Seq {
         let stop = self.ledger.borrow_mut().stop();
         self.stopped.set(true);
@@ -456,7 +456,7 @@ impl Spine {
     }
 }
 
-/// An actor panicked and goes on: with everything, or without the item on which time was to act.
+/// Returns the event of an actor that goes on after a panic: with everything, or without the item on which time was acting.
 fn restarted(report: &Report) -> Happening {
     let what = match report.item {
         None => Happening::new("restarted").text("stage", report.stage.name()),
@@ -465,7 +465,7 @@ fn restarted(report: &Report) -> Happening {
     what.text("cause", report.cause.clone())
 }
 
-/// As much of a panic's words as is kept.
+/// Truncates a panic message to the length that is kept.
 fn shortened(cause: &str) -> String {
     cause[..cause.floor_char_boundary(CAUSE_BYTES_MAX)].to_owned()
 }

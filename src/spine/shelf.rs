@@ -1,4 +1,4 @@
-//! Two snapshots of a machine in memory, written in turn from its pages as a coordinator's are: for model tests.
+//! Two snapshots of a machine in memory, written in turn from its pages as by a coordinator, for model tests.
 
 use crate::ids::{Digest, PageId, Seq};
 use crate::spine::machine::Paged;
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 /// The two snapshots, and the checkpoint under way.
 pub(crate) struct Shelf<M: Paged> {
     rules: M::Rules,
-    /// Asserts that a machine is whole, and shows what a snapshot keeps of it.
+    /// Asserts that a machine is consistent, and formats what a snapshot keeps of it.
     look: fn(&M) -> String,
     slots: [Slot; 2],
     running: Option<Running>,
-    /// Checkpoints that came to their end.
+    /// The number of completed checkpoints.
     pub(crate) taken: u32,
-    /// Pages that were copied because they were about to change.
+    /// The number of pages copied early because they were about to change.
     pub(crate) early: u32,
 }
 
@@ -44,7 +44,7 @@ impl<M: Paged> Shelf<M> {
         }
     }
 
-    /// Begins a checkpoint, or takes one page more of the one under way.
+    /// Begins a checkpoint, or takes one more page of the one under way.
     pub(crate) fn step(&mut self, machine: &mut M, last: Seq) {
         let Some(running) = &self.running else {
             let slot = usize::from(self.slots[1].upto < self.slots[0].upto);
@@ -74,10 +74,10 @@ impl<M: Paged> Shelf<M> {
         }
     }
 
-    /// The machine of the newest snapshot, with its watermark. What was under way is given up.
+    /// Returns the machine of the newest snapshot, with its watermark. Abandons the checkpoint under way.
     pub(crate) fn load(&mut self) -> (M, Seq) {
         if let Some(running) = self.running.take() {
-            // Half written: its slot is written afresh next time.
+            // The slot is half written, so it is rewritten from scratch next time.
             self.slots[running.slot] = Slot::default();
         }
         let newest = usize::from(self.slots[1].upto > self.slots[0].upto);

@@ -1,4 +1,4 @@
-//! What the spine and the Supervisor say to each other, and the policy of restarts that all supervision goes by.
+//! The messages between the spine and the Supervisor, and the restart policy that all supervision follows.
 //!
 //! Follows the restart intensity and period of OTP's supervisors.
 
@@ -9,49 +9,49 @@ use crate::spine::effect::To;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Who judges panics.
+/// The address of the Supervisor, which judges panics.
 pub const SUPERVISOR: To<Panicked> = To::new(ActorId::SUPERVISOR);
 
 /// An actor panicked. Stored in the journal: see the change rule in `persist/format.rs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Panicked {
-    /// Which actor.
+    /// The actor.
     pub actor: ActorId,
-    /// Where.
+    /// Where it panicked.
     pub stage: Stage,
-    /// The entry that is marked as poisoned; if none is, the newest of all.
+    /// The entry marked as poisoned; if there is none, the newest entry of all.
     pub seq: Seq,
-    /// The panic's words, at most [`CAUSE_BYTES_MAX`].
+    /// The panic message, at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,
-    /// The item on which time acted, now quarantined.
+    /// The item on which time acted, which is now quarantined.
     pub item: Option<u64>,
     /// Whether the state is spent, and must be rebuilt.
     pub spent: bool,
 }
 
-/// The most bytes that are kept of a panic's words.
+/// The most bytes that are kept of a panic message.
 pub const CAUSE_BYTES_MAX: usize = 256;
 
 /// What happens after a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The actor goes on, rebuilt if its state is spent.
+    /// The actor continues, after a rebuild if its state is spent.
     Restart,
-    /// The node stops: it panics too often.
+    /// The node halts, because the actor panics too often.
     Halt,
 }
 
 /// How often something may be restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intensity {
-    /// Restarts within the period; one more is too many.
+    /// The most restarts within the period; one more is too many.
     pub restarts_max: u32,
     /// The period, in milliseconds.
     pub period_ms: u64,
 }
 
-/// The restarts of late, as far as an intensity looks back.
+/// Recent restarts, as far back as an intensity looks.
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     restarts: VecDeque<Timestamp>,
@@ -65,7 +65,7 @@ impl Recent {
         recent >= intensity.restarts_max as usize
     }
 
-    /// Notes a restart, and forgets what the intensity no longer looks at.
+    /// Records a restart, and forgets those that the intensity no longer considers.
     pub fn note(&mut self, at: Timestamp, intensity: Intensity) {
         self.restarts.push_back(at);
         let is_old = |before: &mut Timestamp| before.plus_ms(intensity.period_ms) < at;
@@ -73,17 +73,17 @@ impl Recent {
     }
 }
 
-/// How long the next restart waits: doubled each time, from the first to the longest.
+/// The delay before the next restart, which doubles each time, from the first to the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// The wait before the second restart in a row, in milliseconds. The first waits for nothing.
+    /// The delay before the second restart in a row, in milliseconds. The first is not delayed.
     pub first_ms: u64,
-    /// The longest wait, in milliseconds.
+    /// The longest delay, in milliseconds.
     pub max_ms: u64,
 }
 
 impl Backoff {
-    /// The wait before a restart that follows `restarts` others in a row.
+    /// Returns the delay, in milliseconds, before a restart that follows `restarts` others in a row.
     pub fn wait_ms(self, restarts: u32) -> u64 {
         let Some(doublings) = restarts.checked_sub(1) else {
             return 0;

@@ -174,7 +174,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a snapshot's file is cut",
         |made| shorten(&made.slot(made.newer, "db"), 1000),
         1,
-        &["db has 1000 bytes, was sealed with"],
+        &["db has 1000 bytes, but was sealed with"],
     ),
     (
         "a snapshot's file is gone",
@@ -192,7 +192,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a bit of a seal",
         |made| flip(&made.seal(made.newer), 30),
         1,
-        &["its seal does not check"],
+        &["its seal is invalid"],
     ),
     (
         "a seal is gone",
@@ -204,13 +204,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a seal's version alone",
         |made| put(&made.seal(made.newer), 8, &[9]),
         1,
-        &["its seal does not check"],
+        &["its seal is invalid"],
     ),
     (
         "a seal whose version and checksum are damaged",
         |made| put(&made.seal(made.newer), 8, &[9, 0, 0, 0, 1, 2, 3, 4]),
         1,
-        &["its seal does not check"],
+        &["its seal is invalid"],
     ),
     (
         "a seal of a newer sexton",
@@ -264,13 +264,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a segment is gone",
         |made| remove(&made.segments[1]),
         3,
-        &["would be refused", "it is missing, while"],
+        &["would be refused", "it is missing, but"],
     ),
     (
         "the last record, before the end that the snapshot knows of",
         |made| put(made.last(), 32, &vec![0; 16_000]),
         3,
-        &["would be refused", "a snapshot says that it went on to"],
+        &["would be refused", "a snapshot shows that it reached"],
     ),
     (
         "an unfinished end",
@@ -279,7 +279,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         &[
             "would cut the unfinished end of",
             "9 bytes",
-            "are no whole record",
+            "are not a complete record",
         ],
     ),
     (
@@ -322,7 +322,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
                 .expect("it can be made");
         },
         3,
-        &["would be refused", "lock: it is no file"],
+        &["would be refused", "lock: it is not a file"],
     ),
     (
         "a link for a lock",

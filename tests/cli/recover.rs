@@ -268,7 +268,7 @@ const HARMS: &[Harm] = &[
             edit(&last, |bytes| bytes[..40].fill(9));
         },
         600,
-        "its header does not check",
+        "its header is invalid",
     ),
     (
         "the journal is gone",
@@ -290,7 +290,7 @@ const HARMS: &[Harm] = &[
             edit(&segments(data)[1], |bytes| bytes[at + 40] ^= 1);
         },
         300,
-        "no whole record",
+        "not a complete record",
     ),
 ];
 

@@ -135,7 +135,7 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
         (
             "headless.jsonl",
             b"{\"sexton\":\"log\",\"version\":1,\"after\":9}\n",
-            "begins behind",
+            "begins after",
         ),
     ];
     for (name, content, expected) in cases {

@@ -500,7 +500,7 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
         ),
         (
             circle.concat(),
-            "services.a: after: it comes after itself: a after b after a",
+            "services.a: after: the service depends on itself: a after b after a",
         ),
         (one("\"a/b\"", ""), "services.a/b: a service has a name of"),
         (

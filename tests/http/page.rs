@@ -105,10 +105,7 @@ fn a_browser_without_a_login_is_asked_for_a_token() {
         let answer = browser.load(path);
         is_page(&answer, 401);
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-        shows(
-            &answer.body,
-            &["Log in", "Token", "nobody is logged in here"],
-        );
+        shows(&answer.body, &["Log in", "Token", "not logged in"]);
         let to = path.replace('&', "&amp;");
         assert!(
             attributes(&answer.body, "value").contains(&to.as_str()),

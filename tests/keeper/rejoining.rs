@@ -104,7 +104,7 @@ fn what_had_ended_is_told_by_the_keeper_after_the_one_that_was_killed() {
 fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
     let mut kept = Kept::new();
     let words = kept.try_start().expect_err("there is one");
-    assert!(words.contains("is kept already"), "{words}");
+    assert!(words.contains("already has a keeper"), "{words}");
     let lock = kept.read("keeper.lock");
     assert_eq!(lock.trim().parse(), Ok(kept.pid()));
     let (mut peer, _) = kept.hello();
@@ -132,7 +132,7 @@ fn a_keeper_that_is_on_its_way_out_is_waited_for() {
     let lock = std::fs::File::create(kept.path("keeper.lock")).expect("there is room");
     lock.lock().expect("nobody has it");
     let words = kept.try_start().expect_err("it is locked for too long");
-    assert!(words.contains("is kept already"), "{words}");
+    assert!(words.contains("already has a keeper"), "{words}");
     std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(100));

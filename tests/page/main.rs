@@ -226,6 +226,6 @@ fn somebody_logs_in_and_out_by_the_keyboard() {
     tab.evaluate("document.querySelector('form.leave button').click()");
     shows(&mut tab, "Log in");
     tab.load(&served.url("/"));
-    shows(&mut tab, "nobody is logged in here");
+    shows(&mut tab, "not logged in");
     drop(served.directory);
 }

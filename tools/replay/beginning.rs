@@ -132,7 +132,7 @@ fn with_snapshot(
                     remarks,
                 });
             }
-            Err(error) => remarks.push(format!("snapshot {slot} does not read: {error}")),
+            Err(error) => remarks.push(format!("snapshot {slot} is unreadable: {error}")),
         }
     }
     if goal.wanted == Wanted::Records {

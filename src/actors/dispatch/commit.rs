@@ -1,4 +1,4 @@
-//! Makes so what was decided. Nothing is left to decide here.
+//! Commits outcomes. Nothing is left to decide here.
 
 use crate::actors::binding::{Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::dispatch::decide::{EXECUTE, UPDATE};
@@ -19,7 +19,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::sync::Arc;
 
 impl DispatchMachine {
-    /// Makes one step so.
+    /// Applies one step.
     pub(super) fn apply(
         &mut self,
         entry: Stamp,
@@ -174,7 +174,7 @@ impl DispatchMachine {
         }
     }
 
-    /// The name of the server that an attempt runs on.
+    /// Returns the name of the server that an attempt runs on.
     fn server_of(&self, slot: Slot) -> Name {
         let attempt = self
             .state
@@ -185,7 +185,7 @@ impl DispatchMachine {
         server.map(|it| it.name.clone()).unwrap_or_default()
     }
 
-    /// Gives locks back that a task has by its attempt, or waits for.
+    /// Releases locks that a task holds by its attempt, or is waiting for.
     fn give_back(&self, slot: Slot, keys: &[&str], effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -199,8 +199,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Nobody is to be told any more of what cleans up after an attempt. Its end is asked for all the same: whoever asked for a
-    /// launch and does not ask for its end may not know of it, and the record stays.
+    /// Gives up on the cleanup after an attempt. Its end is requested all the same: if the launch was accepted without our knowledge and
+    /// its end were never requested, its record would stay for ever.
     fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
         let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -228,7 +228,7 @@ impl DispatchMachine {
             let launching = || task.launching(attempt);
             let is_taken = attempt.launched.is_some();
             state_process(attempt.process, is_taken, launching, effects);
-            // A process that takes the place of another was told so with its launch.
+            // A process that replaces another was told with its launch to stop the attempt.
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
                 effects.tell(PROCESSES, &ToProcesses::Fence(attempt.process));
@@ -251,7 +251,7 @@ fn hold([key, index, owner]: [Name; 3]) -> Hold {
     }
 }
 
-/// States that a process is to be launched, or, once it is, that its end is to be told.
+/// States that a process is to be launched or, once it is, that its end is to be reported.
 fn state_process(
     id: ProcessId,
     is_taken: bool,
@@ -268,7 +268,7 @@ fn state_process(
     }
 }
 
-/// States that the end of a process is to be told.
+/// States that the end of a process is to be reported.
 fn state_end(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
     let (by, until) = (DispatchMachine::ID, Until::Tree);
     let watch = Watching { by, process, until };
@@ -408,7 +408,7 @@ impl Task {
             Report::Save(_) | Report::Beat | Report::Far(_) => None,
         };
         self.change_attempt(|it| {
-            // Whatever it says is a sign of life, once it is known to give them.
+            // Once an attempt has sent a heartbeat, each of its reports counts as one.
             if matches!(report, Report::Beat) || it.beat.is_some() {
                 it.beat = Some(entry.at);
             }
@@ -432,7 +432,7 @@ impl Task {
         });
     }
 
-    /// Its attempt has ended.
+    /// Records that its attempt has ended.
     fn end(&mut self, entry: Stamp, step: &TaskStep, server: Name) {
         let (
             TaskStep::Ended {
@@ -475,7 +475,7 @@ impl Task {
         self.remember(&attempt, (entry.at, *exit, *verdict), (server, has_saved));
     }
 
-    /// Another has its execute lock: its attempt has ended, and it waits in line.
+    /// Records that another holder has its execute lock: its attempt has ended, and it waits in line for the lock.
     fn block(&mut self, entry: Stamp, server: Name) {
         let Some(attempt) = self.attempt.take() else {
             unreachable!("only an attempt is held up");
@@ -529,7 +529,7 @@ impl Task {
         }
     }
 
-    /// It runs again from what it saved.
+    /// Makes it run again from what it saved.
     fn restart(&mut self) {
         self.status = RunStatus::Restarted;
         self.exit = ExitStatus::NotFinished;

@@ -1,4 +1,4 @@
-//! The rules of tasks, servers and groups. Follows Wip, as `docs/tasks.md` has it.
+//! The rules of tasks, servers and groups. They follow Wip, as described in `docs/tasks.md`.
 
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 /// The most tasks that are forgotten at once.
 pub(super) const PRUNED_MAX: u32 = 1000;
 
-/// The key of the lock without which no attempt of a task runs. Its index is the number of the task.
+/// The key of the lock that every attempt of a task needs to run. The index of the lock is the id of the task.
 pub const EXECUTE: &str = "wip-pool-lock-execute";
-/// The key of the lock without which nothing of a task is saved.
+/// The key of the lock that is needed to save anything of a task.
 pub const UPDATE: &str = "wip-pool-lock-update";
 
 impl DispatchMachine {
@@ -106,7 +106,7 @@ impl DispatchMachine {
         Ok(of_task(slot, step))
     }
 
-    /// A task that has not started is over at once; any other has one more burst to wind up in, unless it is to end now.
+    /// Terminates a task. If it has not started it is over at once; otherwise it has one more burst to wind up, unless `now` is set.
     fn terminate(&self, moment: &Moment, (slot, task): (Slot, &Task), now: bool) -> Outcome {
         let over = || TaskStep::Over {
             exit: ExitStatus::Terminated,
@@ -138,7 +138,7 @@ impl DispatchMachine {
     ) -> Result<Outcome, Refused> {
         let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
-        // What comes from another machine comes again until it is answered.
+        // A report from another machine is repeated until it is answered.
         let is_far = matches!(report, Report::Far(_));
         let is_old = match &attempt.reach {
             None if is_far => return Err(Refused::Stale),
@@ -157,7 +157,7 @@ impl DispatchMachine {
                 return Err(Refused::TooLarge);
             }
             Report::Save(_) if !attempt.updates => {
-                // What cannot be saved is not worth going on with: the next attempt gets the lock, or waits for it.
+                // There is no point in continuing what cannot be saved: the next attempt gets the lock, or waits for it.
                 let step = Step::Task(slot, TaskStep::Stopping(Cause::UpdateLock));
                 return Ok(Outcome::Changed {
                     steps: vec![step],
@@ -235,7 +235,7 @@ impl DispatchMachine {
         Ok(changed(vec![step]))
     }
 
-    /// Sets how many threads a server has, and how it is reached; adds it if it is not there.
+    /// Sets the number of threads of a server and how it is reached; adds the server if it does not exist.
     fn set_server(
         &self,
         name: &Name,
@@ -262,7 +262,7 @@ impl DispatchMachine {
         })
     }
 
-    /// A server goes, and what runs there is stopped: nobody is to believe that it goes on.
+    /// Removes a server and stops what is running there, since nobody could tell whether it goes on.
     fn removing(&self, server: Slot) -> Vec<Step> {
         let stops = |slot: &Slot| {
             let attempt = self.state.tasks.get(*slot)?.attempt.as_ref()?;
@@ -275,7 +275,7 @@ impl DispatchMachine {
             .collect()
     }
 
-    /// A server that is added, when so many others are added with it before; one that goes comes back.
+    /// Adds a server, as one of several of which `before` come first, or restores one that was being removed.
     fn new_server(
         &self,
         name: &Name,
@@ -297,7 +297,7 @@ impl DispatchMachine {
         })
     }
 
-    /// Adds what is new and removes what is gone, and never touches what an operator disabled, as `wipctl server update` does.
+    /// Adds new servers and removes missing ones, but never changes what an operator disabled, as `wipctl server update` does.
     pub(super) fn inventory(&self, hosts: &[Host]) -> Result<Outcome, Refused> {
         let mut wanted = BTreeMap::new();
         for host in hosts {
@@ -367,7 +367,8 @@ impl DispatchMachine {
         }
     }
 
-    /// How an attempt stands with a lock. If it is over, the lock is given back once more: the first time was lost.
+    /// Decides about an attempt's state with a lock. If the attempt is over, the lock is released once more, since the first release was
+    /// lost.
     fn held(&self, moment: &Moment, held: &Held) -> Outcome {
         let gives_back = || changed(vec![Step::GivesBack(held.clone())]);
         let Some((slot, task, token)) = self.of_lock(held) else {
@@ -395,7 +396,7 @@ impl DispatchMachine {
         }
     }
 
-    /// The task and the attempt that a lock is about.
+    /// Returns the task and the attempt that a lock belongs to.
     pub(super) fn of_lock(&self, held: &Held) -> Option<(Slot, &Task, Token)> {
         let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
         let (slot, task) = self.state.find(id.parse().ok()?)?;
@@ -404,7 +405,7 @@ impl DispatchMachine {
         Some((slot, task, Token(token)))
     }
 
-    /// Time acts on a task: its wake time has come, its attempt took too long, or it is forgotten.
+    /// Decides what time does to a task: its wake time has come, its attempt took too long, or its retention is over.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let Some(task) = self.state.tasks.get(slot) else {
             return Outcome::Absent;
@@ -422,7 +423,7 @@ impl DispatchMachine {
         }
     }
 
-    /// An attempt is to end. One that has not been launched ends at once.
+    /// Stops an attempt. If it has not been launched, it ends at once.
     fn stopping(&self, moment: &Moment, slot: Slot, cause: Cause) -> Outcome {
         let mut steps = vec![Step::Task(slot, TaskStep::Stopping(cause))];
         let task = self.state.tasks.get(slot);
@@ -433,7 +434,7 @@ impl DispatchMachine {
         changed(steps)
     }
 
-    /// The next burst begins.
+    /// Starts the next burst.
     fn dispatch(&self, moment: &Moment) -> Outcome {
         if moment.draining.has_begun() {
             return changed(vec![Step::Rests]);
@@ -442,7 +443,7 @@ impl DispatchMachine {
             return Outcome::Unchanged;
         };
         let process = moment.process_id(0);
-        // For how long it goes on there without a word from here, if that is another machine.
+        // How long it continues without contact, if it runs on another machine.
         let there = self.state.servers.get(server);
         let there = there.is_some_and(|it| it.remote.is_some());
         let lost_after_ms = there.then_some(self.rules.lost_after_ms);
@@ -456,13 +457,13 @@ impl DispatchMachine {
         )
     }
 
-    /// When a task is forgotten that is over now.
+    /// Returns when a task that is over now is forgotten.
     pub(super) fn forgotten(&self, moment: &Moment) -> Date {
         moment.now.date().plus_ms(self.rules.kept_ms)
     }
 
-    /// What is forgotten so that one more can be kept that is over: two of them where there are too many, so that fewer are
-    /// kept with each end if fewer may be than before.
+    /// Returns the steps that forget tasks to make room for one more that is over. If there are too many, two are forgotten each time, so
+    /// that the number falls after the limit was lowered.
     pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
         let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
@@ -480,7 +481,7 @@ fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     }
 }
 
-/// What changes of how a server is reached that is there.
+/// Returns the step that changes how an existing server is reached, if that changes.
 fn reached(
     (slot, server): (Slot, &Server),
     remote: Option<&Remote>,
@@ -490,10 +491,10 @@ fn reached(
     Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
 
-/// The most variables that a burst has beside those of its task.
+/// The most variables that a burst gets in addition to those of its task.
 const OWN_VARIABLES_MAX: usize = 10;
 
-/// What of a command cannot be, with the variables that it gets beside its own.
+/// Checks a command, allowing for the variables that are added to its own.
 fn check_command(command: &Launching) -> Result<(), Refused> {
     let variables = command.spec.env.len() + command.spec.secrets.len();
     if variables + OWN_VARIABLES_MAX > Spec::ENV_MAX {

@@ -1,16 +1,16 @@
-//! What becomes of a task whose attempt has ended: Wip's failure modes, in one place.
+//! What happens to a task when an attempt has ended: Wip's failure modes, in one place.
 //!
 //! | the attempt | the task |
 //! |---|---|
-//! | said how the burst ended | is done, waits or has failed, as it said |
-//! | could not be launched, could not have a lock, did not say (where it must) | goes on from what it saved |
-//! | ended well | is done |
-//! | ended with a status of its own | has failed; where the status means nothing, it died |
-//! | died after it saved | goes on from what it saved |
-//! | died before it saved | is failed, or runs again, as `abort_on_failure` says |
-//! | took too long | is failed |
-//! | was stopped because its server is gone | goes on if it never ran, or else as if it had died |
-//! | ran on a machine that cannot be reached | as if it had died |
+//! | reported how the burst ended | is done, waits or has failed, as reported |
+//! | could not be launched, could not get a lock, or did not report (where it must) | continues from what it saved |
+//! | ended successfully | is done |
+//! | ended with another status | has failed; if statuses are ignored, the attempt died |
+//! | died after it saved | continues from what it saved |
+//! | died before it saved | fails or runs again, depending on `abort_on_failure` |
+//! | took too long | fails |
+//! | was stopped because its server was removed | continues if the attempt never ran, else as if it had died |
+//! | ran on a machine that cannot be reached | as if the attempt had died |
 //! | was ended by an operator | is over |
 
 use crate::actors::binding::{Exit, Gone, Until};
@@ -22,17 +22,17 @@ use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
 impl Attempt {
-    /// Whether it has the execute lock.
+    /// Returns whether it holds the execute lock.
     pub(super) const fn has_lock(&self) -> bool {
         !matches!(self.stage, Stage::Claimed)
     }
 }
 
 impl Task {
-    /// What an attempt came to whose process ended so; `cause` if it is stopped for that in the same entry.
+    /// Returns the verdict on an attempt whose process ended with `exit`. `cause` is set if the attempt is stopped in the same entry.
     fn verdict(&self, attempt: &Attempt, exit: Option<Exit>, cause: Option<Cause>) -> Verdict {
         let ended = |exit| {
-            // The burst in which a task winds up is its last, whatever it says.
+            // The burst in which a task winds up is its last, whatever it reports.
             Verdict::Ended(if attempt.last {
                 ExitStatus::Terminated
             } else {
@@ -45,7 +45,7 @@ impl Task {
                 return Verdict::FailedOut(cause);
             }
             (Some(Cause::UpdateLock), _) => return Verdict::Reset(Cause::UpdateLock),
-            // What has never run is not run twice.
+            // An attempt that never ran can be repeated safely.
             (Some(Cause::ServerGone), None) if matches!(exit, None | Some(Exit::Failed)) => {
                 return Verdict::Reset(Cause::ServerGone);
             }
@@ -72,8 +72,8 @@ impl Task {
         }
     }
 
-    /// What an attempt came to that nobody ended in good order: what may have run must not run again, unless what it did was
-    /// saved, or the task may be run twice.
+    /// Returns the verdict on an attempt that broke off: a command that may have run must not run again, unless its work was saved or the
+    /// task may be run twice.
     fn died(&self, attempt: &Attempt, cause: Cause) -> Verdict {
         let has_saved = self.revision > attempt.revision;
         if attempt.last {
@@ -87,7 +87,7 @@ impl Task {
 }
 
 impl Verdict {
-    /// How the task ended, if it did.
+    /// Returns how the task ended, if it did.
     pub const fn exit(self) -> Option<ExitStatus> {
         match self {
             Self::Ended(exit) => Some(exit),
@@ -98,13 +98,13 @@ impl Verdict {
 }
 
 impl DispatchMachine {
-    /// The tree of an attempt is gone.
+    /// Decides about an attempt whose process tree is gone.
     pub(super) fn gone(&self, moment: &Moment, gone: Gone) -> Outcome {
         let found = self.state.of_process(gone.process);
         let Some((slot, task)) = found.filter(|_| gone.ends(Until::Tree)) else {
             return Outcome::Unchanged;
         };
-        // Of a process without a record nobody knows how it ended.
+        // Without a record of the process, it is not known how it ended.
         let exit = gone.exit.unwrap_or(Exit::Lost);
         match task.attempt_of(gone.process) {
             Some(attempt) if attempt.has_lock() => self.settled(moment, slot, exit),
@@ -113,7 +113,8 @@ impl DispatchMachine {
         }
     }
 
-    /// The process of an attempt has ended, with all of its tree. What runs on another machine may go on there.
+    /// Decides about an attempt whose local process has ended, with its whole tree. An attempt on another machine may still be running
+    /// there.
     fn settled(&self, moment: &Moment, slot: Slot, exit: Exit) -> Outcome {
         let task = self.state.tasks.get(slot);
         let reach = task.and_then(|it| it.attempt.as_ref()?.reach.as_ref());
@@ -128,12 +129,12 @@ impl DispatchMachine {
         changed(self.ends(moment, slot, (Some(exit), cause)))
     }
 
-    /// An attempt has ended.
+    /// Decides about an attempt that has ended.
     pub(super) fn ended(&self, moment: &Moment, slot: Slot, exit: Option<Exit>) -> Outcome {
         changed(self.ends(moment, slot, (exit, None)))
     }
 
-    /// The same, in steps; `cause` if it is stopped for that in the same entry.
+    /// Returns the steps that end an attempt. `cause` is set if it is stopped in the same entry.
     pub(super) fn ends(
         &self,
         moment: &Moment,
@@ -177,7 +178,7 @@ impl DispatchMachine {
         steps
     }
 
-    /// Another has the execute lock: the thread is given back, and the task waits in line for the lock.
+    /// Decides about an execute lock that another holder has: the thread is freed, and the task waits in line for the lock.
     pub(super) fn blocked(&self, moment: &Moment, slot: Slot) -> Outcome {
         let task = self.state.tasks.get(slot);
         let is_stopping = |it: &Attempt| it.stopping.is_some();

@@ -1,5 +1,4 @@
-//! What an entry of the journal came to, as events: which bursts began and how they ended, what was paused, which servers came
-//! and went.
+//! The events that a journal entry causes: bursts that begin and end, pauses, and servers that are added or removed.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::message::{Message, Report};
@@ -44,7 +43,7 @@ pub(super) const KINDS: &[&str] = &[
     "woken",
 ];
 
-/// Tells what this outcome comes to, in order. Tasks and servers are still as they were before.
+/// Reports the events of an outcome, in order. Tasks and servers are still unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,

@@ -1,5 +1,5 @@
-//! What other actors and people are told of an attempt: the names of its locks, what is launched for it and after it, and why a task
-//! failed.
+//! What an attempt looks like to others: the names of its locks, the processes launched for it and after it, and the message that explains
+//! why a task failed.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::task::{
@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::ids::Token;
 
 impl Task {
-    /// One of its locks, as an attempt has it: key, index, owner.
+    /// Returns key, index and owner of one of its locks, as held by an attempt.
     pub(super) fn lock(&self, key: &str, token: Token) -> [Name; 3] {
         let names = [
             key.to_owned(),
@@ -21,7 +21,7 @@ impl Task {
         names.map(|name| Name::new(name.into_bytes()).unwrap_or_default())
     }
 
-    /// What is launched for an attempt.
+    /// Returns the launch for an attempt.
     pub(super) fn launching(&self, attempt: &Attempt) -> Launching {
         let last = if attempt.last { "1" } else { "0" };
         let more = [
@@ -36,7 +36,7 @@ impl Task {
         launching
     }
 
-    /// What is launched to clean up after an attempt.
+    /// Returns the launch of the cleanup after an attempt.
     pub(super) fn cleaning_up(&self, cleaning: &Cleaning) -> Launching {
         let after = |it: &&Past| it.token == cleaning.token;
         let past = self.past.iter().find(after);
@@ -76,7 +76,7 @@ impl Task {
 }
 
 impl Attempt {
-    /// What there is to say of what it came to.
+    /// Returns a message about the result of the attempt.
     pub(super) fn words(&self, verdict: Verdict, exit: Option<Exit>) -> String {
         match (verdict, &self.said) {
             (Verdict::Ended(_), Some(Said::Done { words, .. } | Said::Fail { words })) => {
@@ -96,7 +96,7 @@ impl Attempt {
             }
             (Verdict::FailedOut(Cause::Overdue), _) => "its attempt took too long".to_owned(),
             (Verdict::FailedOut(Cause::Silent), _) => {
-                "its command gave no sign of life any more".to_owned()
+                "its command stopped sending heartbeats".to_owned()
             }
             (Verdict::FailedOut(Cause::ServerLost), _) => {
                 "its server could not be reached, and it may not run twice".to_owned()

@@ -1,4 +1,4 @@
-//! What people and programs are shown of tasks, servers and groups.
+//! Views of tasks, servers and groups.
 
 use crate::actors::dispatch::decide::PRUNED_MAX;
 use crate::actors::dispatch::event;
@@ -28,7 +28,7 @@ impl DispatchMachine {
         })
     }
 
-    /// Why the next burst of a task does not begin.
+    /// Returns why the next burst of a task does not begin.
     fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
         match task.status {
             RunStatus::Processing | RunStatus::Complete => return None,
@@ -119,7 +119,7 @@ impl DispatchMachine {
         Tasks { tasks, next }
     }
 
-    /// What there is to see of tasks that are not over. `next` says whether there are more.
+    /// Lists tasks that are not over. `next` is set if there are more.
     pub(super) fn stirring(&self, most: u32) -> Tasks {
         let index = &self.state.index;
         let standing = index.standing.iter().take(LOOKED_AT_MAX);
@@ -131,7 +131,7 @@ impl DispatchMachine {
                     Some(claimed) => (0, claimed.0),
                     None => (1, task.wake.0),
                 };
-                // What is cleaned up after may be over, or set to begin again.
+                // A task with a cleanup in progress may be over, or about to run again.
                 task.status.is_under_way().then_some((rank, task.id, *slot))
             })
             .collect();
@@ -175,7 +175,7 @@ impl DispatchMachine {
         }
     }
 
-    /// What an inventory came to.
+    /// Returns the reply about the changes of an inventory.
     pub(super) fn reconciled(steps: &[Step]) -> Reply {
         let count = |is: fn(&Step) -> bool| {
             let those = steps.iter().filter(|step| is(step));
@@ -200,7 +200,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Whether more tasks might be forgotten: only if it was the limit that ended it.
+    /// Returns whether more tasks might be forgotten, which is the case only if the limit was reached.
     pub(super) fn has_more(&self, keep: u32, limit: u32, pruned: u32) -> bool {
         let is_full = pruned == limit.min(PRUNED_MAX);
         is_full && pruned > 0 && self.state.index.over.len() > keep as usize

@@ -1,4 +1,4 @@
-//! The machine: what the host asks of the rules of dispatch.
+//! The machine of the `DispatchActor`: the host's interface to the rules of dispatch.
 
 use crate::actors::dispatch::message::{Message, Query, Reply, Rules, Watch};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
@@ -15,25 +15,25 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most tasks in one list.
 pub(super) const LISTED_MAX: u32 = 1000;
 
-/// So many tasks are looked at for one list.
+/// The most tasks visited for one list.
 pub(super) const LOOKED_AT_MAX: usize = 8192;
 
-/// The item that is due while a task is ready and a thread is free. Items below it are slots of tasks.
+/// The timer item that is due while a task is ready and a thread is free. Lower items are slots of tasks.
 const DISPATCH: u64 = 1 << 32;
 
-/// The rules of dispatch, over their state.
+/// The dispatch machine: all tasks, servers and groups, and the rules that change them.
 #[derive(Debug)]
 pub struct DispatchMachine {
     pub(super) rules: Rules,
     pub(super) state: State,
-    /// Who waits until a task is over.
+    /// Clients waiting until a task is over.
     waiting: BTreeSet<(u64, Ticket)>,
     tickets: BTreeMap<Ticket, u64>,
-    /// Who waits until no attempt is under way.
+    /// Clients waiting until no attempt is under way.
     idle: BTreeSet<Ticket>,
-    /// Who waits until servers are wanted.
+    /// Clients waiting until servers are needed.
     seeking: BTreeSet<Ticket>,
-    /// A dispatch panicked: it is not tried again until something has changed.
+    /// Whether a dispatch panicked: none is tried again until something has changed.
     stalled: bool,
 }
 
@@ -51,13 +51,13 @@ impl DispatchMachine {
         }
     }
 
-    /// Whether a burst can begin now.
+    /// Returns whether a burst can begin now.
     fn can_dispatch(&self) -> bool {
         let next = self.state.next(self.rules.tasks_per_thread);
         next.is_some() && !self.stalled
     }
 
-    /// Answers those who wait for what a task has come to.
+    /// Answers those whose condition is now met.
     fn wake(&mut self, steps: &[Step], effects: &mut Effects<Self>) {
         if self.state.totals().processing == 0 {
             for ticket in std::mem::take(&mut self.idle) {
@@ -97,7 +97,7 @@ impl DispatchMachine {
 
 #[cfg(test)]
 impl DispatchMachine {
-    /// Asserts that the state is whole.
+    /// Asserts that the state is consistent.
     pub(super) fn assert_whole(&self) {
         self.state.assert_whole();
     }
@@ -291,13 +291,13 @@ impl Machine for DispatchMachine {
         }
     }
 
-    /// Attempts go on while the coordinator is down, and so does the time that they may take; heartbeats could not be given.
+    /// Attempts continue while the coordinator is down, and so does their time limit; heartbeats could not be sent.
     fn start(&mut self, start: Start) {
         self.stalled = false;
         self.state.start(start);
     }
 
-    /// What other actors are to do: each attempt's next step may have been lost.
+    /// States again what other actors are to do, since the next step of any attempt may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in &self.state.index.bound {
             self.state_obligations(*slot, effects);

@@ -1,4 +1,4 @@
-//! What can be asked of the `DispatchActor`, and what it is told.
+//! The messages, queries and replies of the `DispatchActor`.
 //!
 //! Messages are stored: see the change rule in `persist/format.rs`.
 
@@ -17,43 +17,43 @@ use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Configuration of the `DispatchActor`. Noted in the journal.
+/// The configuration of the `DispatchActor`. Noted in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The most tasks, those that are over among them.
+    /// The most tasks, including those that are over.
     pub tasks_max: u32,
     /// The most servers.
     pub servers_max: u32,
-    /// The most groups for which something is set.
+    /// The most groups with settings of their own.
     pub groups_max: u32,
-    /// Threads of the server that is made with the first task.
+    /// The number of threads of the server that is created with the first task.
     pub local_threads: u32,
-    /// Tasks that are under way at a time, for each thread of an enabled server: no other is started beyond that.
+    /// The most tasks under way at a time, per thread of an enabled server; beyond that, no other is started.
     pub tasks_per_thread: u32,
-    /// The most bytes that a task saves.
+    /// The maximum size of what a task saves, in bytes.
     pub saved_bytes_max: u32,
-    /// Milliseconds for which a task is kept that is over.
+    /// How long a task is kept after it is over, in milliseconds.
     pub kept_ms: u64,
-    /// The most tasks that are kept after they are over: one at least.
+    /// The most tasks kept after they are over; at least one.
     pub kept_max: u32,
-    /// What holds for a task that does not say otherwise.
+    /// The default terms of a task.
     pub terms: Terms,
-    /// Milliseconds without a word from here after which an attempt on another machine is stopped there, by itself; a little later
-    /// its thread is free again.
+    /// How long an attempt on another machine continues without contact before it stops itself, in milliseconds; a little later its thread
+    /// is free again.
     pub lost_after_ms: u64,
-    /// How many tasks of a group are under way at a time of which nothing is said; none is started if 0.
+    /// The most tasks under way at a time in a group without a limit of its own; if 0, none is started.
     pub group_max: u32,
 }
 
 impl Rules {
-    /// The longest that a task may be kept after it is over, in milliseconds: ten years.
+    /// The longest time for which tasks may be kept after they are over, in milliseconds: ten years.
     pub const KEPT_MS_MAX: u64 = 3653 * 24 * 3_600_000;
 
-    /// The longest that an attempt on another machine may go on without a word from here, in milliseconds: a day.
+    /// The longest time that an attempt on another machine may continue without contact, in milliseconds: a day.
     pub const LOST_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 
-    /// What of them cannot be, in words; `None` if nothing.
+    /// Describes a flaw in these rules; `None` if they are valid.
     pub fn flaw(&self) -> Option<String> {
         let terms = &self.terms;
         let spans = [
@@ -96,197 +96,197 @@ impl Default for Rules {
     }
 }
 
-/// What may change tasks.
+/// A message that may change tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// A client: this is to be done.
+    /// From a client: add a task.
     Add(Box<Adding>),
-    /// A client: this is to become of a task.
+    /// From a client: change a task.
     Act {
-        /// Which.
+        /// The id of the task.
         task: u64,
-        /// What.
+        /// The change.
         act: Act,
     },
-    /// A command: what it has to say of the burst that it runs.
+    /// From a command: a report about the burst that it runs.
     Report {
         /// The process of its attempt.
         process: ProcessId,
-        /// What it says.
+        /// The report.
         report: Report,
-        /// Its number, if it comes from another machine: each is heard once.
+        /// Its number if it comes from another machine; each number is accepted once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         nth: Option<u64>,
     },
-    /// An operator: so much is held back.
+    /// From an operator: pause or resume tasks.
     Pause {
-        /// Of which group, that of tasks that name none if empty; of all tasks, if `None`.
+        /// The group, with the empty name meaning that of tasks that name none; `None` for all tasks.
         group: Option<Name>,
-        /// How much.
+        /// The pause in effect.
         pause: Pause,
     },
-    /// An operator: so many tasks of a group are under way at a time.
+    /// From an operator: limit the tasks of a group that are under way at a time.
     Limit {
-        /// Which group; that of tasks that name none, if empty.
+        /// The group, with the empty name meaning that of tasks that name none.
         group: Name,
-        /// How many; none is started if 0.
+        /// The limit; if 0, none is started.
         max: u32,
     },
-    /// An operator: this is to become of a server.
+    /// From an operator: change a server.
     Server {
-        /// Which.
+        /// The name of the server.
         name: Name,
-        /// What.
+        /// The change.
         change: ServerChange,
     },
-    /// An inventory: these servers there are, and no others.
+    /// From an inventory: these are all the servers.
     Inventory {
-        /// Them.
+        /// The servers.
         hosts: Vec<Host>,
     },
-    /// A client: forget tasks that are over.
+    /// From a client: forget tasks that are over.
     Prune {
-        /// Those that were over before this.
+        /// Only tasks that were over before this date.
         before: Option<Date>,
-        /// The newest that stay, however old.
+        /// How many of the newest are kept, however old.
         keep: u32,
-        /// At most so many at once; the answer says whether there may be more.
+        /// The most tasks to forget at once; the reply tells whether there may be more.
         limit: u32,
     },
-    /// The `ProcessActor`: the tree of an attempt is gone.
+    /// From the `ProcessActor`: the tree of an attempt is gone.
     Gone(binding::Gone),
-    /// The `ProcessActor`: the launch of an attempt is taken on.
+    /// From the `ProcessActor`: the launch of an attempt was accepted.
     Launched(ProcessId),
-    /// The `LockActor`: how an attempt stands with a lock.
+    /// From the `LockActor`: an attempt was granted a lock, or waits for it.
     Held(Held),
-    /// Time acts on the task in this slot.
+    /// From the timer: time acts on the task in this slot.
     Lapse {
-        /// Which.
+        /// The slot of the task.
         slot: Slot,
     },
-    /// A task is ready and a thread is free.
+    /// From the timer: a task is ready and a thread is free.
     Dispatch,
 }
 
-/// A task that is to be added.
+/// A task to be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Adding {
-    /// What it works on; no two tasks of one work id are under way at a time. Empty for nothing in particular.
+    /// The work id; no two tasks with the same one are under way at a time. Empty for none.
     pub work: Name,
     /// Its group; [`super::Group::DEFAULT`] if empty.
     pub group: Name,
-    /// What people call it.
+    /// A name for users.
     pub name: Name,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
-    /// What is run for each burst.
+    /// The command that is run for each burst.
     pub command: Arc<Launching>,
-    /// What is run after each attempt, apart from it.
+    /// The command that is run after each attempt, separately from it.
     pub cleanup: Option<Arc<Launching>>,
-    /// How it is run; as the configuration says, if `None`.
+    /// The terms on which it is run; the configured ones if `None`.
     pub terms: Option<Terms>,
-    /// Whether it waits for [`Act::Ready`] before it starts.
+    /// Whether it must wait for [`Act::Ready`] before it starts.
     pub not_ready: bool,
-    /// Whether an operator holds it back from the beginning.
+    /// Whether it is paused from the beginning.
     pub paused: bool,
 }
 
-/// What may become of a task.
+/// A change of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// It may be started.
+    /// Allow it to start.
     Ready,
-    /// No burst of it begins.
+    /// Begin no more bursts of it.
     Pause,
-    /// Bursts begin again.
+    /// Begin bursts again.
     Resume,
-    /// It waits no longer: its next burst begins as soon as it can.
+    /// Stop waiting: its next burst begins as soon as it can.
     Wake,
-    /// It ends with its next burst, or at once if it has not started or if `now`.
+    /// End it with its next burst, or at once if it has not started or `now` is set.
     Terminate {
-        /// Whether an attempt that is under way is stopped, and no last burst is run.
+        /// Whether a current attempt is stopped, and no last burst is run.
         now: bool,
     },
-    /// It is over and runs again.
+    /// Run it again, after it was over.
     Restart,
 }
 
-/// What a command says of the burst that it runs.
+/// A report of a command about the burst that it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// How far the task has come: what the next burst goes on from.
+    /// The progress of the task, from which the next burst continues.
     Save(Bytes),
-    /// It goes on.
+    /// A heartbeat.
     Beat,
     /// The task is done.
     Done {
-        /// Whether with a warning.
+        /// Whether there was a warning.
         warning: bool,
-        /// What there is to say.
+        /// A message.
         words: String,
     },
-    /// The burst is over, and the next is to come.
+    /// The burst is over, and another is to follow.
     Wait {
-        /// Milliseconds until then.
+        /// Milliseconds until the next burst.
         ms: u64,
     },
     /// The task has failed.
     Fail {
-        /// Why.
+        /// The reason.
         words: String,
     },
-    /// What became of it on another machine, from the process that waits for that here.
+    /// The result of the attempt on another machine, from the local process that waits for it.
     Far(FarEnd),
 }
 
-/// What may become of a server.
+/// A change of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerChange {
-    /// It has so many threads; it is added if it is not there.
+    /// Set the number of threads; the server is added if it does not exist.
     Threads(u32),
-    /// Tasks are given to it, or none are any more.
+    /// Enable or disable the assignment of tasks to it.
     Enabled(bool),
-    /// It is removed: what runs there comes to its end.
+    /// Remove it; attempts running there are stopped.
     Removed,
-    /// Its number of threads, and how it is reached; it is added if it is not there.
+    /// Set the number of threads, and how it is reached; the server is added if it does not exist.
     Reached {
-        /// How many threads.
+        /// The number of threads.
         threads: u32,
-        /// How.
+        /// How it is reached.
         remote: Remote,
     },
 }
 
-/// A server, as an inventory has it.
+/// A server in an inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Its name.
     pub name: Name,
-    /// How many attempts run there at a time; 0 counts as 1.
+    /// The number of attempts that run there at a time; 0 counts as 1.
     pub threads: u32,
-    /// How it is reached, if it is another machine. One that is there stays as it is if this is `None`.
+    /// How it is reached, if it is another machine. `None` leaves an existing server's setting as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Remote>,
 }
 
-/// Which tasks are asked for. What is left out lets all through.
+/// A filter for tasks. Fields that are not set match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskFilter {
-    /// Those with this run status.
+    /// Tasks with this run status.
     pub status: Option<RunStatus>,
-    /// Those of this group.
+    /// Tasks of this group.
     pub group: Option<Name>,
-    /// Those of this work id.
+    /// Tasks with this work id.
     pub work: Option<Name>,
 }
 
 impl TaskFilter {
-    /// Whether a task is let through.
+    /// Returns whether a task matches.
     pub(super) fn takes(&self, task: &Task) -> bool {
         self.status.is_none_or(|status| task.status == status)
             && self.group.as_ref().is_none_or(|group| task.group == *group)
@@ -294,89 +294,88 @@ impl TaskFilter {
     }
 }
 
-/// A question about tasks.
+/// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// One task.
     Task(u64),
-    /// Tasks by number, after this one.
+    /// Tasks in order of id.
     Tasks {
-        /// Which.
+        /// The filter.
         filter: TaskFilter,
-        /// After this number.
+        /// Only tasks after this id.
         after: Option<u64>,
-        /// At most so many.
+        /// The most tasks in the reply.
         limit: u32,
     },
-    /// What the task has saved whose attempt has this process.
+    /// What was saved by the task whose attempt has this process.
     Saved(ProcessId),
     /// All servers, by name.
     Servers,
-    /// What an inventory would come to.
+    /// The changes that an inventory would cause.
     Inventory(Vec<Host>),
-    /// All groups that have tasks under way or something set, by name.
+    /// All groups that have tasks under way or settings, by name.
     Groups,
-    /// How many tasks there are.
+    /// The number of tasks in each state.
     Totals,
-    /// What holds for a task that does not say otherwise.
+    /// The default terms of a task.
     Terms,
-    /// All that is under way.
+    /// Everything that is under way.
     Standing,
-    /// Tasks that are not over: those that run first, then those that wait for their next burst, then those that have not begun.
-    /// Of very many, some are looked at.
+    /// Tasks that are not over: first those with a burst running, then those waiting for their next burst, then those that have not begun.
+    /// If there are very many, only some are considered.
     Stirring {
-        /// At most so many.
+        /// The most tasks in the reply.
         most: u32,
     },
 }
 
-/// What a request may wait for.
+/// A condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The task is over, or gone: answered with it, or with its absence.
+    /// The task is over, or forgotten: answered by the task, or its absence.
     Over(u64),
-    /// No attempt is under way: answered with how many tasks there are.
+    /// No attempt is under way: answered by the number of tasks in each state.
     Idle,
-    /// It is time to look which servers there are: an attempt comes to nothing for the sake of its server, or tasks could run
-    /// and there is no server that is enabled.
+    /// It is time to update the servers: an attempt failed because of its server, or tasks could run and no server is enabled.
     ServersWanted,
 }
 
-/// An answer of the `DispatchActor`.
+/// A reply of the `DispatchActor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The task.
+    /// A task.
     Task(Box<TaskView>),
-    /// Tasks by number.
+    /// Tasks in order of id.
     Tasks(Box<Tasks>),
-    /// What a task has saved: how often, and the newest of it.
+    /// What a task has saved: how many times, and the latest.
     Saved(u64, Option<Bytes>),
     /// Servers by name.
     Servers(Vec<ServerView>),
     /// Groups by name.
     Groups(Vec<GroupView>),
-    /// How many there are.
+    /// The number of tasks in each state.
     Totals(Totals),
-    /// What holds for a task that does not say otherwise.
+    /// The default terms of a task.
     Terms(Terms),
-    /// All that is under way.
+    /// Everything that is under way.
     Standing(Box<Standing>),
-    /// So many servers were added, removed, or have another number of threads.
+    /// The numbers of servers that were added, removed or changed.
     Reconciled {
-        /// Added.
+        /// Servers added.
         added: u32,
-        /// Removed.
+        /// Servers removed.
         removed: u32,
-        /// With another number of threads.
+        /// Servers with a new number of threads, or reached in another way.
         changed: u32,
     },
-    /// So many tasks were forgotten, and whether there may be more.
+    /// The number of tasks forgotten, and whether there may be more.
     Pruned(u32, bool),
-    /// It is done.
+    /// The request was carried out.
     Done,
     /// There is no such task, attempt or server.
     Absent,
-    /// Not done, and why.
+    /// The request was refused.
     Refused(Refused),
 }
 

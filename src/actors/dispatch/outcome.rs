@@ -1,4 +1,4 @@
-//! What can come of a message. Stored: see the change rule in `persist/format.rs`.
+//! The outcomes of messages. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::remote::Remote;
@@ -10,151 +10,152 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// What was decided about a message.
+/// The decision about a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// This becomes of tasks, servers and groups, in order.
+    /// Tasks, servers and groups change.
     Changed {
-        /// What.
+        /// The changes, in order.
         steps: Vec<Step>,
-        /// Why the sender is refused all the same.
+        /// The reason why the sender is refused nevertheless.
         refused: Option<Refused>,
     },
-    /// Nothing of the kind is there. Changes nothing.
+    /// The task, attempt or server does not exist: nothing changes.
     Absent,
-    /// The message says nothing new. Changes nothing.
+    /// The message has no effect: nothing changes.
     Unchanged,
-    /// Not done, and why. Changes nothing.
+    /// The request is refused: nothing changes.
     Refused(Refused),
 }
 
-/// Something that becomes of what there is.
+/// A change of state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Of a task.
+    /// A change of the task in this slot.
     Task(Slot, TaskStep),
-    /// A server is made, with so many threads; or comes back that was to go.
+    /// A server is added, or one that was being removed is restored.
     ServerMade {
         /// Its name.
         name: Name,
-        /// Its threads.
+        /// The number of its threads.
         threads: u32,
         /// How it is reached, if it is another machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remote: Option<Remote>,
     },
-    /// A server has so many threads.
+    /// The number of threads of a server is set.
     ServerThreads(Slot, u32),
-    /// A server is given tasks, or is not.
+    /// A server is enabled or disabled for tasks.
     ServerEnabled(Slot, bool),
-    /// A server goes, at once or when its last attempt has ended.
+    /// A server is removed, at once or when its last attempt has ended.
     ServerRemoved(Slot),
-    /// A group is as it was set.
+    /// The settings of a group change.
     GroupSet {
-        /// Where it stands, or is made.
+        /// The slot of the group, existing or new.
         slot: Slot,
         /// Its name.
         name: Name,
-        /// How many of its tasks are under way at a time; as is usual, if `None`.
+        /// The most tasks under way at a time; the default if `None`.
         max: Option<u32>,
-        /// What of it is held back.
+        /// The pause in effect.
         pause: Pause,
     },
-    /// So much of all tasks is held back.
+    /// All tasks are paused to this degree.
     Paused(Pause),
-    /// No burst begins until the next start: the coordinator drains.
+    /// No burst begins until the next start, since the coordinator is draining.
     Rests,
-    /// A lock is given back that an attempt still has after its end.
+    /// A lock is released that an attempt still holds after its end.
     GivesBack(Held),
-    /// A server is another machine, and reached so by attempts from now on.
+    /// Attempts on this server reach it in this way from now on.
     ServerReached(Slot, Remote),
 }
 
-/// Something that becomes of a task.
+/// A change of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStep {
-    /// It is added, as the message says.
+    /// It is added, as the message describes.
     Added {
-        /// How it is run.
+        /// Its terms.
         terms: Terms,
     },
-    /// An attempt at its next burst begins.
+    /// It is claimed for an attempt at its next burst.
     Claimed {
-        /// The server that it runs on.
+        /// The server that the attempt runs on.
         server: Slot,
-        /// The record that its process gets.
+        /// The id of its process's record.
         process: ProcessId,
-        /// On another machine: how many milliseconds without a word from here it goes on there.
+        /// If on another machine: how long it continues there without contact, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_after_ms: Option<u64>,
     },
-    /// Its attempt has the execute lock, and is launched.
+    /// Its attempt is granted the execute lock, and is launched.
     Locked,
-    /// Its attempt has the update lock.
+    /// Its attempt is granted the update lock.
     Updates,
-    /// Another has the execute lock: the attempt has ended, and its place in line stands.
+    /// Another holder has the execute lock: the attempt has ended, but keeps its position in line.
     Blocked,
-    /// The execute lock is free again.
+    /// It was granted the execute lock that it waited for; it gives the lock back and may be claimed.
     Unblocked,
-    /// Its launch is taken on.
+    /// The launch of its attempt was accepted.
     Launched,
-    /// Its command says something of the burst.
+    /// Its command sent a report.
     Reported {
-        /// When the next is to come, if that is what it says.
+        /// The date of the next burst, if the command asks for one.
         until: Option<Date>,
     },
-    /// Its attempt is to end.
+    /// Its attempt is stopped.
     Stopping(Cause),
     /// Its attempt has ended.
     Ended {
-        /// How its process did, if it had one.
+        /// How the process ended, if there was one.
         exit: Option<Exit>,
-        /// What it came to.
+        /// The verdict on the attempt.
         verdict: Verdict,
-        /// When the next burst may begin.
+        /// The earliest date of the next burst.
         wake: Date,
-        /// Whether that is now.
+        /// Whether that date has come.
         is_due: bool,
         /// When it is forgotten, if it is over.
         forgotten: Date,
-        /// The record of what cleans up after it, if something does.
+        /// The id of the cleanup's process record, if there is a cleanup.
         cleanup: Option<ProcessId>,
     },
-    /// The launch of what cleans up is taken on.
+    /// The launch of the cleanup was accepted.
     CleanupLaunched,
-    /// What cleaned up has ended.
+    /// The cleanup has ended.
     CleanupEnded(Exit),
     /// It is over without an attempt.
     Over {
-        /// How.
+        /// How it ended.
         exit: ExitStatus,
         /// When it is forgotten.
         forgotten: Date,
     },
-    /// It may be started.
+    /// It is allowed to start.
     Ready,
-    /// An operator holds it back, or no longer.
+    /// It is paused or resumed.
     Paused(bool),
-    /// It waits no longer than until then, which has come.
+    /// Its wait has ended, since this wake time has come.
     Woken(Date),
     /// Its next burst is its last.
     Terminating,
-    /// It is to run again.
+    /// It runs again, after it was over.
     Restarted,
     /// It is forgotten.
     Forgotten,
-    /// What became of its attempt on another machine is not known, and its process here has ended: another takes its place.
+    /// Its process here has ended, and it is not known what happened to its attempt on another machine: a new process is launched to find
+    /// out.
     Reattached {
-        /// The record of that.
+        /// The id of the new process's record.
         process: ProcessId,
     },
 }
 
 impl Step {
-    /// Whether an attempt came to nothing for the sake of its server, as far as anybody can tell.
+    /// Returns whether an attempt failed because of its server, as far as can be told.
     pub(super) const fn blames_server(&self) -> bool {
         matches!(
             self,
@@ -170,21 +171,21 @@ impl Step {
     }
 }
 
-/// Why something was not done.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// There are as many tasks as are allowed.
-    #[error("there are as many tasks as are allowed")]
+    /// The limit of tasks is reached.
+    #[error("the limit of tasks is reached")]
     Full,
-    /// There are as many servers as are allowed.
-    #[error("there are as many servers as are allowed")]
+    /// The limit of servers is reached.
+    #[error("the limit of servers is reached")]
     ServersFull,
-    /// There are as many groups as are allowed.
-    #[error("as many groups have settings of their own as are allowed")]
+    /// The limit of groups with settings is reached.
+    #[error("the limit of groups with settings of their own is reached")]
     GroupsFull,
-    /// The coordinator drains.
-    #[error("the coordinator drains and takes no tasks")]
+    /// The coordinator is draining.
+    #[error("the coordinator is draining and accepts no tasks")]
     Draining,
     /// The command cannot be run.
     #[error("{0}")]
@@ -198,12 +199,12 @@ pub enum Refused {
     /// An inventory names a server twice.
     #[error("an inventory names each server once")]
     NamedTwice,
-    /// Too many threads, or none.
+    /// The number of threads is out of bounds.
     #[error("a server has 1 to {} threads", super::Server::THREADS_MAX)]
     Threads,
-    /// How a server is reached is not to be understood.
+    /// The description of how a server is reached is invalid.
     #[error(
-        "a server is reached by words of ssh without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT; its configuration is an absolute path"
+        "a server needs an address for ssh, without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT; its ssh configuration is an absolute path"
     )]
     Remote,
     /// The task is over.
@@ -212,28 +213,28 @@ pub enum Refused {
     /// The task is not over.
     #[error("the task is not over")]
     NotOver,
-    /// The task is ready already.
-    #[error("the task is not held back from its start")]
+    /// The task is not waiting to be made ready.
+    #[error("the task is not waiting to be made ready")]
     NotHeld,
-    /// The attempt is over, or another has taken its place.
+    /// The attempt is over, or was replaced by another.
     #[error("the attempt is over")]
     Stale,
     /// The attempt is being stopped.
     #[error("the attempt is being stopped: {}", .0.name())]
     Stopping(Cause),
-    /// Another has the update lock of the task.
+    /// Another holder has the update lock of the task.
     #[error("another has the update lock of the task")]
     Locked,
-    /// Too much is to be saved.
-    #[error("more is to be saved than is allowed")]
+    /// The data to be saved is too large.
+    #[error("the data to save is larger than allowed")]
     TooLarge,
-    /// Too much is said.
+    /// The message is too long.
     #[error("words have at most {} bytes", super::Task::WORDS_BYTES_MAX)]
     Words,
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The key came before, with another request.
+    /// The idempotency key was used before with a different request.
     #[error("the key came before, with another request")]
     KeyReused,
 }

@@ -1,9 +1,9 @@
-//! Which task is next, and where it runs: what follows from tasks, servers and groups, kept in step with them.
+//! The choice of the next task and its server: derived from tasks, servers and groups, and kept up to date with them.
 //!
-//! Follows the order of Wip's `getNextTasks`: tasks that have started and whose wake time has come, by priority, wake time and
-//! number; then those that have not, by priority and number, as far as their group and their work id let them. (Wip has a third
-//! list, of tasks that wait and do not count in their group. There are none here: a task that is terminated before it started
-//! is over at once.) Each question costs the same however many tasks wait.
+//! It follows the order of Wip's `getNextTasks`: tasks that have started and whose wake time has come, by priority, wake time and id; then
+//! those that have not started, by priority and id, as far as their group and work id permit. (Wip has a third list, of tasks that wait and
+//! do not count in their group. There are none here: a task that is terminated before it started is over at once.) The cost of each query
+//! is independent of the number of waiting tasks.
 
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task};
@@ -11,7 +11,7 @@ use crate::actors::lock::Name;
 use crate::ids::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The place of a task in the order.
+/// The rank of a task in the order.
 type Rank = (Priority, u64, u64, Slot);
 
 fn rank(slot: Slot, task: &Task) -> Rank {
@@ -26,20 +26,20 @@ fn rank(slot: Slot, task: &Task) -> Rank {
 /// The tasks of a group.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupIndex {
-    /// What was set for it.
+    /// The settings of the group, if it has any.
     setting: Option<(Option<u32>, Pause)>,
-    /// Tasks that are under way.
+    /// The number of its tasks that are under way.
     pub(super) used: u32,
-    /// Those that could begin their next burst.
+    /// Tasks that could begin their next burst.
     started: BTreeSet<Rank>,
-    /// Those that could begin their first, as far as their work id lets them.
+    /// Tasks that could begin their first burst, as far as their work id permits.
     fresh: BTreeSet<Rank>,
-    /// The first of each, as far as the group lets them.
+    /// The first of each, as far as the group permits.
     first: (Option<Rank>, Option<Rank>),
 }
 
 impl GroupIndex {
-    /// How many of its tasks are under way at a time, where so many are usual.
+    /// Returns the limit of tasks under way at a time, with `usual` as the default.
     pub(super) fn max(&self, usual: u32) -> u32 {
         self.setting.and_then(|(max, _)| max).unwrap_or(usual)
     }
@@ -57,27 +57,27 @@ impl GroupIndex {
     }
 }
 
-/// The tasks of a work id.
+/// The tasks with the same work id.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Work {
     under_way: BTreeSet<u64>,
-    /// Those that could begin their first burst, by group.
+    /// Tasks that could begin their first burst, by group.
     fresh: BTreeMap<Name, BTreeSet<Rank>>,
-    /// Of these, the ones that stand for it in their groups.
+    /// The task that is offered in each group, of those.
     offered: BTreeMap<Name, Rank>,
 }
 
 /// All tasks that could begin their next burst.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ready {
-    /// How many tasks of a group are under way at a time of which nothing is said.
+    /// The default limit of tasks under way at a time in a group.
     usual: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
-    /// The first of each group that lets them: those that have started, and those that have not.
+    /// The first task of each group that permits one: those that have started, and those that have not.
     started: BTreeSet<Rank>,
     fresh: BTreeSet<Rank>,
-    /// Tasks that are under way and not paused.
+    /// The number of tasks that are under way and not paused.
     pub(super) under_way: u32,
 }
 
@@ -95,12 +95,12 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// How many tasks of a group are under way at a time of which nothing is said.
+    /// Returns the default limit of tasks under way at a time in a group.
     pub(super) const fn usual(&self) -> u32 {
         self.usual
     }
 
-    /// Sets that.
+    /// Sets the default limit.
     pub(super) fn set_usual(&mut self, usual: u32) {
         if std::mem::replace(&mut self.usual, usual) != usual {
             let names: Vec<Name> = self.groups.keys().cloned().collect();
@@ -110,12 +110,12 @@ impl Ready {
         }
     }
 
-    /// The first task that has started and could go on.
+    /// Returns the first task that has started and could continue.
     pub(super) fn first_started(&self) -> Option<Slot> {
         self.started.first().map(|rank| rank.3)
     }
 
-    /// The first task that could be started.
+    /// Returns the first task that could be started.
     pub(super) fn first_fresh(&self) -> Option<Slot> {
         self.fresh.first().map(|rank| rank.3)
     }
@@ -124,7 +124,7 @@ impl Ready {
         self.groups.get(name)
     }
 
-    /// Tasks that have not begun and could, as far as their work ids let them: group by group, the first of each first.
+    /// Returns the tasks that have not started and could, as far as their work ids permit: group by group, each in order.
     pub(super) fn fresh(&self) -> impl Iterator<Item = Slot> {
         let groups = self.groups.values();
         groups.flat_map(|group| group.fresh.iter().map(|rank| rank.3))
@@ -134,7 +134,7 @@ impl Ready {
         self.groups.iter()
     }
 
-    /// A task of this work id that is under way, another than this one.
+    /// Returns a task with this work id that is under way, other than `but`.
     pub(super) fn under_way_of(&self, work: &Name, but: u64) -> Option<u64> {
         let under_way = &self.works.get(work)?.under_way;
         under_way.iter().copied().find(|id| *id != but)
@@ -195,7 +195,7 @@ impl Ready {
         }
     }
 
-    /// Sets what holds for a group.
+    /// Applies the settings of a group.
     pub(super) fn set(&mut self, group: &Group) {
         self.group_of(&group.name).setting = Some((group.max, group.pause));
         self.refresh(&group.name);
@@ -205,7 +205,7 @@ impl Ready {
         self.groups.entry(name.clone()).or_default()
     }
 
-    /// Has the first fresh task of a work id stand for it in a group, if none of it is under way.
+    /// Offers the first fresh task of a work id in a group, unless a task of that work id is under way.
     fn offer(&mut self, work: &Name, group: &Name) {
         let Some(of) = self.works.get_mut(work) else {
             return;
@@ -238,7 +238,7 @@ impl Ready {
         }
     }
 
-    /// A group has changed: which of its tasks are first, as far as it lets them.
+    /// Updates which tasks of a changed group are first, as far as it permits them.
     fn refresh(&mut self, name: &Name) {
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -265,18 +265,18 @@ impl Ready {
     }
 }
 
-/// The servers, and which of them has a thread free.
+/// The servers, and which of them have a free thread.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Threads {
     used: BTreeMap<Slot, u32>,
-    /// Enabled servers with a thread free, by how much of theirs is used, in percent.
+    /// Enabled servers with a free thread, by the percentage of their threads in use.
     free: BTreeSet<(u32, Slot)>,
-    /// Threads of enabled servers.
+    /// The number of threads of all enabled servers.
     pub(super) all: u32,
 }
 
 impl Threads {
-    /// The server that is used the least, in percent; among equals that of the lowest number.
+    /// Returns the server with the lowest percentage of threads in use; among equals, the one with the lowest slot.
     pub(super) fn least_used(&self) -> Option<Slot> {
         self.free.first().map(|(_, slot)| *slot)
     }
@@ -301,7 +301,7 @@ impl Threads {
         }
     }
 
-    /// An attempt runs on a server, or no longer does.
+    /// Counts an attempt that starts or ceases to run on a server.
     pub(super) fn take(&mut self, slot: Slot, server: &Server, takes: bool) {
         self.remove(slot, server);
         let used = self.used.entry(slot).or_default();

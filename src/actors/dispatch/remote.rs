@@ -1,9 +1,9 @@
-//! Attempts that run on another machine: how it is reached, and what is known there of an attempt. Stored: see the change rule in
+//! Attempts that run on another machine: how it is reached, and the identification of an attempt there. Stored: see the change rule in
 //! `persist/format.rs`.
 //!
-//! Here such an attempt is a process like any other: `sexton wrapper near`, which reaches the machine by ssh, has the command run
-//! there by `sexton wrapper`, and reports how that ended before it ends itself. So what only it knows is told once and kept. If it
-//! ends without having told, another takes its place, asks there what became of the attempt, and starts nothing.
+//! Locally, such an attempt is a process like any other: `sexton wrapper near`, which connects to the machine by ssh, has `sexton wrapper`
+//! run the command there, and reports how that ended before it exits itself. So what only this process knows is reported once and stored.
+//! If it ends without a report, a replacement asks the other machine what happened to the attempt, and starts nothing.
 
 use crate::actors::binding::Exit;
 use crate::actors::lock::Name;
@@ -12,20 +12,20 @@ use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
 
-/// How a server is reached that is another machine.
+/// How a server on another machine is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remote {
-    /// Where ssh goes: `host`, `user@host`, `ssh://user@host:port`, or a name that its configuration has.
+    /// The destination for ssh: `host`, `user@host`, `ssh://user@host:port`, or a name from its configuration.
     pub to: Name,
-    /// The configuration file of ssh; its own if empty.
+    /// The configuration file for ssh; the default one if empty.
     pub config: Name,
-    /// The program `sexton` there; the one in `PATH` if empty.
+    /// The path of the program `sexton` there; searched for in `PATH` if empty.
     pub program: Name,
 }
 
 impl Remote {
-    /// Whether it is safe in the words of a command: what is given to ssh and to the shell there is quoted by nobody.
+    /// Returns whether it is safe in a command line: nothing quotes the words that are passed to ssh and to the shell there.
     pub(super) fn is_safe(&self) -> bool {
         let is_plain = |name: &Name, more: &[u8]| {
             let bytes = name.as_bytes();
@@ -33,7 +33,7 @@ impl Remote {
             bytes.first() != Some(&b'-') && bytes.iter().all(is_one)
         };
         let is_text = |name: &Name| std::str::from_utf8(name.as_bytes()).is_ok();
-        // Words of a command are told from its flags by where they begin.
+        // Words that begin like a flag would be taken for one.
         let is_path = |name: &Name| match name.as_bytes() {
             [] => true,
             bytes => bytes.first() == Some(&b'/') && !bytes.contains(&0) && is_text(name),
@@ -48,40 +48,40 @@ impl Remote {
 /// An attempt that runs on another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
-    /// How that is reached.
+    /// How the machine is reached.
     pub remote: Remote,
-    /// What it is known by there: the first of its processes here.
+    /// The name of the attempt there: the id of its first local process.
     pub known_as: ProcessId,
-    /// Milliseconds without a word from here after which it is stopped there, by itself.
+    /// How long it continues without contact before it stops itself, in milliseconds.
     pub lost_after_ms: u64,
-    /// The number of the last report that was heard: each is heard once.
+    /// The number of the last report that was accepted: each is accepted once.
     pub heard: u64,
-    /// How many processes here took the place of one that had not told what became of it.
+    /// How many local processes have replaced one that ended without reporting the result.
     pub again: u32,
-    /// Whether the newest of them is to stop it there.
+    /// Whether the newest of them is to stop the attempt.
     pub stops: bool,
-    /// What became of it there, once that is known.
+    /// The result of the attempt, once known.
     pub end: Option<FarEnd>,
 }
 
-/// What became of an attempt on another machine.
+/// The result of an attempt on another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FarEnd {
-    /// Nothing of it lives there, and its command ended so; it never ran if [`Exit::Failed`].
+    /// Nothing of it is alive there, and its command ended in this way; [`Exit::Failed`] means that it never ran.
     Ended(Exit),
-    /// The machine did not answer for so long that it must have stopped by itself, if that goes on at all.
+    /// The machine did not answer for so long that the attempt must have stopped itself, if the machine is still running at all.
     Unreachable,
 }
 
-/// How many processes may take the place of one that had not told what became of its attempt.
+/// How many local processes may replace one that ended without reporting the result.
 const AGAIN_MAX: u32 = 10;
 
-/// Milliseconds beyond what an attempt has to stop there, after which the process that waits for it here is killed.
+/// How long after the time that the attempt has to stop the local process is killed, in milliseconds.
 const MORE_GRACE_MS: u32 = 30_000;
 
 impl Reach {
-    /// An attempt that begins on such a machine, known by this process.
+    /// Creates the state of a new attempt on such a machine, named after its local process.
     pub(super) fn new(remote: Remote, known_as: ProcessId, lost_after_ms: u64) -> Self {
         Self {
             remote,
@@ -94,31 +94,32 @@ impl Reach {
         }
     }
 
-    /// A report was heard: its number, and what became of the attempt, if it says so.
+    /// Records the number of an accepted report, and the result if it contains one.
     pub(super) fn hear(&mut self, end: Option<FarEnd>, nth: Option<u64>) {
         self.end = end.or(self.end);
         self.heard = nth.unwrap_or(0).max(self.heard);
     }
 
-    /// How it ended, now that its process here has ended so, and whether it could not be reached; `None` if that is not known.
+    /// Returns how the attempt ended, given how its local process did, and whether the machine could not be reached; `None` if that is not
+    /// known.
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
             Some(FarEnd::Ended(exit)) => Some((exit, false)),
             Some(FarEnd::Unreachable) => Some((Exit::Lost, true)),
-            // It has reached nobody yet.
+            // The process failed to start, so it has contacted nobody.
             None if exit == Exit::Failed && self.again == 0 => Some((exit, false)),
             None if self.again >= AGAIN_MAX => Some((Exit::Lost, true)),
             None => None,
         }
     }
 
-    /// Another process takes the place of the one before: it asks what became of the attempt, and stops it if that is to be.
+    /// Records that a new local process replaces the previous one: it asks what happened to the attempt, and stops it if `stops`.
     pub(super) fn reattach(&mut self, stops: bool) {
         self.again += 1;
         self.stops = stops;
     }
 
-    /// Has what would run here run there. The secret by which the process here reports stays here.
+    /// Rewrites a spec so that the command runs on the other machine. The secret with which the local process reports stays here.
     pub(super) fn wrap(&self, spec: &mut Spec, secret: &str) {
         let flag = |name: &str, value: Vec<u8>| [Bytes::new(name.as_bytes()), Bytes::new(value)];
         let text = |number: u64| number.to_string().into_bytes();
@@ -126,7 +127,7 @@ impl Reach {
         let words = |words: &[&str]| -> Vec<Bytes> {
             words.iter().map(|it| Bytes::new(it.as_bytes())).collect()
         };
-        // The keeper executes it, and is this very program.
+        // The keeper executes this, and it is the same program as the coordinator.
         let mut argv = words(&["/proc/self/exe", "wrapper", "near"]);
         argv.extend(flag("--to", name(&self.remote.to)));
         if !self.remote.config.as_bytes().is_empty() {
@@ -161,7 +162,7 @@ impl Reach {
         let lost_after = u32::try_from(self.lost_after_ms).unwrap_or(u32::MAX);
         let grace = spec.grace_ms.saturating_add(lost_after);
         spec.grace_ms = grace.saturating_add(MORE_GRACE_MS);
-        // Who is told to stop it there is one process, and does it in good order.
+        // The recipient of a stop is a single local process, which handles SIGTERM by stopping the attempt cleanly.
         spec.stop_signal = 15;
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of servers and of groups. Stored: see the change rule in `persist/format.rs`.
+//! The state of servers and groups. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::lock::Name;
@@ -6,16 +6,16 @@ use crate::clock::Timestamp;
 use crate::lookup::kept::{Plain, Single};
 use serde::{Deserialize, Serialize};
 
-/// Where tasks run.
+/// A server on which tasks run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
     /// Its name.
     pub name: Name,
-    /// How many attempts run there at a time.
+    /// The number of attempts that run there at a time.
     pub threads: u32,
-    /// Whether tasks are given to it. Only an operator says otherwise, and only an operator takes that back.
+    /// Whether tasks are assigned to it. Only an operator disables a server, and only an operator enables it again.
     pub enabled: bool,
-    /// Whether it was removed, and goes when its last attempt has ended.
+    /// Whether it was removed; it disappears when its last attempt has ended.
     pub leaves: bool,
     /// How it is reached, if it is another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server that is made with the first task, if there is none: the coordinator's own machine.
+    /// The server that is created with the first task if there is none: the coordinator's own machine.
     pub const LOCAL: &'static str = "local";
     /// The most threads of one server.
     pub const THREADS_MAX: u32 = 10_000;
@@ -33,25 +33,25 @@ impl Plain for Server {
     const KIND: u8 = 1;
 }
 
-/// What was set for a group. Others have what is usual.
+/// The settings of a group. Groups without settings use the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Its name.
     pub name: Name,
-    /// How many of its tasks are under way at a time, from their first burst to their last; none if 0. As the configuration
-    /// has it for groups of which nothing is said, if `None`.
+    /// The most tasks under way at a time, from their first burst to their last; if 0, none is started. `None` means the configured
+    /// default.
     pub max: Option<u32>,
-    /// Whether none of its tasks is started, and no burst begins.
+    /// The pause in effect.
     pub pause: Pause,
 }
 
 impl Group {
-    /// Wip's: how many tasks of a group are under way at a time.
+    /// Wip's default for the most tasks of a group under way at a time.
     pub const MAX: u32 = 3;
     /// The group of a task that names none.
     pub const DEFAULT: &'static str = "default";
 
-    /// The group that is meant by a name: that of tasks that name none, if it is empty.
+    /// Resolves the name of a group: the empty name means the group of tasks that name none.
     pub fn meant(name: &Name) -> Name {
         if name.as_bytes().is_empty() {
             Name::try_from(Self::DEFAULT).unwrap_or_default()
@@ -65,21 +65,21 @@ impl Plain for Group {
     const KIND: u8 = 2;
 }
 
-/// What is held back.
+/// The degree to which tasks are paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pause {
-    /// Nothing.
+    /// Nothing is paused.
     #[default]
     Off,
-    /// Tasks that have not started. Those that have go on to their end.
+    /// Tasks that have not started are paused. Others continue to their end.
     Soft,
-    /// Every burst that has not begun.
+    /// No burst begins.
     Hard,
 }
 
 impl Pause {
-    /// The word for it.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -89,16 +89,16 @@ impl Pause {
     }
 }
 
-/// What there is but once.
+/// State that exists only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans began again last: the newest start of the coordinator.
+    /// When spans last began again: at the most recent start of the coordinator.
     pub(super) epoch: Timestamp,
-    /// What is held back of all tasks.
+    /// The pause that applies to all tasks.
     pub(super) pause: Pause,
     /// Whether there ever was a server.
     pub(super) had_servers: bool,
-    /// Whether no burst begins until the next start, since the coordinator drains.
+    /// Whether no burst begins until the next start, since the coordinator is draining.
     pub(super) rests: bool,
 }
 

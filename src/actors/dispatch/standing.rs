@@ -1,4 +1,4 @@
-//! All that is under way, as it stands at one moment: what an audit compares with what others hold.
+//! Everything that is under way at one moment, for an audit that compares it with what other actors hold.
 
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::task::{RunStatus, Task};
@@ -6,11 +6,11 @@ use crate::actors::dispatch::view::{Standing, UnderWay};
 use crate::clock::Now;
 use crate::ids::Slot;
 
-/// The most tasks that are shown so at once.
+/// The most tasks shown at once.
 const STANDING_MAX: usize = 100_000;
 
 impl Task {
-    /// Whether it is under way, or other actors have something to do for it.
+    /// Returns whether it is under way, or other actors have something to do for it.
     pub(super) fn is_standing(&self) -> bool {
         let obliges = self.attempt.is_some() || self.blocked.is_some() || self.cleaning.is_some();
         obliges || self.counts || self.status.is_under_way()

@@ -1,4 +1,4 @@
-//! All tasks, servers and groups, and where they are found.
+//! All tasks, servers and groups, and their indexes.
 
 use crate::actors::dispatch::message::Rules;
 use crate::actors::dispatch::ready::{Ready, Threads};
@@ -13,10 +13,10 @@ use crate::lookup::pages::Pages;
 use crate::spine::machine::Start;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A page, decoded.
+/// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// What there is but once.
+    /// State that exists only once.
     Head(Head),
     /// Tasks by slot.
     Tasks(Loaded<Task>),
@@ -27,7 +27,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Reads a page.
+    /// Decodes a page.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             return Once::decode(content).map(Self::Head);
@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) index: Index,
 }
 
-/// What follows from them.
+/// The indexes and counts derived from them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) by_id: BTreeMap<u64, Slot>,
@@ -60,9 +60,9 @@ pub(super) struct Index {
     groups: BTreeMap<Name, Slot>,
     /// Tasks that are over, the oldest first.
     pub(super) over: BTreeSet<(Timestamp, Slot)>,
-    /// Tasks with obligations: with an attempt, a place in line for a lock, or a cleanup.
+    /// Tasks that have an attempt, a position in line for a lock, or a cleanup, for which other actors have something to do.
     pub(super) bound: BTreeSet<Slot>,
-    /// These, and all others that are under way.
+    /// Those tasks, and all others that are under way.
     pub(super) standing: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
@@ -70,7 +70,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Counts a task, or counts it no more.
+    /// Adds a task to the counts, or removes it from them.
     fn count(&mut self, task: &Task, comes: bool) {
         let totals = &mut self.totals;
         let mut counts = vec![match task.status {
@@ -135,7 +135,7 @@ impl Index {
 }
 
 impl State {
-    /// What is usual is as these rules have it: it is no part of what lasts.
+    /// Applies the defaults of these rules, which are not part of durable state.
     pub(super) fn go_by(&mut self, rules: &Rules) {
         self.index.ready.set_usual(rules.group_max);
     }
@@ -145,7 +145,7 @@ impl State {
         Some((slot, self.tasks.get(slot)?))
     }
 
-    /// The task whose attempt, or whose cleanup, has this process.
+    /// Returns the task whose attempt or cleanup has this process.
     pub(super) fn of_process(&self, process: ProcessId) -> Option<(Slot, &Task)> {
         let slot = *self.index.by_process.get(&process)?;
         Some((slot, self.tasks.get(slot)?))
@@ -156,7 +156,7 @@ impl State {
         Some((slot, self.servers.get(slot)?))
     }
 
-    /// Servers by name, those that go among them.
+    /// Returns all servers by name, including those being removed.
     pub(super) fn servers_by_name(&self) -> impl Iterator<Item = (Slot, &Server)> {
         let all = self.index.servers.values();
         all.filter_map(|slot| Some((*slot, self.servers.get(*slot)?)))
@@ -174,12 +174,12 @@ impl State {
         }
     }
 
-    /// The most tasks that are under way before another is started.
+    /// Returns the number of tasks under way at which no other is started.
     pub(super) fn under_way_max(&self, per_thread: u32) -> u32 {
         self.index.threads.all.saturating_mul(per_thread)
     }
 
-    /// The task whose burst begins next, and the server that it runs on.
+    /// Returns the task whose burst begins next, and the server it runs on.
     pub(super) fn next(&self, per_thread: u32) -> Option<(Slot, Slot)> {
         if self.head.rests {
             return None;
@@ -189,7 +189,7 @@ impl State {
         Some((self.first_ready(starts)?, server))
     }
 
-    /// The task whose burst begins next, if there is a thread for it; only one that has started, unless others may.
+    /// Returns the task whose burst begins next, given a thread; if not `starts`, only one that has started already.
     fn first_ready(&self, starts: bool) -> Option<Slot> {
         let ready = &self.index.ready;
         let starts = starts && self.head.pause == Pause::Off;
@@ -199,7 +199,7 @@ impl State {
         started.or_else(fresh)
     }
 
-    /// Whether tasks could run, and there is no server that is enabled.
+    /// Returns whether tasks could run, but no server is enabled.
     pub(super) fn lacks_servers(&self) -> bool {
         self.index.threads.all == 0 && self.first_ready(true).is_some()
     }
@@ -242,7 +242,7 @@ impl State {
         });
     }
 
-    /// Takes a server out that nothing runs on.
+    /// Removes a server on which nothing is running.
     pub(super) fn remove_server(&mut self, entry: Seq, slot: Slot) {
         let server = self.servers.remove(self.pages.by(entry), slot);
         self.index.threads.remove(slot, &server);
@@ -260,7 +260,7 @@ impl State {
         }
     }
 
-    /// The coordinator started: heartbeats are due in full from here on, and bursts begin again.
+    /// Handles a start of the coordinator: heartbeat intervals begin again, and bursts resume.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         self.head.change(self.pages.by(stamp.seq), |head| {
             head.epoch = stamp.at;
@@ -297,7 +297,7 @@ impl State {
         state
     }
 
-    /// What follows from what there is, found anew.
+    /// Computes indexes and counts afresh.
     fn indexed(&self) -> Index {
         let mut index = Index::default();
         index.ready.set_usual(self.index.ready.usual());
@@ -324,7 +324,7 @@ impl State {
         digest
     }
 
-    /// Asserts that indexes and counts are those of what there is.
+    /// Asserts that indexes and counts match a fresh computation.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         self.tasks.assert_whole();

@@ -1,4 +1,4 @@
-//! What is known of a task and of its attempts. Stored: see the change rule in `persist/format.rs`.
+//! The state of a task and its attempts. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::remote::Reach;
@@ -11,29 +11,29 @@ use crate::lookup::kept::Plain;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a task is between its bursts: Wip's run status, with its numbers.
+/// The status of a task between its bursts: Wip's run status, with its numbers.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// 99: it is not to be started yet.
+    /// 99: it must not start yet.
     NotReady,
     /// 0: it has never run.
     #[default]
     NotStarted,
-    /// 1: it waits for its next burst.
+    /// 1: it is waiting for its next burst.
     Waiting,
     /// 2: an attempt at a burst is under way.
     Processing,
     /// 3: it is over.
     Complete,
-    /// 4: it was over, and is to run again.
+    /// 4: it was over, and runs again.
     Restarted,
 }
 
 impl RunStatus {
-    /// Each of them.
+    /// All statuses.
     pub const ALL: [Self; 6] = [
         Self::NotReady,
         Self::NotStarted,
@@ -43,7 +43,7 @@ impl RunStatus {
         Self::Restarted,
     ];
 
-    /// Wip's number for it.
+    /// Returns Wip's number for it.
     pub const fn number(self) -> u8 {
         match self {
             Self::NotReady => 99,
@@ -55,7 +55,7 @@ impl RunStatus {
         }
     }
 
-    /// The word for it.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotReady => "not-ready",
@@ -67,12 +67,12 @@ impl RunStatus {
         }
     }
 
-    /// Whether it is about to be started for the first time, or again from its beginning.
+    /// Returns whether the task is about to be started for the first time, or again from the beginning.
     pub const fn is_fresh(self) -> bool {
         matches!(self, Self::NotStarted | Self::Restarted)
     }
 
-    /// Whether it keeps others of its work id from being started.
+    /// Returns whether the task keeps others with its work id from being started.
     pub const fn is_under_way(self) -> bool {
         matches!(self, Self::Waiting | Self::Processing)
     }
@@ -82,23 +82,23 @@ impl RunStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitStatus {
-    /// 0: it has not.
+    /// 0: it has not ended.
     #[default]
     NotFinished,
     /// 1: completed, with a warning.
     Warning,
-    /// 2: failed by what happened to it.
+    /// 2: failed for a reason outside the command.
     SystemError,
-    /// 3: ended by an operator.
+    /// 3: terminated by an operator.
     Terminated,
     /// 4: completed.
     Completed,
-    /// 5: failed by its own word.
+    /// 5: failed according to the command.
     UserError,
 }
 
 impl ExitStatus {
-    /// Wip's number for it.
+    /// Returns Wip's number for it.
     pub const fn number(self) -> u8 {
         match self {
             Self::NotFinished => 0,
@@ -110,7 +110,7 @@ impl ExitStatus {
         }
     }
 
-    /// The word for it.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotFinished => "not-finished",
@@ -122,31 +122,31 @@ impl ExitStatus {
         }
     }
 
-    /// Whether what was to be done was not.
+    /// Returns whether the task failed.
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::SystemError | Self::UserError)
     }
 }
 
-/// How urgent a task is, with Wip's numbers: the smaller goes first.
+/// The priority of a task, with Wip's numbers: lower numbers go first.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// 0
+    /// 0: before all others.
     Critical,
-    /// 1
+    /// 1: before the default.
     High,
-    /// 2
+    /// 2: the default.
     #[default]
     Medium,
-    /// 3
+    /// 3: after all others.
     Low,
 }
 
 impl Priority {
-    /// The word for it.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Critical => "critical",
@@ -157,29 +157,29 @@ impl Priority {
     }
 }
 
-/// How a task is run.
+/// The terms on which a task is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terms {
-    /// How many milliseconds a burst is to take. The command is told and is not held to it.
+    /// How long a burst should take, in milliseconds. The command is informed of this but not held to it.
     pub burst_ms: u64,
-    /// Milliseconds from the claim after which an attempt is stopped and the task failed.
+    /// How long after its claim an attempt is stopped and the task failed, in milliseconds.
     pub fail_after_ms: u64,
-    /// Milliseconds between two heartbeats, at the most, once there has been one.
+    /// The longest interval between two heartbeats in milliseconds, once there has been one.
     pub progress_ms: u64,
-    /// Whether a task is failed whose command died before it saved anything; if not, it is run again.
+    /// Whether a task fails if its command dies before saving anything; otherwise it is run again.
     pub abort_on_failure: bool,
-    /// Whether a burst has ended only if the command says so; its exit status means nothing then.
+    /// Whether the command must report the end of a burst; its exit status is then ignored.
     pub report_required: bool,
 }
 
 impl Terms {
-    /// The longest span.
+    /// The longest span, in milliseconds.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
 }
 
 impl Default for Terms {
-    /// Those of Wip as it is shipped.
+    /// The defaults of Wip.
     fn default() -> Self {
         Self {
             burst_ms: 30_000,
@@ -191,7 +191,7 @@ impl Default for Terms {
     }
 }
 
-/// What a task is, and how it stands.
+/// A task and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(
@@ -199,100 +199,100 @@ impl Default for Terms {
     reason = "each says something of its own"
 )]
 pub struct Task {
-    /// Its number: the entry that added it.
+    /// Its id: the number of the entry that added it.
     pub id: u64,
-    /// What it works on: no two tasks of one work id are under way at a time. Empty if it has none.
+    /// Its work id: no two tasks with the same one are under way at a time. Empty if it has none.
     pub work: Name,
     /// Its group.
     pub group: Name,
-    /// What people call it.
+    /// A name for users.
     pub name: Name,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
-    /// What is run for each burst.
+    /// The command that is run for each burst.
     pub command: Arc<Launching>,
-    /// What is run after each attempt, apart from it.
+    /// The command that is run after each attempt, separately from it.
     pub cleanup: Option<Arc<Launching>>,
-    /// How it is run.
+    /// The terms on which it is run.
     pub terms: Terms,
     /// When it was added.
     pub created: Timestamp,
-    /// When its first attempt was claimed since it was added or restarted.
+    /// When its first attempt since it was added or restarted was claimed.
     pub started: Option<Timestamp>,
-    /// When it was over.
+    /// When it ended.
     pub ended: Option<Timestamp>,
-    /// Where it is.
+    /// Its run status.
     pub status: RunStatus,
     /// How it ended.
     pub exit: ExitStatus,
-    /// Why, or what was said of it.
+    /// A message: the reason of a failure, or what the command reported.
     pub words: String,
-    /// When it waits no longer.
+    /// When its wait ends.
     pub wake: Date,
-    /// Whether that has come.
+    /// Whether that time has come.
     pub is_due: bool,
-    /// Whether an operator holds it back.
+    /// Whether it is paused by an operator.
     pub paused: bool,
     /// Whether its next burst is its last.
     pub terminating: bool,
-    /// Whether it was asked to wake while an attempt was under way, so that it does not wait after it.
+    /// Whether it was woken while an attempt was under way, so that it will not wait afterwards.
     pub woken: bool,
-    /// Whether it counts in its group: from its first claim until it is over.
+    /// Whether it counts towards the limit of its group: from its first claim until it is over.
     pub counts: bool,
-    /// How often it has saved something.
+    /// How many times it has saved something.
     pub revision: u64,
-    /// The newest of that.
+    /// The latest that it saved.
     pub saved: Option<Saved>,
-    /// The attempt that is under way.
+    /// The current attempt.
     pub attempt: Option<Attempt>,
-    /// The newest attempts that have ended, the oldest of them first.
+    /// The newest of the ended attempts, in order of their ends.
     pub past: Vec<Past>,
-    /// How many attempts there were.
+    /// The number of attempts so far.
     pub attempts: u64,
-    /// Attempts in a row that brought nothing.
+    /// The number of failed attempts in a row.
     pub setbacks: u32,
-    /// The attempt whose place in line for the execute lock still stands, if that was held by another.
+    /// The attempt that keeps a position in line for the execute lock, if another holder had that.
     pub blocked: Option<Token>,
     /// When it is forgotten, once it is over.
     pub forgotten: Option<Date>,
-    /// The newest run of its cleanup, until that has ended.
+    /// The latest cleanup, until it has ended.
     pub cleaning: Option<Cleaning>,
 }
 
-/// A run of what cleans up after an attempt. It holds no thread, and nothing waits for it.
+/// A cleanup after an attempt. It uses no thread, and nothing waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaning {
-    /// The record of its process.
+    /// The id of its process's record.
     pub process: ProcessId,
     /// The attempt that it cleans up after.
     pub token: Token,
-    /// Whether its launch is taken on.
+    /// Whether its launch was accepted.
     pub taken: bool,
 }
 
-/// What a task has saved.
+/// The state that a task has saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// When.
+    /// When it was saved.
     pub at: Timestamp,
-    /// What.
+    /// The saved bytes.
     pub body: Bytes,
 }
 
-/// How far an attempt is that is under way.
+/// The stage of a current attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// It has a thread, and asks for the execute lock.
+    /// It has a thread, and requests the execute lock.
     Claimed,
-    /// It has the lock, and its launch is asked for.
+    /// It has the lock, and its launch is requested.
     Locked,
-    /// Its launch is taken on.
+    /// Its launch was accepted.
     Launched,
 }
 
 impl Stage {
-    /// The word for it.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Claimed => "claimed",
@@ -305,39 +305,39 @@ impl Stage {
 /// An attempt at a burst.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Its fencing token: the entry that claimed the task.
+    /// Its fencing token: the number of the entry that claimed the task.
     pub token: Token,
     /// The server that it runs on.
     pub server: Slot,
-    /// The record of its process.
+    /// The id of its process's record.
     pub process: ProcessId,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
     /// When it was claimed.
     pub claimed: Timestamp,
-    /// When its launch was taken on.
+    /// When its launch was accepted.
     pub launched: Option<Timestamp>,
-    /// What the task had saved by then: how often.
+    /// How many times the task had saved something when it was claimed.
     pub revision: u64,
     /// Whether it has the update lock, without which nothing is saved.
     pub updates: bool,
-    /// Its newest heartbeat.
+    /// Its latest heartbeat.
     pub beat: Option<Timestamp>,
-    /// How the command says that the burst ended: the newest word counts.
+    /// How the burst ended according to the command; the latest report counts.
     pub said: Option<Said>,
     /// Why it is being stopped, if it is.
     pub stopping: Option<Cause>,
-    /// Whether it is the last of a task that is being terminated.
+    /// Whether it is the last attempt of a task that is being terminated.
     pub last: bool,
-    /// How it is reached, if it runs on another machine.
+    /// The state of reaching it, if it runs on another machine.
     pub reach: Option<Box<Reach>>,
-    /// What is told of it.
+    /// Further data about it, for users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
 }
 
 impl Attempt {
-    /// When it is stopped, if spans began again at `epoch`, and why.
+    /// Returns when it is stopped and why, if spans last began again at `epoch`.
     fn stops_at(&self, terms: &Terms, epoch: Timestamp) -> (Timestamp, Cause) {
         let overdue = self.claimed.plus_ms(terms.fail_after_ms);
         let silent = |beat: Timestamp| beat.max(epoch).plus_ms(terms.progress_ms);
@@ -348,21 +348,21 @@ impl Attempt {
     }
 }
 
-/// What is told of an attempt beside what it goes by: for people.
+/// Data about an attempt for users, which no decision depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trace {
-    /// The wake time for which the task had waited; none before its first burst.
+    /// The wake time that the task had waited for; `None` before its first burst.
     pub wake: Option<Date>,
-    /// How many threads of its server were taken when it was claimed.
+    /// How many threads of its server were in use when it was claimed.
     pub used: u32,
-    /// How many that had.
+    /// How many threads its server had.
     pub threads: u32,
-    /// When it had the execute lock.
+    /// When it got the execute lock.
     pub locked: Option<Timestamp>,
     /// When it saved for the first time.
     pub saved: Option<Timestamp>,
-    /// When what cleaned up after it had ended.
+    /// When its cleanup had ended.
     pub cleaned: Option<Timestamp>,
 }
 
@@ -372,57 +372,57 @@ impl Trace {
     }
 }
 
-/// How a command says that its burst ended.
+/// How a burst ended according to its command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
     /// The task is done.
     Done {
-        /// Whether with a warning.
+        /// Whether there was a warning.
         warning: bool,
-        /// What there is to say.
+        /// A message.
         words: String,
     },
-    /// Another burst is to come.
+    /// Another burst is to follow.
     Wait {
-        /// When.
+        /// When it may begin.
         until: Date,
     },
     /// The task has failed.
     Fail {
-        /// Why.
+        /// The reason.
         words: String,
     },
 }
 
-/// What an attempt came to nothing by, or why it is stopped.
+/// Why an attempt failed, or why it is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// It could not be launched.
     NotLaunched,
-    /// Another has the execute lock.
+    /// Another holder has the execute lock.
     ExecuteLock,
-    /// Another has the update lock: nothing can be saved.
+    /// Another holder has the update lock, so nothing can be saved.
     UpdateLock,
-    /// The command died, or nobody knows how it ended.
+    /// The command died, or it is not known how it ended.
     Died,
-    /// It ended well and did not say how the burst did.
+    /// It ended successfully without reporting the end of the burst, although it must.
     Unreported,
-    /// It took longer than it may.
+    /// It took longer than allowed.
     Overdue,
-    /// It gave heartbeats, and then none for too long.
+    /// It sent heartbeats, and then none for too long.
     Silent,
-    /// An operator ended it.
+    /// It was terminated by an operator.
     Terminated,
-    /// Its server is gone.
+    /// Its server was removed.
     ServerGone,
-    /// Its server could not be reached for so long that it must have stopped there.
+    /// Its server could not be reached for so long that the attempt must have stopped there.
     ServerLost,
 }
 
 impl Cause {
-    /// The word for it that programs compare.
+    /// Returns its stable name, for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotLaunched => "not-launched",
@@ -439,17 +439,17 @@ impl Cause {
     }
 }
 
-/// What an attempt came to.
+/// The verdict on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The task is over, by the command's own account.
+    /// The task is over.
     Ended(ExitStatus),
-    /// Another burst is to come, by its own account.
+    /// Another burst is to follow, as the command reported.
     Waits,
-    /// The attempt came to nothing by this, and the task goes on from what it saved.
+    /// The attempt failed for this reason, and the task continues from what it saved.
     Reset(Cause),
-    /// The same, and the task is over.
+    /// The attempt failed for this reason, and so did the task.
     FailedOut(Cause),
 }
 
@@ -460,39 +460,39 @@ pub struct Past {
     pub token: Token,
     /// The server that it ran on, by name.
     pub server: Name,
-    /// The record of its process, if it came so far that there is one.
+    /// The id of its process's record, if the attempt got as far as having one.
     pub process: Option<ProcessId>,
     /// When it was claimed.
     pub claimed: Timestamp,
-    /// When its launch was taken on.
+    /// When its launch was accepted.
     pub launched: Option<Timestamp>,
     /// When it ended.
     pub ended: Timestamp,
-    /// How its process did, if it had one.
+    /// How its process ended, if it had one.
     pub exit: Option<Exit>,
-    /// Whether something was saved by it.
+    /// Whether it saved something.
     pub saved: bool,
-    /// What it came to.
+    /// The verdict on it.
     pub verdict: Verdict,
-    /// How what cleaned up after it ended, once it has.
+    /// How its cleanup ended, once it has.
     pub cleanup: Option<Exit>,
-    /// What is told of it.
+    /// Further data about it, for users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
 }
 
 impl Task {
-    /// Past attempts that are kept.
+    /// The most past attempts that are kept.
     pub const PAST_MAX: usize = 8;
-    /// The longest words, in bytes.
+    /// The maximum length of a message, in bytes.
     pub const WORDS_BYTES_MAX: usize = 1024;
-    /// The name under which an attempt finds its secret: without it, it can report nothing.
+    /// The environment variable that holds the secret of an attempt, without which it can report nothing.
     pub const SECRET: &'static str = "SEXTON_TASK_SECRET";
-    /// The longest that is waited after attempts that came to nothing.
+    /// The longest wait after failed attempts, in milliseconds.
     const BACKOFF_MS_MAX: u64 = 60_000;
 
-    /// Milliseconds that it waits after one more attempt that came to nothing: none after the first, then a second, and twice
-    /// as long each time, at most a minute.
+    /// Returns how long it waits after another failed attempt, in milliseconds: not at all after the first, then a second, then twice as
+    /// long each time, up to a minute.
     pub(super) fn backoff_ms(&self) -> u64 {
         match self.setbacks {
             0 => 0,
@@ -500,7 +500,7 @@ impl Task {
         }
     }
 
-    /// Which of its attempts this is, counted from 1.
+    /// Returns the number of an attempt, counted from 1.
     pub(super) fn number_of(&self, token: Token) -> u64 {
         let past = self.past.iter().map(|it| it.token);
         let all = past.chain(self.attempt.as_ref().map(|it| it.token));
@@ -508,18 +508,18 @@ impl Task {
         self.attempts.saturating_sub(later)
     }
 
-    /// Whether its next burst may begin as far as it alone is concerned.
+    /// Returns whether its next burst may begin as far as the task itself is concerned.
     pub(super) fn is_set_to_go(&self) -> bool {
         let is_due = self.status.is_fresh() || self.status == RunStatus::Waiting && self.is_due;
         is_due && !self.paused && self.blocked.is_none()
     }
 
-    /// The attempt that is under way, if this is its process.
+    /// Returns the current attempt if this is its process.
     pub(super) fn attempt_of(&self, process: ProcessId) -> Option<&Attempt> {
         self.attempt.as_ref().filter(|it| it.process == process)
     }
 
-    /// When its attempt is stopped, and why, if spans began again at `epoch`.
+    /// Returns when its attempt is stopped and why, if spans last began again at `epoch`.
     pub(super) fn stops_at(&self, epoch: Timestamp) -> Option<(Timestamp, Cause)> {
         let attempt = self.attempt.as_ref()?;
         let is_stopping = attempt.stopping.is_some();

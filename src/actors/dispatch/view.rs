@@ -1,4 +1,4 @@
-//! Tasks, servers and groups, as they are shown.
+//! The views of tasks, servers and groups.
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
@@ -9,69 +9,69 @@ use crate::ids::Token;
 use serde::Serialize;
 use std::fmt;
 
-/// A task, as it is shown.
+/// The view of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskView {
-    /// The task.
+    /// The task itself.
     #[serde(flatten)]
     pub task: Task,
-    /// The server that its attempt runs on.
+    /// The name of the server that its attempt runs on.
     pub server: Option<Name>,
     /// Why its next burst does not begin. `None` if it is over, under way, or about to begin.
     pub obstacle: Option<Obstacle>,
 }
 
-/// Why the next burst of a task does not begin.
+/// The reason why the next burst of a task does not begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// It is not ready.
+    /// It must not start yet.
     NotReady,
-    /// An operator holds it back.
+    /// It is paused by an operator.
     Paused,
-    /// It waits until then.
+    /// It waits until this date.
     Waits(Date),
-    /// Another has its execute lock.
+    /// Another holder has its execute lock.
     Locked,
-    /// All tasks are held back.
+    /// All tasks are paused.
     AllPaused(Pause),
-    /// Its group is held back.
+    /// Its group is paused.
     GroupPaused(Name, Pause),
-    /// No task of its group is ever started.
+    /// The limit of its group is 0.
     GroupDisabled(Name),
-    /// As many tasks of its group are under way as may be.
+    /// The limit of its group is reached.
     GroupFull {
         /// The group.
         group: Name,
-        /// How many are under way.
+        /// How many tasks are under way.
         used: u32,
-        /// How many may be.
+        /// The limit.
         max: u32,
     },
-    /// Another task of its work id is under way.
+    /// Another task with its work id is under way.
     WorkUnderWay {
         /// The work id.
         work: Name,
-        /// That task.
+        /// The id of that task.
         task: u64,
     },
-    /// There is no server that tasks are given to.
+    /// No server is enabled.
     NoServer,
     /// No thread of a server is free.
     NoThread {
-        /// How many there are.
+        /// How many threads there are.
         threads: u32,
     },
-    /// As many tasks are under way, for the threads that there are, as may be.
+    /// Too many tasks are under way for the threads available.
     TooManyUnderWay {
-        /// How many are under way.
+        /// How many tasks are under way.
         used: u32,
-        /// How many may be.
+        /// The limit.
         max: u32,
     },
-    /// Others go first.
+    /// Other tasks go first.
     InLine,
-    /// No burst begins: the coordinator drains.
+    /// The coordinator is draining.
     Draining,
 }
 
@@ -108,97 +108,97 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Some tasks.
+/// A page of tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tasks {
-    /// Them, by number.
+    /// The tasks, in order of id.
     pub tasks: Vec<TaskView>,
-    /// The number to go on after, if there may be more.
+    /// The id after which to continue, if there may be more.
     pub next: Option<u64>,
 }
 
-/// A server, as it is shown.
+/// The view of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerView {
     /// Its name.
     pub name: Name,
-    /// How many attempts run there at a time.
+    /// The number of attempts that run there at a time.
     pub threads: u32,
-    /// How many do.
+    /// The number of attempts running there now.
     pub used: u32,
-    /// Whether tasks are given to it.
+    /// Whether tasks are assigned to it.
     pub enabled: bool,
-    /// Whether it was removed, and goes when its last attempt has ended.
+    /// Whether it was removed; it disappears when its last attempt has ended.
     pub leaves: bool,
     /// How it is reached, if it is another machine.
     pub remote: Option<Remote>,
 }
 
-/// A group, as it is shown.
+/// The view of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
     /// Its name.
     pub name: Name,
-    /// How many of its tasks are under way at a time.
+    /// The most tasks under way at a time.
     pub max: u32,
-    /// How many are.
+    /// The number of tasks under way.
     pub used: u32,
-    /// What of it is held back.
+    /// The pause in effect.
     pub pause: Pause,
-    /// Tasks of it that wait for a thread and could begin.
+    /// The number of its tasks that could begin and wait for a thread.
     pub ready: u32,
 }
 
-/// What is counted of all tasks.
+/// The number of tasks in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Not over and not started, those that are not ready among them.
+    /// Not started, including those that are not ready.
     pub fresh: u64,
     /// Between two bursts.
     pub waiting: u64,
-    /// With an attempt under way.
+    /// Running a burst.
     pub processing: u64,
-    /// Over, those that failed among them.
+    /// Over, including those that failed.
     pub complete: u64,
-    /// Over, and failed.
+    /// Over because of a failure.
     pub failed: u64,
-    /// What of all tasks is held back.
+    /// The pause that applies to all tasks.
     pub pause: Pause,
 }
 
-/// All that is under way, at one moment.
+/// Everything that is under way, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Tasks that are under way, or of which other actors have something to do, by slot.
+    /// Tasks that are under way or for which other actors have something to do, by slot.
     pub tasks: Vec<UnderWay>,
     /// Servers by name.
     pub servers: Vec<ServerView>,
     /// Groups with tasks under way, by name.
     pub groups: Vec<GroupView>,
-    /// Whether those are all: not if there are more than 100,000 tasks. What is counted says nothing then.
+    /// Whether the list is complete; it is not if there are more than 100,000 tasks, and then counts must not be relied on.
     pub whole: bool,
 }
 
 /// A task that is under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnderWay {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its work id; empty if it has none.
     pub work: Name,
     /// Its group.
     pub group: Name,
-    /// Where it is.
+    /// Its run status.
     pub status: RunStatus,
-    /// Whether it counts in its group.
+    /// Whether it counts towards the limit of its group.
     pub counts: bool,
-    /// Its attempt.
+    /// Its current attempt.
     pub attempt: Option<Attempt>,
-    /// The server of that, by name; `None` if there is no such server.
+    /// The name of the server it runs on; `None` if there is no such server.
     pub server: Option<Name>,
-    /// The attempt whose place in line for the execute lock stands.
+    /// The attempt that keeps a position in line for the execute lock.
     pub blocked: Option<Token>,
-    /// What cleans up after an attempt.
+    /// Its current cleanup.
     pub cleaning: Option<Cleaning>,
     /// Whether time should have acted on it, and has not.
     pub late: bool,

@@ -1,4 +1,4 @@
-//! Makes so what was decided. Nothing is left to decide here.
+//! Applies an outcome. Nothing is decided here.
 
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
@@ -14,7 +14,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::sync::Arc;
 
 impl LeaseMachine {
-    /// Makes one step so.
+    /// Applies one step.
     pub(super) fn apply(
         &mut self,
         entry: Stamp,
@@ -66,7 +66,7 @@ impl LeaseMachine {
         }
     }
 
-    /// States what the other actors are to do for a lease.
+    /// Sends other actors everything that they have to do for a lease. Each message is an upsert.
     pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(lease) = self.state.leases.get(slot) else {
             return;
@@ -110,7 +110,7 @@ impl LeaseMachine {
 }
 
 impl Step {
-    /// Whether another actor has something to do for it.
+    /// Returns whether another actor has something to do after this step.
     const fn binds(&self) -> bool {
         matches!(
             self,
@@ -127,7 +127,7 @@ impl Step {
 }
 
 impl Binding {
-    /// As long as anything of a tree lives.
+    /// Returns a binding that lasts until the whole tree of a process has ended.
     const fn of_tree(process: ProcessId) -> Self {
         Self {
             process,
@@ -138,7 +138,7 @@ impl Binding {
 }
 
 impl Lease {
-    /// A new lease of the name that a message has.
+    /// Creates a lease with the name in a message.
     fn named(message: &Message) -> Self {
         let name = message.name().expect("what makes a lease names it");
         Self {
@@ -177,7 +177,7 @@ impl Lease {
                 self.share();
             }
             Step::Placed { until } => {
-                // A request may still have to be made up for: of a pass that was not whole, or a place that lapsed.
+                // An earlier request may still be owed a pass, because its pass was not whole or its place lapsed.
                 let shared = self.wanted > self.settled();
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -185,7 +185,7 @@ impl Lease {
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
-                // Under a new token: what the client began before may end without taking this place away.
+                // The place gets a new token: a pass that the client began before may end without taking this place away.
                 let shared = self.next.as_ref().is_some_and(|it| it.shared);
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -210,14 +210,14 @@ impl Lease {
         }
     }
 
-    /// The request of who is next is no longer its own alone.
+    /// Marks that other requests rely on the pass of the one that is next.
     const fn share(&mut self) {
         if let Some(place) = &mut self.next {
             place.shared = true;
         }
     }
 
-    /// What its log file is to have of a step that was made.
+    /// Returns the line to be written to the log file for a step that was applied, if any.
     fn noted(&self, step: &Step) -> Option<message::Action> {
         let current = self.current.as_ref()?;
         let what = if let Step::Ended { exit, .. } = step {
@@ -293,7 +293,7 @@ impl Lease {
             },
         };
         if source == Source::Request {
-            // A place that has lapsed, or that of the same client.
+            // The place that is dropped has lapsed, or belongs to the same client.
             self.next = None;
         }
         self.current = Some(Current {
@@ -310,7 +310,7 @@ impl Lease {
         });
     }
 
-    /// Keeps what runs if the request is to be made up for.
+    /// Keeps the command of a request, for the case that its pass has to be repeated.
     fn keep(&mut self, message: &Message, source: Source) {
         self.broken = 0;
         let period_ms = self.settings.period_ms;
@@ -400,7 +400,7 @@ impl Lease {
         self.wanted = self.whole;
     }
 
-    /// What is launched for a pass: its token and the name of the lease are in its environment.
+    /// Returns what is launched for a pass, with its token and the name of the lease added to the environment.
     fn launching(&self, command: &Command, token: Token) -> Launching {
         let mut launching = Launching::clone(command);
         let name = self.name.to_text();
@@ -415,7 +415,7 @@ impl Lease {
 }
 
 impl Place {
-    /// The place of the request that a message is.
+    /// Returns the place of the request in a message.
     fn of(entry: Stamp, message: &Message, lease: &Lease, until: Timestamp) -> Self {
         let Message::Request(requesting) = message else {
             unreachable!("only a request has a place");
@@ -444,7 +444,7 @@ impl Place {
         }
     }
 
-    /// The place of a request that is made up for.
+    /// Returns a place for an owed pass.
     fn kept(lease: &Lease) -> Self {
         let (command, period_ms) = lease.kept().expect("there is something to run");
         Self {
@@ -462,7 +462,7 @@ impl Place {
     }
 }
 
-/// A command that does without its caller.
+/// Returns the command without its parcel, that is, without the streams and environment of its caller.
 fn without_parcel(command: &Command) -> Command {
     if command.spec.parcel.is_none() {
         return Command::clone(command);

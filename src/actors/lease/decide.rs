@@ -1,5 +1,5 @@
-//! The rules of leases. Follows Fossil's `backoffice.c`, step by step (A to D), where it runs one of the processes that
-//! ask; what sexton does otherwise is said in `docs/leases.md`.
+//! The lease rules. They follow, step by step (A to D), the part of Fossil's `backoffice.c` that decides which of the
+//! requesting processes runs. The differences are described in `docs/leases.md`.
 
 use crate::actors::binding::{Exit, Gone, Until};
 use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Setting, Settings};
@@ -11,10 +11,10 @@ use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
 
-/// How late a date may be noticed and still count as kept.
+/// How late, in milliseconds, a date may be noticed without counting as missed.
 const LATE_MS: u64 = 60_000;
 
-/// Where a lease is or is to be made, the lease if it is there, and the steps that make it.
+/// The slot of an existing or new lease, the lease if it exists, and the steps that create it.
 type Found<'l> = (Slot, Option<&'l Lease>, Vec<(Slot, Step)>);
 
 impl LeaseMachine {
@@ -44,7 +44,7 @@ impl LeaseMachine {
         decided.unwrap_or_else(Outcome::Refused)
     }
 
-    /// Where a lease is, or is to be made.
+    /// Finds a lease, or the slot for a new one.
     fn place_of(&self, name: &Name) -> Result<Found<'_>, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
@@ -83,7 +83,7 @@ impl LeaseMachine {
             .filter(|it| it.is_live(now))
             .filter(is_own)
         {
-            // A. If that one dies, nothing of it could be run for this request.
+            // A. If that client dies, it leaves no command that could be run for this request.
             if other.command.is_some() || requesting.claim.is_some() || no_delay {
                 let turn = Turn::NotNeeded;
                 if other.command.is_some() && !no_delay && !other.shared {
@@ -130,7 +130,7 @@ impl LeaseMachine {
         Ok(turned(steps, Turn::Next))
     }
 
-    /// A pass that a client runs itself, by its token.
+    /// Returns the slot of a lease with a running pass that a client runs itself under this token.
     fn of_client(&self, name: &Name, token: Token) -> Result<Slot, Refused> {
         let found = self.state.find(name);
         let (slot, lease) = found.ok_or(Refused::StaleToken)?;
@@ -142,7 +142,7 @@ impl LeaseMachine {
         }
     }
 
-    /// What becomes of a lease whose pass ends.
+    /// Returns the steps that follow when the pass of a lease ends.
     fn ended(&self, slot: Slot, exit: Option<Exit>, whole: bool) -> Vec<(Slot, Step)> {
         let mut steps = vec![(slot, Step::Ended { exit, whole })];
         let Some(lease) = self.state.leases.get(slot) else {
@@ -170,7 +170,7 @@ impl LeaseMachine {
             let steps = [(slot, Step::Left)].into_iter().chain(gives_up);
             return changed_all(steps.collect());
         }
-        // Its turn came meanwhile, and nobody is there to run the pass.
+        // The turn came in the meantime, but no client is there to run the pass.
         let is_unheard = |it: &Current| it.place == token && it.is_clients();
         let runs = found.filter(|(_, lease)| lease.running().is_some_and(is_unheard));
         match runs {
@@ -236,7 +236,7 @@ impl LeaseMachine {
         }
         let period_ms = lease.map_or(Settings::PERIOD_MS, |it| it.settings.period_ms);
         let now = moment.now;
-        // A clock that went back since must not hold up anybody for longer than a period.
+        // If the wall clock was set back since then, nobody must wait longer than a period.
         let of_current = now
             .offset
             .time(current.until)
@@ -269,7 +269,7 @@ impl LeaseMachine {
         Ok(changed_all(steps))
     }
 
-    /// A process is gone, with what depends on it.
+    /// A process is gone: ends the pass or the request that depends on it.
     fn gone(&self, moment: &Moment, gone: Gone) -> Outcome {
         let mut steps = Vec::new();
         for slot in self.state.of_process(gone.process) {
@@ -279,7 +279,7 @@ impl LeaseMachine {
             let current = lease.running();
             let of_pass = current.map(|it| self.gone_of_pass(moment, (slot, it), gone));
             let of_pass = of_pass.unwrap_or_default();
-            // Whoever is next goes with a lease that is forgotten.
+            // If the lease is deleted, the request that is next goes with it.
             let stays = !of_pass.contains(&(slot, Step::Forgotten));
             steps.extend(of_pass);
             let next = lease.next.as_ref().and_then(|place| place.process);
@@ -319,11 +319,11 @@ impl LeaseMachine {
             Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => false,
         };
         if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
-            // Its caller is gone with its streams: it does without.
+            // The caller is gone, with its streams: launch without them.
             let process = moment.process_id(0);
             return vec![(slot, Step::Relaunched { process })];
         }
-        // What is stopped since it ran too long has had its time.
+        // A pass that was stopped because it ran too long is not repeated.
         let whole = current.stopping || matches!(gone.exit, Some(Exit::Code(_)));
         self.ended(slot, gone.exit, whole)
     }
@@ -343,7 +343,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Time acts on a lease: on the pass that runs, or else on what comes after it.
+    /// Decides a tick of a lease: for the running pass or, if there is none, for what comes next.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let now = moment.now.at;
         let Some(lease) = self.state.leases.get(slot) else {
@@ -384,7 +384,7 @@ impl LeaseMachine {
         )
     }
 
-    /// A date of a schedule has come.
+    /// Decides a tick of a schedule: one of its dates has come.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {
@@ -396,7 +396,7 @@ impl LeaseMachine {
         let today = moment.now.date();
         let at = lease.schedule.as_ref().and_then(|it| it.next(today));
         let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        // The newest date that has come, of those that were missed.
+        // The newest date that has come, if several were missed.
         let recent = Date(today.0.saturating_sub(LATE_MS + 1));
         let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
         let in_time = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
@@ -408,12 +408,12 @@ impl LeaseMachine {
 }
 
 impl Requesting {
-    /// What is run for it, if it brings no claim.
+    /// Returns the command that is run for the request, unless it brings a claim.
     pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
         self.command.as_ref().or(lease.settings.command.as_ref())
     }
 
-    /// Whether this place is that of the same client, which comes again.
+    /// Returns whether this place belongs to the same client, which repeats its request.
     fn is(&self, place: &Place) -> bool {
         let process = self.claim.and_then(|it| it.process).map(|it| it.process);
         process.is_some() && place.process.map(|it| it.process) == process

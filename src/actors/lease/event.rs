@@ -1,4 +1,4 @@
-//! What an entry of the journal came to, as events: which passes began and how they ended, who is next, what was set.
+//! The events that a journal entry causes: which passes began and how they ended, which request is next, what was set.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::item::{Current, Holder};
@@ -24,7 +24,7 @@ pub(super) const KINDS: &[&str] = &[
     "stopping",
 ];
 
-/// Tells what this outcome comes to, in order. The leases are still as they were before.
+/// Passes the events that this outcome causes to `tell`, in order. Called while the leases are in their previous state.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
@@ -101,7 +101,7 @@ fn of(
     Some(what)
 }
 
-/// With the pass, and how long it has run.
+/// Adds the token of the pass, how long it has run, and its process.
 fn of_pass(what: Happening, current: Option<&Current>, now: Timestamp) -> Happening {
     let Some(current) = current else {
         return what;

@@ -1,15 +1,14 @@
-//! The four numbers in which Fossil writes a lease: who has the pass and until when, who is next and until when.
+//! The four numbers in which Fossil stores a lease: the holder of the pass and until when, the next holder and until when.
 //!
-//! Fossil's `backoffice.c` reads them so: blanks are skipped, digits are read, four times; at anything else it stops, and
-//! what it has not read is 0.
+//! They are parsed as in Fossil's `backoffice.c`: four times, blanks are skipped and digits are read. Parsing stops at
+//! any other character, and numbers not read are 0.
 
-/// A lease as Fossil has it: `idCurrent tmCurrent idNext tmNext`, times in seconds since 1970.
+/// A lease as Fossil stores it: `idCurrent tmCurrent idNext tmNext`, with times in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Four(pub [u64; 4]);
 
 impl Four {
-    /// Reads a lease. Whatever the text is, this is some lease, as it is for Fossil. A number that is too large is the
-    /// largest.
+    /// Parses a lease. As in Fossil, every text is a valid lease. A number that is too large becomes the largest one.
     pub fn read(text: &str) -> Self {
         let mut bytes = text.bytes().peekable();
         let mut numbers = [0_u64; 4];
@@ -32,9 +31,9 @@ impl std::fmt::Display for Four {
     }
 }
 
-/// When a lease was used last, in the words that Fossil's settings page has for it.
+/// Returns when a lease was last used, in the words of Fossil's settings page.
 ///
-/// `age` says in words how many seconds ago that was.
+/// `age` formats a number of seconds.
 pub fn last_run(four: &Four, now: u64, age: impl Fn(u64) -> String) -> String {
     const PERIOD: u64 = 60;
     let [_, until, ..] = four.0;

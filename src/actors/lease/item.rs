@@ -1,4 +1,4 @@
-//! What is known of a lease. Stored: see the change rule in `persist/format.rs`.
+//! The durable state of a lease. Stored in snapshots: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::{Binding, Exit};
 use crate::actors::lock::Name;
@@ -10,35 +10,35 @@ use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is run for a pass, shared by all that keeps it.
+/// The command of a pass, shared by all who keep it.
 pub type Command = Arc<Launching>;
 
-/// What an administrator sets, without touching those who ask.
+/// The settings of a lease, which an administrator may change without changing its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Milliseconds between the starts of two passes, at the least.
+    /// The shortest time between the starts of two passes, in milliseconds.
     pub period_ms: u64,
-    /// Whether requests never wait: they run at once or not at all.
+    /// Whether requests never wait: their passes begin at once or not at all.
     pub no_delay: bool,
     /// Whether requests are refused.
     pub disabled: bool,
-    /// Milliseconds after which a pass is stopped; 0 for never.
+    /// Milliseconds after which a pass is stopped; 0 for no limit.
     pub max_run_ms: u64,
-    /// What runs when somebody asks who brings no command, and on the schedule.
+    /// The command for requests that bring none, and for the schedule.
     pub command: Option<Command>,
-    /// Whether a date of the schedule that was missed is made up for, once.
+    /// Whether a missed date of the schedule is made up for, once.
     pub catches_up: bool,
-    /// The file that has a line for each pass as it begins and as it ends.
+    /// The path of a log file, which gets a line when a pass begins and when it ends.
     pub log: Option<String>,
 }
 
 impl Settings {
-    /// Fossil's: `BKOFCE_LEASE_TIME`.
+    /// The default period, as in Fossil (`BKOFCE_LEASE_TIME`).
     pub const PERIOD_MS: u64 = 60_000;
-    /// The longest period and the longest pass: 366 days.
+    /// The longest period and the longest time limit of a pass: 366 days.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
-    /// The longest path of a log file, in bytes.
+    /// The maximum length of the path of a log file, in bytes.
     pub const LOG_BYTES_MAX: usize = 4096;
 }
 
@@ -56,7 +56,7 @@ impl Default for Settings {
     }
 }
 
-/// What an administrator sets.
+/// A setting that an administrator changes, with its new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
@@ -66,20 +66,20 @@ pub enum Setting {
     NoDelay(bool),
     /// Whether requests are refused.
     Disabled(bool),
-    /// Milliseconds after which a pass is stopped; 0 for never.
+    /// Milliseconds after which a pass is stopped; 0 for no limit.
     MaxRun(u64),
-    /// What runs when nobody brings a command; `None` for nothing.
+    /// The command for requests that bring none; `None` to remove it.
     Command(Option<Command>),
-    /// When it asks by itself; `None` for never.
+    /// When passes are requested by schedule; `None` to remove the schedule.
     Schedule(Option<Schedule>),
-    /// Whether a date of the schedule that was missed is made up for, once.
+    /// Whether a missed date of the schedule is made up for, once.
     CatchesUp(bool),
-    /// The file that has a line for each pass as it begins and as it ends; `None` for none.
+    /// The path of the log file of passes; `None` to remove it.
     Log(Option<String>),
 }
 
 impl Setting {
-    /// The word for it.
+    /// Returns the name of the setting.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Period(_) => "period",
@@ -98,58 +98,58 @@ impl Setting {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lease {
-    /// Its name.
+    /// The name of the lease.
     pub name: Name,
-    /// What is set.
+    /// The settings.
     pub settings: Settings,
-    /// The number of the newest pass: how many have begun.
+    /// The number of the newest pass, that is, the number of passes that have begun.
     pub begun: u64,
-    /// The number of the newest whole pass.
+    /// The number of the newest whole pass: one that ran to its end, or was stopped because it ran too long.
     pub whole: u64,
-    /// A whole pass of this number or a later one was asked for.
+    /// A whole pass with this number or a later one was requested.
     pub wanted: u64,
-    /// Passes that were not whole, one after the other.
+    /// The number of consecutive passes that were not whole.
     pub broken: u32,
     /// The newest pass.
     pub current: Option<Current>,
-    /// Who runs the next one.
+    /// The request whose pass is next.
     pub next: Option<Place>,
-    /// What runs if a request is to be made up for, and how long its period is.
+    /// The command to run when a pass is owed but no request is next, with its period in milliseconds.
     pub command: Option<(Command, u64)>,
-    /// When it asks by itself.
+    /// When passes are requested by schedule.
     pub schedule: Option<Schedule>,
-    /// Where the next date of that stands.
+    /// The slot of the next date of the schedule.
     pub due: Option<Slot>,
-    /// Whether it is forgotten when its pass has ended.
+    /// Whether the lease is deleted when its pass has ended.
     pub leaves: bool,
-    /// Whether nothing begins until the next start of the server, since it drains.
+    /// Whether no pass begins until the next start of the server, because it is draining.
     pub rests: bool,
-    /// The log file of a request that is made up for, if it named one.
+    /// The log file for `command`, if its request named one.
     pub log: Option<String>,
 }
 
-/// A pass, as long as no other has begun: its period counts beyond its end.
+/// The newest pass. Kept after its end, since its period may last longer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
-    /// Its fencing token: the entry by which it began.
+    /// Its fencing token: the journal entry by which it began.
     pub token: Token,
-    /// The request that it came from; zero if from none.
+    /// The journal entry of the request that it belongs to; zero if there is none.
     pub place: Token,
-    /// Who has it.
+    /// The holder of the pass.
     pub holder: Holder,
-    /// The PID of a client that runs it itself, if that is known.
+    /// The PID of a client that runs it itself, if known.
     pub pid: u64,
     /// When it began.
     pub since: Timestamp,
-    /// Until when no other begins.
+    /// Until when no other pass may begin.
     pub until: Timestamp,
     /// How it ended, once it has.
     pub end: Option<End>,
-    /// Whether it is being stopped, since it ran too long or the lease is being reset.
+    /// Whether it is being stopped, because it ran too long or the lease is being reset.
     pub stopping: bool,
-    /// How often it was told that it overruns its period.
+    /// The number of warnings that it overruns its period.
     pub warnings: u32,
-    /// Its log file.
+    /// The path of its log file.
     #[serde(default)]
     pub log: Option<String>,
 }
@@ -157,42 +157,42 @@ pub struct Current {
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// When.
+    /// When it ended.
     pub at: Timestamp,
-    /// How its process did, if it had one and that is known.
+    /// How its process ended, if it had one and that is known.
     pub exit: Option<Exit>,
-    /// Whether it ran to its end.
+    /// Whether it was whole.
     pub whole: bool,
 }
 
-/// Who has a pass.
+/// The holder of a pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holder {
-    /// A command that was launched for it, with all that it starts.
+    /// A command that was launched for it, with everything that it starts.
     Launched {
-        /// Its record.
+        /// The id of its process record.
         process: ProcessId,
-        /// What was launched.
+        /// The command.
         command: Command,
-        /// Whether the launch is taken on.
+        /// Whether the `ProcessActor` has accepted the launch.
         taken: bool,
     },
-    /// A process of a client, which runs the pass itself.
+    /// The process of a client that runs the pass itself.
     Process(Binding),
-    /// A client that says time and again that it still runs the pass.
+    /// A client without a process that runs the pass itself and renews it.
     Timed {
-        /// Milliseconds between two signs of life, at the most.
+        /// The longest time between two renewals, in milliseconds.
         ttl_ms: u64,
-        /// The newest.
+        /// The newest renewal.
         renewed: Timestamp,
     },
-    /// Nobody any more: it was imported after its process had ended.
+    /// No holder: it was imported after its process had ended.
     Nobody,
 }
 
 impl Holder {
-    /// The process that it depends on.
+    /// Returns the process that the pass depends on.
     pub const fn process(&self) -> Option<ProcessId> {
         match self {
             Self::Launched { process, .. } => Some(*process),
@@ -202,26 +202,26 @@ impl Holder {
     }
 }
 
-/// Who has the right to run next.
+/// A request whose pass is next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The entry of its request.
+    /// The journal entry of the request.
     pub token: Token,
-    /// What is run. Without one, a client runs the pass itself.
+    /// The command to run; `None` if the client runs the pass itself.
     pub command: Option<Command>,
-    /// The client's process.
+    /// The process of the client.
     pub process: Option<Binding>,
-    /// The PID of the client, if that is known.
+    /// The PID of the client, if known.
     pub pid: u64,
-    /// Milliseconds between the starts of its pass and the next.
+    /// Milliseconds from the start of its pass to the next.
     pub period_ms: u64,
-    /// Milliseconds between two signs of life of a client without a process.
+    /// The longest time between two renewals of a client without a process, in milliseconds.
     pub ttl_ms: u64,
-    /// Whether the client waits on a connection, so that it can be told when its turn comes.
+    /// Whether the client waits on a connection, so that it can be notified when its turn comes.
     pub connected: bool,
-    /// Until when it may come again, if it is a client that does not wait.
+    /// If the client does not wait on a connection, the time until which it may repeat its request.
     pub until: Timestamp,
-    /// Whether somebody else asked, too, and is content with its pass: that is owed even if this one takes its request back.
+    /// Whether other requests rely on its pass too. It is then owed even if this request is taken back.
     #[serde(default)]
     pub shared: bool,
     /// The log file of its pass, if its request named one.
@@ -230,34 +230,34 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether it still has its right.
+    /// Returns whether the request is still valid at `now`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.command.is_some() || self.connected || self.process.is_some() && self.until >= now
     }
 
-    /// Whether its turn can come by itself.
+    /// Returns whether its pass begins by itself when its turn comes.
     pub const fn takes_turn(&self) -> bool {
         self.command.is_some() || self.connected
     }
 }
 
 impl Current {
-    /// Whether the pass runs, as far as is known.
+    /// Returns whether the pass is running, as far as is known.
     pub const fn runs(&self) -> bool {
         self.end.is_none()
     }
 
-    /// Whether a client runs it itself.
+    /// Returns whether a client runs the pass itself.
     pub const fn is_clients(&self) -> bool {
         matches!(self.holder, Holder::Process(_) | Holder::Timed { .. })
     }
 
-    /// Whether its command is about to be launched, and may have no record yet.
+    /// Returns whether its command is being launched and may not have a record yet.
     pub const fn is_launching(&self) -> bool {
         self.runs() && matches!(self.holder, Holder::Launched { taken: false, .. })
     }
 
-    /// When its client is taken for dead; a start of the server gives it all of its time again.
+    /// Returns when its client is considered dead if it does not renew. After a server start, it has its full time again.
     pub fn lost_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         match &self.holder {
             Holder::Timed { ttl_ms, renewed } => Some((*renewed).max(epoch).plus_ms(*ttl_ms)),
@@ -265,7 +265,7 @@ impl Current {
         }
     }
 
-    /// When it is said next that it overruns its period: 30 s after that, then after twice as long each time.
+    /// Returns the time of the next warning that the pass overruns its period: after 30 s, then after twice as long each time.
     fn warns_at(&self) -> Timestamp {
         let doubled = 30_000_u64.saturating_mul(1 << self.warnings.min(40));
         self.until.plus_ms(doubled)
@@ -273,15 +273,15 @@ impl Current {
 }
 
 impl Lease {
-    /// Passes in a row that are not whole, after which nobody's request is made up for.
+    /// The number of consecutive passes that were not whole after which owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 
-    /// The pass that runs.
+    /// Returns the newest pass if it is running.
     pub fn running(&self) -> Option<&Current> {
         self.current.as_ref().filter(|it| it.runs())
     }
 
-    /// What runs if a whole pass is owed and nobody stands next, and its period.
+    /// Returns the command to run if a whole pass is owed and no request is next, with its period in milliseconds.
     pub fn kept(&self) -> Option<(&Command, u64)> {
         let own = self
             .command
@@ -291,19 +291,19 @@ impl Lease {
         own.or_else(|| set.map(|command| (command, self.settings.period_ms)))
     }
 
-    /// Whether a request has had no whole pass yet.
+    /// Returns whether a request has had no whole pass yet.
     pub const fn is_owed(&self) -> bool {
         self.wanted > self.whole && !self.settings.disabled
     }
 
-    /// Whether the pass of who is next makes up for the one that runs, if that is not whole: then more than its own request
-    /// depends on it.
+    /// Returns whether, should the running pass not be whole, the next one has to make up for it and is not marked as
+    /// shared yet: more than its own request would then depend on it.
     pub(super) fn is_inherited(&self) -> bool {
         let is_owed = self.wanted.min(self.begun) > self.whole;
         is_owed && self.next.as_ref().is_some_and(|it| !it.shared)
     }
 
-    /// The number of the newest pass that needs no other: it runs, or it was whole.
+    /// Returns the number of the newest pass that needs no repetition: the running one or, if none is running, the newest whole one.
     pub(super) fn settled(&self) -> u64 {
         if self.running().is_some() {
             self.begun
@@ -312,43 +312,43 @@ impl Lease {
         }
     }
 
-    /// Whether a pass runs, or is to come by what is known now.
+    /// Returns whether a pass is running or is to come.
     pub const fn stirs(&self) -> bool {
         let runs = matches!(&self.current, Some(current) if current.runs());
         runs || self.next.is_some() || self.is_owed() || self.due.is_some()
     }
 
-    /// Until when no pass begins after the newest, as far as the period goes.
+    /// Returns until when the period of the newest pass lasts.
     pub fn until(&self) -> Timestamp {
         self.current.as_ref().map_or(Timestamp(0), |it| it.until)
     }
 
-    /// The first instant at which another pass may begin, as far as the period goes.
+    /// Returns the earliest time at which the period allows another pass to begin.
     pub fn free_at(&self) -> Timestamp {
         let current = self.current.as_ref();
         current.map_or(Timestamp(0), |it| it.until.plus_ms(1))
     }
 
-    /// Whether a pass begins by itself as soon as the period and the one that runs are over.
+    /// Returns whether another pass begins by itself once the running pass and its period are over.
     pub fn is_set_to_go(&self) -> bool {
         let place = self.next.as_ref();
         let is_kept = self.kept().is_some();
         !self.rests && place.map_or(self.is_owed() && is_kept, Place::takes_turn)
     }
 
-    /// When the place of a client lapses that neither waits nor came again.
+    /// Returns when the next request lapses if its client neither waits nor repeats it.
     pub fn lapses_at(&self) -> Option<Timestamp> {
         let place = self.next.as_ref().filter(|it| !it.takes_turn());
         place.map(|place| place.until.plus_ms(1))
     }
 
-    /// When the pass that runs has run for too long.
+    /// Returns when the running pass exceeds its time limit.
     pub fn stops_at(&self, current: &Current) -> Option<Timestamp> {
         let max = self.settings.max_run_ms;
         (max > 0 && !current.stopping).then(|| current.since.plus_ms(max))
     }
 
-    /// When time acts on the pass that runs.
+    /// Returns the next deadline of the running pass.
     fn pass_acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let current = self.running()?;
         let lost = current.lost_at(epoch);
@@ -368,12 +368,12 @@ impl Plain for Lease {
     }
 }
 
-/// A date on which a lease asks by itself.
+/// The next date of a lease's schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
-    /// Which lease.
+    /// The slot of the lease.
     pub lease: Slot,
-    /// When.
+    /// The date on which a pass is requested.
     pub at: Date,
 }
 
@@ -386,11 +386,11 @@ impl Plain for Due {
     }
 }
 
-/// What is counted of all leases. Not stored.
+/// Totals over all leases. Not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Passes that run.
+    /// Number of running passes.
     pub running: u64,
-    /// Leases with somebody next.
+    /// Number of leases with a request that is next.
     pub waiting: u64,
 }

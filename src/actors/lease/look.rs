@@ -1,4 +1,4 @@
-//! What people and programs are shown of leases.
+//! The views and gauges of leases.
 
 use crate::actors::lease::event;
 use crate::actors::lease::machine::{LISTED_MAX, LeaseMachine, STIRRING_MAX};
@@ -38,7 +38,7 @@ impl LeaseMachine {
 }
 
 impl LeaseMachine {
-    /// Leases with a pass that runs or is to come.
+    /// Returns up to `most` active leases, that is, leases with a pass that is running or to come.
     pub(super) fn stirring(&self, most: u32) -> Listing {
         let all = self.state.stirring();
         let leases = all.iter().take(STIRRING_MAX);
@@ -53,7 +53,7 @@ impl LeaseMachine {
         Listing { leases, more }
     }
 
-    /// Where a lease stands among those: by what it does, then since or until when.
+    /// Returns the key by which active leases are sorted: their state, then a time.
     fn standing_out(&self, slot: Slot) -> Option<(u8, u64)> {
         let lease = self.state.leases.get(slot)?;
         if let Some(current) = lease.running() {
@@ -83,8 +83,8 @@ impl Shown for LeaseMachine {
         let leases = self.state.leases.len() as u64;
         vec![
             gauge("leases", "leases", leases),
-            gauge("running", "leases with a pass that runs", totals.running),
-            gauge("waiting", "leases with somebody next", totals.waiting),
+            gauge("running", "leases with a running pass", totals.running),
+            gauge("waiting", "leases with a next request", totals.waiting),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! The machine: what the host asks of the rules of leases.
+//! The machine: the interface between the lease rules and the host.
 
 use crate::actors::lease::item::Current;
 use crate::actors::lease::message::{Action, Message, Query, Reply, Rules, Watch};
@@ -13,21 +13,21 @@ use crate::spine::machine::{
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most leases in one list.
+/// The maximum number of leases in one listing.
 pub(super) const LISTED_MAX: u32 = 1000;
 
-/// So many leases are looked at for the order in which they are shown.
+/// The maximum number of leases that are considered for a listing of active leases.
 pub(super) const STIRRING_MAX: usize = 8192;
 
-/// The rules of leases, over their state.
+/// The lease rules and the state that they act on.
 #[derive(Debug)]
 pub struct LeaseMachine {
     pub(super) rules: Rules,
     pub(super) state: State,
     waiting: BTreeMap<Ticket, Watch>,
-    /// Tickets by the lease that they wait for, which may not be there.
+    /// Waiting requests, by the slot of the lease.
     waiting_for: BTreeSet<(Slot, Ticket)>,
-    /// Tickets of those who wait until no pass runs.
+    /// Requests that wait until no pass is running.
     waiting_for_none: BTreeSet<Ticket>,
 }
 
@@ -42,7 +42,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Answers those who wait for what these leases have come to.
+    /// Answers the requests that wait for these leases, if their conditions hold now.
     fn wake(&mut self, slots: &BTreeSet<Slot>, effects: &mut Effects<Self>) {
         if self.state.totals().running == 0 {
             for ticket in std::mem::take(&mut self.waiting_for_none) {
@@ -66,7 +66,7 @@ impl LeaseMachine {
         }
     }
 
-    /// What is answered to a wait that is over.
+    /// Returns the answer to a wait whose condition holds; `None` if it does not hold yet.
     fn answer(&self, watch: &Watch) -> Option<Reply> {
         let found = watch.name().and_then(|name| self.state.find(name));
         let Some((slot, lease)) = found else {
@@ -96,7 +96,7 @@ impl LeaseMachine {
 
 #[cfg(test)]
 impl LeaseMachine {
-    /// Asserts that the state is whole.
+    /// Asserts the invariants of the state.
     pub(super) fn assert_whole(&self) {
         self.state.assert_whole();
     }
@@ -252,12 +252,12 @@ impl Machine for LeaseMachine {
         }
     }
 
-    /// A pass goes on while the server is down, and its period with it. Who waited on a connection must come again.
+    /// Passes go on while the server is down, and so do their periods. A client that waited on a connection must repeat its request.
     fn start(&mut self, start: Start) {
         self.state.start(start);
     }
 
-    /// What other actors are to do: a process may have ended, or was not launched, while nobody was there.
+    /// States the requests to other actors again: a process may have ended, or may not have been launched, while this actor was down.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in self.state.bound() {
             self.state_obligations(slot, effects);
@@ -265,7 +265,7 @@ impl Machine for LeaseMachine {
     }
 }
 
-/// Items are slots of leases, and of dates in the upper half.
+/// Items are slots of leases or, with this bit set, slots of dates.
 const DATES: u64 = 1 << 32;
 
 impl Timed for LeaseMachine {

@@ -1,6 +1,6 @@
-//! What can be asked of the `LeaseActor`, what it is told, and what it wants done.
+//! Messages, queries and replies of the `LeaseActor`, and its actions.
 //!
-//! Messages are stored: see the change rule in `persist/format.rs`.
+//! Change rule: messages are stored in the journal, see `persist/format.rs`.
 
 use crate::actors::binding::{self, Binding, Exit};
 use crate::actors::lease::item::{Command, Setting, Totals};
@@ -13,11 +13,11 @@ use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of the `LeaseActor`. Noted in the journal.
+/// Configuration of the `LeaseActor`. Stored in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The most leases.
+    /// The maximum number of leases.
     pub leases_max: u32,
 }
 
@@ -29,78 +29,79 @@ impl Default for Rules {
     }
 }
 
-/// What may change leases.
+/// A request to change leases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// A client: a pass is wanted.
+    /// From a client: request a pass.
     Request(Box<Requesting>),
-    /// A client that runs the pass itself: it still does. May name another process that the pass depends on from now on.
+    /// From a client that runs the pass itself: it is still running. May name another process that the pass depends on from now on.
     Renew {
         /// The lease.
         name: Name,
         /// The token of the pass.
         token: Token,
-        /// The process that the pass depends on instead.
+        /// The process that the pass depends on from now on, if it is another one.
         process: Option<Binding>,
     },
-    /// A client that runs the pass itself: it has ended.
+    /// From a client that runs the pass itself: the pass has ended.
     Finish {
         /// The lease.
         name: Name,
         /// The token of the pass.
         token: Token,
-        /// Its exit status.
+        /// The exit status of the pass.
         code: u8,
     },
-    /// A client does not wait for its turn any more, nor, if it runs passes itself, for the answer that it has come.
+    /// From a client: take back a request that waits for its turn. If the turn has come but the client, which runs the
+    /// pass itself, has not learned of it, the pass ends.
     Withdraw {
         /// The lease.
         name: Name,
-        /// The entry of its request.
+        /// The journal entry of the request.
         place: Token,
     },
-    /// An administrator: from now on this is set.
+    /// From an administrator: change a setting.
     Set {
-        /// The lease; made if it is not there.
+        /// The lease; created if it does not exist.
         name: Name,
-        /// What.
+        /// The setting and its value.
         setting: Setting,
     },
-    /// An administrator: the lease is as Fossil has it.
+    /// From an administrator: take over a lease from Fossil.
     Import {
-        /// The lease; made if it is not there.
+        /// The lease; created if it does not exist.
         name: Name,
-        /// Who has the pass.
+        /// The holder of the pass.
         current: Imported,
-        /// Who is next.
+        /// The process that is next.
         next: Imported,
     },
-    /// An administrator: forget the lease.
+    /// From an administrator: delete the lease.
     Reset {
         /// The lease.
         name: Name,
-        /// Whether a pass that runs is stopped first; else it is refused.
+        /// Whether to stop a running pass first; otherwise a lease with a running pass is not deleted.
         force: bool,
     },
-    /// The `ProcessActor`: a process is gone that leases depend on.
+    /// From the `ProcessActor`: a process that leases depend on is gone.
     Gone(binding::Gone),
-    /// The `ProcessActor`: the launch of a pass is taken on.
+    /// From the `ProcessActor`: the launch of a pass was accepted.
     Launched(ProcessId),
-    /// Time acts on the lease in this slot.
+    /// Tick: a deadline of the lease in this slot has passed.
     Lapse {
-        /// Which.
+        /// The slot of the lease.
         slot: Slot,
     },
-    /// A date of a schedule has come.
+    /// Tick: a date of a schedule has come.
     Due {
-        /// Where it stands.
+        /// The slot of the date.
         slot: Slot,
     },
 }
 
 impl Message {
-    /// The lease that it names, if it names one.
+    /// Returns the name of the lease that the message is about; `None` if it does not name one.
     pub const fn name(&self) -> Option<&Name> {
         match self {
             Self::Request(requesting) => Some(&requesting.name),
@@ -119,60 +120,60 @@ impl Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Requesting {
-    /// The lease; made if it is not there.
+    /// The lease; created if it does not exist.
     pub name: Name,
-    /// What is run; what is set if left out. Not with a claim.
+    /// The command to run; `None` for the command that is set for the lease. Not used with a claim.
     pub command: Option<Command>,
-    /// The client runs the pass itself, and is known to live by this.
+    /// If given, the client runs the pass itself, and this is how its life is monitored.
     pub claim: Option<Claim>,
-    /// Milliseconds between the starts of this pass and the next, if another than what is set.
+    /// Milliseconds from the start of this pass to the next, if different from the lease's setting.
     pub period_ms: Option<u64>,
-    /// Whether it never waits: a pass begins at once or not at all.
+    /// Whether the request never waits: its pass begins at once or not at all.
     pub no_delay: bool,
-    /// The log file of its pass; what is set if left out.
+    /// The log file of its pass; `None` for the one that is set for the lease.
     pub log: Option<String>,
 }
 
-/// Something to be done in the world: a line for a log file.
+/// An action for the port: writing a line to a log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// The file.
+    /// The path of the log file.
     pub file: String,
     /// The lease.
     pub lease: Name,
     /// The token of the pass.
     pub token: Token,
-    /// What is to be noted.
+    /// The event to log.
     pub what: Noted,
 }
 
-/// What is noted of a pass.
+/// A logged event of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// It has begun.
+    /// The pass has begun.
     Began,
-    /// It has ended.
+    /// The pass has ended.
     Ended {
-        /// Milliseconds that it ran.
+        /// How long it ran, in milliseconds.
         ran_ms: u64,
-        /// How its process did, if it had one and that is known.
+        /// How its process ended, if it had one and that is known.
         exit: Option<Exit>,
-        /// The process that was launched for it, and the directory of its files, if that is one of its own.
+        /// The process that was launched for it, and the directory of its output files if it has one of its own.
         launched: Option<(ProcessId, Option<Bytes>)>,
     },
 }
 
-/// How a client that runs a pass itself is known to live.
+/// How the life of a client that runs a pass itself is monitored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claim {
-    /// By its process.
+    /// The process whose end ends the pass.
     pub process: Option<Binding>,
-    /// The PID of the client, to be shown; 0 if it is not known.
+    /// The PID of the client, for display; 0 if unknown.
     pub pid: u64,
-    /// Without a process, by a renewal within so many milliseconds.
+    /// Without a process, the time in milliseconds within which the client must renew.
     pub ttl_ms: u64,
-    /// Whether it waits on a connection for its turn.
+    /// Whether the client waits for its turn on a connection.
     pub waits: bool,
 }
 
@@ -187,72 +188,72 @@ impl Default for Claim {
     }
 }
 
-/// Half a lease, as Fossil has it.
+/// One half of a Fossil lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Imported {
-    /// Its PID; 0 for nobody.
+    /// The PID; 0 if there is no process.
     pub pid: u64,
-    /// Until when, by the wall clock.
+    /// The end of its time, by the wall clock.
     pub until: Date,
-    /// Its process, if one of that PID lives.
+    /// The process, if one with that PID is alive.
     pub process: Option<ProcessId>,
 }
 
-/// A question about leases.
+/// A query about leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// One lease.
     Of(Name),
-    /// Leases by name, after this one.
+    /// A page of leases, ordered by name.
     List {
-        /// Only those that begin so.
+        /// Match leases whose names begin with this.
         prefix: Name,
-        /// After this one.
+        /// Start after this name.
         after: Option<Name>,
-        /// At most so many.
+        /// The maximum number of leases to return.
         limit: u32,
     },
-    /// Leases with a pass that runs or is to come: those that run, the longest first, then those that are next, then by
-    /// date. Of very many, some are looked at.
+    /// Active leases: those with a running pass, the longest first, then those with a pending request, then those with
+    /// a scheduled date, by date. Of very many, only some are considered.
     Stirring {
-        /// At most so many.
+        /// The maximum number of leases to return.
         most: u32,
     },
-    /// How many passes run, and how many places are taken.
+    /// The numbers of running passes and of leases with a pending request.
     Totals,
 }
 
-/// What a request may wait for: each is answered with the lease, or with its absence.
+/// A condition that a request can wait for. The answer is the lease, or `Absent` if it does not exist, unless noted otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// A pass of this number or a later one has begun, and what is launched for it has a record; or none is on its way.
+    /// A pass with this number or a later one has begun, and its process, if one is launched, has a record; or no pass is to come.
     Begun {
         /// The lease.
         name: Name,
-        /// The number.
+        /// The number of the pass.
         number: u64,
     },
-    /// A whole pass of this number or a later one has ended, or none is on its way.
+    /// A whole pass with this number or a later one has ended, or no pass is to come.
     Whole {
         /// The lease.
         name: Name,
-        /// The number.
+        /// The number of the pass.
         number: u64,
     },
     /// The pass with this token has ended.
     Ended {
         /// The lease.
         name: Name,
-        /// Its token.
+        /// The token of the pass.
         token: Token,
     },
-    /// No pass of any lease runs: answered by how many do.
+    /// No pass of any lease is running. Answered with `Totals`.
     Idle,
 }
 
 impl Watch {
-    /// The lease, if it is about one.
+    /// Returns the lease that is waited for; `None` if the wait is for all of them.
     pub const fn name(&self) -> Option<&Name> {
         match self {
             Self::Begun { name, .. } | Self::Whole { name, .. } | Self::Ended { name, .. } => {
@@ -263,29 +264,29 @@ impl Watch {
     }
 }
 
-/// An answer of the `LeaseActor`.
+/// A reply of the `LeaseActor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// What came of a request, and the lease.
+    /// The result of a request for a pass.
     Turned {
-        /// What.
+        /// The result.
         turn: Turn,
-        /// The entry of the request, by which its pass and its place are known; zero if it has neither.
+        /// The journal entry of the request, which identifies its pass or its place; zero if it has neither.
         place: Token,
         /// The lease.
         lease: Box<LeaseView>,
     },
-    /// The lease.
+    /// One lease.
     Lease(Box<LeaseView>),
-    /// Leases by name.
+    /// A page of leases, by name.
     List(Box<Listing>),
-    /// How many there are.
+    /// Totals over all leases.
     Totals(Totals),
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// There is no such lease, or pass, or place.
+    /// There is no such lease, pass or place.
     Absent,
-    /// Not done, and why.
+    /// The message was refused.
     Refused(Refused),
 }
 

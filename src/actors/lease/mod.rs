@@ -1,18 +1,18 @@
-//! Leases: named rights to run one background pass, as Fossil's backoffice has them.
+//! Leases: named rights to run one background pass, modelled on Fossil's backoffice.
 //!
-//! A lease does three things at once. Never do two passes run at a time; never do two start less than one period apart; and
-//! every request is followed by a whole pass, also when whatever runs is killed. What the text of Fossil leaves open is
-//! settled in `docs/leases.md`.
+//! A lease guarantees three things. Two passes never run at the same time; two passes never start less than one period
+//! apart; and every request is followed by a whole pass, even if the process that runs one is killed. Points that
+//! Fossil's text leaves open are settled in `docs/leases.md`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `outcome.rs` | what is asked and told, and what comes of it |
-//! | `item.rs` | what is known of a lease, durable |
+//! | `message.rs` `outcome.rs` | messages, queries, replies and actions; outcomes |
+//! | `item.rs` | the durable state of a lease |
 //! | `decide.rs` | the rules |
-//! | `commit.rs` `state.rs` | making it so; all leases, and where they are found |
-//! | `machine.rs` | what the host asks of the rules |
-//! | `view.rs` `look.rs` `event.rs` | what is shown, and what subscribers are told |
-//! | `fossil.rs` | the four numbers in which Fossil writes a lease |
+//! | `commit.rs` `state.rs` | applying an outcome; all leases and their indexes |
+//! | `machine.rs` | the interface to the host |
+//! | `view.rs` `look.rs` `event.rs` | views and queries; the events that an outcome causes |
+//! | `fossil.rs` | the four numbers in which Fossil stores a lease |
 
 mod commit;
 mod decide;

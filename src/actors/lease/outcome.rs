@@ -1,4 +1,4 @@
-//! What can come of a message. Stored: see the change rule in `persist/format.rs`.
+//! Outcomes of messages. Stored in the journal: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::item::Setting;
@@ -7,33 +7,33 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// What was decided about a message.
+/// The decision about a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// This becomes of leases, in order.
+    /// Leases change, in these steps.
     Changed {
-        /// Of which, and what.
+        /// The steps, each with the slot of its lease.
         steps: Vec<(Slot, Step)>,
-        /// What the sender is answered, if it asked for a pass.
+        /// The result for the sender, if it requested a pass.
         turn: Option<Turn>,
     },
-    /// The sender asked for a pass and there is none for it. Changes nothing.
+    /// The sender requested a pass and gets none. Changes nothing.
     Turned {
-        /// The lease.
+        /// The slot of the lease.
         slot: Slot,
-        /// Why.
+        /// The result for the sender.
         turn: Turn,
     },
-    /// Nothing of the kind is there. Changes nothing.
+    /// There is no such lease, pass or place. Changes nothing.
     Absent,
-    /// The message says nothing new. Changes nothing.
+    /// The message brings nothing new. Changes nothing.
     Unchanged,
-    /// Not done, and why. Changes nothing.
+    /// The message was refused. Changes nothing.
     Refused(Refused),
 }
 
-/// What came of a request.
+/// The result of a request for a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
@@ -41,144 +41,144 @@ pub enum Turn {
     Current,
     /// It is next.
     Next,
-    /// Somebody else is next: its pass will do for this request, too.
+    /// Another request is next, whose pass will serve this one too.
     NotNeeded,
-    /// The same, and what to run for this request is kept in case that one dies.
+    /// The same as `NotNeeded`, but the command of this request is kept in case the other client dies.
     Kept,
     /// Its pass cannot begin at once, and it does not wait.
     NoDelay,
 }
 
-/// Something that becomes of a lease.
+/// A change to a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// It is made.
+    /// The lease is created.
     Made,
     /// Its pass has ended.
     Ended {
-        /// How its process did, if that is known.
+        /// How its process ended, if that is known.
         exit: Option<Exit>,
-        /// Whether the pass ran to its end.
+        /// Whether the pass was whole.
         whole: bool,
     },
     /// A pass begins.
     Began {
-        /// Whose.
+        /// The request that the pass is for.
         source: Source,
-        /// The record of its process, if one is launched.
+        /// The id of the process record, if a command is launched.
         process: Option<ProcessId>,
-        /// Until when no other begins.
+        /// Until when no other pass may begin.
         until: Timestamp,
-        /// Whether a whole pass is owed for it.
+        /// Whether a whole pass is owed to the request.
         owed: bool,
     },
-    /// Its process could not have what its caller was to hand over: another is launched without that.
+    /// The process could not be launched with the streams and environment of its caller: another one is launched without them.
     Relaunched {
-        /// The record of the other.
+        /// The id of the new process record.
         process: ProcessId,
     },
-    /// A pass is owed, with this one's command.
+    /// A pass is owed, with the command of this source.
     Owed(Source),
     /// The sender of the message is next.
     Placed {
-        /// Until when it may come again, if it does not wait.
+        /// Until when it may repeat its request, if it does not wait.
         until: Timestamp,
     },
-    /// It has come again, and is next still.
+    /// The request that is next was repeated, and stays next.
     Returned {
-        /// Until when it may come again.
+        /// Until when it may be repeated again.
         until: Timestamp,
     },
-    /// Nobody is next any more.
+    /// No request is next any more.
     Left,
-    /// The sender was turned away, since the pass of who is next will do for it.
+    /// The sender was turned away, since the pass of the request that is next will serve it too.
     Shared,
-    /// Nobody's request is made up for any more: too many passes in a row were not whole, or the lease is disabled.
+    /// Owed passes are given up: too many passes in a row were not whole, the lease is disabled, or the request was taken back.
     GaveUp,
-    /// The pass is to end.
+    /// The pass is being stopped.
     Stopping,
-    /// The pass overruns its period, which is said.
+    /// A warning that the pass overruns its period.
     Warned,
-    /// Its holder still runs it, and says by which process.
+    /// The holder has renewed the pass, and may have named a process.
     Renewed,
-    /// Its launch is taken on.
+    /// The launch was accepted.
     Taken,
-    /// This is set from now on.
+    /// A setting is changed.
     Set(Setting),
-    /// It asks by itself on this date; on none if `None`.
+    /// The next date of the schedule is set.
     Scheduled {
-        /// The date.
+        /// The date; `None` to remove it.
         at: Option<Date>,
-        /// Where it stands.
+        /// The slot of the date.
         place: Slot,
     },
-    /// It is as it was imported.
+    /// The lease is replaced by an imported one.
     Imported {
-        /// Until when, in node time: of current and next.
+        /// The ends of the imported current and next, in node time.
         until: (Timestamp, Timestamp),
     },
-    /// Nothing begins until the next start, since the server drains.
+    /// No pass begins until the next start, because the server is draining.
     Rests,
-    /// It is forgotten, once its pass has ended.
+    /// The lease is deleted, once its pass has ended.
     Forgotten,
 }
 
-/// Whose pass begins.
+/// The request that a pass is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// That of the request that the message is.
+    /// The request in the message.
     Request,
-    /// That of the place next in line.
+    /// The request that is next.
     Place,
-    /// A request is made up for.
+    /// An owed pass.
     Kept,
-    /// A date has come.
+    /// A date of the schedule.
     Date,
 }
 
-/// Why something was not done.
+/// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
     /// The lease is disabled.
     #[error("the lease is disabled")]
     Disabled,
-    /// No pass begins: the coordinator drains.
-    #[error("the coordinator drains and begins no passes")]
+    /// The server is draining, so no pass begins.
+    #[error("the coordinator is draining and begins no passes")]
     Draining,
-    /// There are as many leases as are allowed.
-    #[error("there are as many leases as are allowed")]
+    /// The configured maximum number of leases is reached.
+    #[error("the maximum number of leases is reached")]
     Full,
     /// The name is empty.
     #[error("the name of a lease is empty")]
     NoName,
     /// A span is too short or too long.
-    #[error("a span is 1 ms to 366 days")]
+    #[error("a span must be between 1 ms and 366 days")]
     Span,
-    /// The command cannot be run.
+    /// The command is not valid.
     #[error("{0}")]
     Command(crate::actors::process::Flaw),
-    /// There is nothing to run.
+    /// There is no command to run.
     #[error("the lease has no command")]
     NoCommand,
     /// The path of a log file is not absolute, or too long.
-    #[error("a log file is an absolute path of at most 4096 bytes")]
+    #[error("a log file must be an absolute path of at most 4096 bytes")]
     Log,
-    /// No date follows.
-    #[error("no date of the schedule is left")]
+    /// The schedule has no further date.
+    #[error("the schedule has no further date")]
     NoDate,
-    /// The pass has another token.
+    /// The pass with this token is over, or belongs to another holder.
     #[error("the token is stale: the pass is over")]
     StaleToken,
-    /// A pass runs.
-    #[error("a pass runs")]
+    /// A pass is running.
+    #[error("a pass is running")]
     Running,
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The key came before, with another request.
+    /// The idempotency key was used before, with another request.
     #[error("the key came before, with another request")]
     KeyReused,
 }

@@ -1,4 +1,4 @@
-//! All leases, and where they are found.
+//! All leases and the indexes over them.
 
 use crate::actors::lease::item::{Due, Lease, Totals};
 use crate::actors::lock::Name;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// What there is but once.
+/// State of which there is a single instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans began again last: the newest start of the server.
+    /// When all spans were last restarted: the most recent start of the server.
     pub(super) epoch: Timestamp,
 }
 
@@ -25,19 +25,19 @@ impl Single for Head {
     }
 }
 
-/// A page, decoded.
+/// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// What there is but once.
+    /// State of which there is a single instance.
     Head(Head),
-    /// Leases by slot.
+    /// A range of leases, by slot.
     Leases(Loaded<Lease>),
-    /// Dates of schedules.
+    /// A range of schedule dates, by slot.
     Dues(Loaded<Due>),
 }
 
 impl Page {
-    /// Reads a page.
+    /// Decodes the content of a page.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             Once::decode(content).map(Self::Head)
@@ -49,7 +49,7 @@ impl Page {
     }
 }
 
-/// All leases.
+/// All leases and the indexes over them.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) head: Once<Head>,
@@ -60,12 +60,12 @@ pub(super) struct State {
     index: Index,
 }
 
-/// What follows from the leases.
+/// Indexes and counts derived from the leases.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
-    /// Those with a pass that runs or is to come.
+    /// Active leases: those with a pass that is running or to come.
     stirring: BTreeSet<Slot>,
     totals: Totals,
 }
@@ -91,7 +91,7 @@ impl Index {
     }
 }
 
-/// The processes that a lease depends on.
+/// Returns the processes that a lease depends on.
 fn processes(lease: &Lease) -> impl Iterator<Item = ProcessId> {
     let current = lease.running().and_then(|it| it.holder.process());
     let next = lease.next.as_ref().and_then(|it| it.process);
@@ -104,24 +104,24 @@ impl State {
         Some((slot, self.leases.get(slot)?))
     }
 
-    /// The leases that depend on a process.
+    /// Returns the leases that depend on a process.
     pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
         let range = (process, Slot(0))..=(process, Slot::NONE);
         self.index.by_process.range(range).map(|(_, slot)| *slot)
     }
 
-    /// All leases that depend on processes.
+    /// Returns all leases that depend on processes.
     pub(super) fn bound(&self) -> BTreeSet<Slot> {
         let all = self.index.by_process.iter();
         all.map(|(_, slot)| *slot).collect()
     }
 
-    /// Leases with a pass that runs or is to come.
+    /// Returns the active leases: those with a pass that is running or to come.
     pub(super) const fn stirring(&self) -> &BTreeSet<Slot> {
         &self.index.stirring
     }
 
-    /// Leases after this name, by name.
+    /// Returns the leases whose names are after this bound, by name.
     pub(super) fn after(&self, after: Bound<&Name>) -> impl Iterator<Item = (&Name, Slot)> {
         let range = self.by_name.range((after.cloned(), Bound::Unbounded));
         range.map(|(name, slot)| (name, *slot))
@@ -154,7 +154,7 @@ impl State {
         self.by_name.remove(&lease.name);
     }
 
-    /// Sets the date on which a lease asks by itself, or takes it away.
+    /// Sets or removes the next date of a lease's schedule.
     pub(super) fn schedule(&mut self, entry: Seq, slot: Slot, (place, due): (Slot, Option<Due>)) {
         let is_there = self.dues.get(place).is_some();
         let change = self.pages.by(entry);
@@ -168,7 +168,7 @@ impl State {
         self.change(entry, slot, |it| it.due = stands);
     }
 
-    /// The server started: signs of life are due in full from here on, and nobody waits on a connection.
+    /// Starts the server: clients have their full time for the next renewal, and no client waits on a connection any more.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         let head = Head { epoch: stamp.at };
         self.head.change(self.pages.by(stamp.seq), |it| *it = head);
@@ -229,7 +229,7 @@ impl State {
         digest
     }
 
-    /// Asserts that indexes and counts are those of the leases.
+    /// Asserts that indexes and counts match the leases.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         self.leases.assert_whole();

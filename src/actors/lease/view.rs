@@ -1,37 +1,37 @@
-//! A lease, as it is shown.
+//! Views of leases.
 
 use crate::actors::lease::item::Lease;
 use crate::clock::{Date, Timestamp};
 use serde::Serialize;
 
-/// A lease, as it is shown.
+/// A lease as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeaseView {
-    /// The lease.
+    /// The state of the lease.
     #[serde(flatten)]
     pub lease: Lease,
-    /// When it asks by itself next.
+    /// The next date of its schedule.
     pub due: Option<Date>,
     /// Whether a whole pass is owed.
     pub wanted: bool,
 }
 
-/// Some leases.
+/// A page of leases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listing {
-    /// Them, by name.
+    /// The leases, by name.
     pub leases: Vec<LeaseView>,
-    /// Whether there are more after the last.
+    /// Whether more leases follow.
     pub more: bool,
 }
 
 impl LeaseView {
-    /// Whether a whole pass is owed after the one that runs, if one does.
+    /// Returns whether a whole pass is owed in addition to the one that is running, if any.
     pub fn is_followed(&self) -> bool {
         self.wanted && self.lease.wanted > self.lease.settled()
     }
 
-    /// Whether a request has any use: Fossil's check before it spawns. Nobody is next who would do for it.
+    /// Returns whether a request would have any effect, as Fossil checks before it spawns: no other request is next whose pass would do.
     pub fn is_useful(&self, now: Timestamp) -> bool {
         let next = self.lease.next.as_ref();
         !self.lease.settings.disabled && next.is_none_or(|it| !it.is_live(now))

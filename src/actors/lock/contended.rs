@@ -1,4 +1,4 @@
-//! Which locks are waited for most, for those who look at the whole.
+//! The most contended locks, for an overview of the server.
 
 use crate::actors::lock::machine::{LockMachine, SLOTS_IN_A_ROW};
 use crate::actors::lock::message::{Contended, Name, Reply};
@@ -6,8 +6,8 @@ use crate::ids::Slot;
 use std::cmp::Reverse;
 
 impl LockMachine {
-    /// The locks that the most wait for. If very many are waited for, only a share of them is looked at, in no order: an
-    /// answer to a question need not be the same when it is asked again.
+    /// Returns the `most` locks with the longest lines. If more than [`SLOTS_IN_A_ROW`] locks are contended, only that
+    /// many are considered, in no particular order: a query need not return the same answer twice.
     pub(super) fn contended(&self, most: u32) -> Reply {
         let lines = &self.state.lines;
         let looked_at = lines.iter().take(SLOTS_IN_A_ROW as usize);

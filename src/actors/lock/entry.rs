@@ -1,6 +1,6 @@
-//! One owner or contender of one lock: what is kept of it.
+//! One owner or contender of one lock, as it is kept in memory.
 //!
-//! Change rule: the fields but for the rings are durable, see `message.rs`.
+//! Change rule: all fields except the rings are durable, see `message.rs`.
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::message::{Message, Name, Tie};
@@ -8,16 +8,16 @@ use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use crate::spine::machine::{About, Stamp};
 
-/// One owner or contender of one lock. Sized for millions: 64 bytes, and one allocation for the three names.
+/// One owner or contender of one lock. Kept small for millions of them: 64 bytes, and one allocation for the three names.
 #[derive(Debug)]
 pub struct Entry {
-    /// Key, index and owner, one behind the other.
+    /// Key, index and owner, concatenated.
     pub(super) names: Box<[u8]>,
-    /// When its span began: granted, queued or renewed. A start of the coordinator begins it again, see `State`.
+    /// When its span began: at the grant, the request or the last renewal. A server start restarts it, see `State`.
     pub(super) since: Timestamp,
-    /// The entry of the journal that made this one: its place among equals.
+    /// The journal entry that added this one, which orders contenders of equal priority.
     pub(super) seq: Seq,
-    /// What only few entries have.
+    /// Fields that only a few entries need.
     pub(super) rare: Option<Box<Rare>>,
     pub(super) of_owner: Ring,
     pub(super) of_key: Ring,
@@ -28,19 +28,19 @@ pub struct Entry {
     pub(super) index_len: u8,
 }
 
-/// What is kept of few entries: of those that found their lock taken, of which `seq` does not tell the rest, and of those
-/// that are tied to something.
+/// Fields that only a few entries need: those whose lock was taken when they were added, so that `token` and `first`
+/// differ from `seq`, and those that are tied to something.
 #[derive(Debug)]
 pub(super) struct Rare {
     token: Token,
     first: Seq,
     tie: Tie,
-    /// Its time has run out, and its tree is being killed.
+    /// Whether the owner's time has run out and its process tree is being killed.
     fencing: bool,
 }
 
 impl Rare {
-    /// Nothing, if both are `seq` and it is tied to nothing.
+    /// Returns `None` if `token` and `first` both equal `seq` and the entry is tied to nothing.
     pub(super) fn unless_plain(
         seq: Seq,
         (token, first): (Token, Seq),
@@ -57,7 +57,7 @@ impl Rare {
     }
 }
 
-/// Neighbours in a ring of entries. An entry outside the ring stands alone.
+/// Links to the neighbours in a ring of entries. An entry outside the ring links to itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) previous: Slot,
@@ -65,7 +65,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// The ring of an entry that has no neighbours.
+    /// Returns the ring of an entry that has no neighbours.
     pub(super) const fn alone(slot: Slot) -> Self {
         Self {
             previous: slot,
@@ -74,7 +74,7 @@ impl Ring {
     }
 }
 
-/// What a request asks for.
+/// The terms of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) ttl: u16,
@@ -83,7 +83,7 @@ pub(super) struct Terms {
     pub(super) tie: Tie,
 }
 
-/// What a request asks for, and for which entry; nothing of another message.
+/// Returns the names of the entry that a message requests, and its terms; `None` if the message requests nothing.
 pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
     if let Message::Hold(hold) = message {
         let terms = Terms {
@@ -128,56 +128,56 @@ pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Ter
 }
 
 impl Entry {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8] {
         self.part(0, self.key_len as usize)
     }
 
-    /// The index.
+    /// Returns the index.
     pub fn index(&self) -> &[u8] {
         self.part(self.key_len as usize, self.index_len as usize)
     }
 
-    /// Who owns it or waits for it.
+    /// Returns the name of the client that owns the lock or waits for it.
     pub fn owner(&self) -> &[u8] {
         self.names
             .get(self.key_len as usize + self.index_len as usize..)
             .unwrap_or(&[])
     }
 
-    /// Whether it owns its lock.
+    /// Returns whether the entry owns its lock.
     pub fn is_owner(&self) -> bool {
         self.token() != Token(0)
     }
 
-    /// The journal entry that granted the lock; zero for a contender.
+    /// Returns the fencing token: the journal entry that granted the lock, or zero for a contender.
     pub fn token(&self) -> Token {
         self.rare
             .as_ref()
             .map_or_else(|| self.seq.into(), |rare| rare.token)
     }
 
-    /// The journal entry of the first request since the lock was last free: the order of a listing.
+    /// Returns the journal entry of the first request since the lock was last free. Listings are ordered by it.
     pub fn first(&self) -> Seq {
         self.rare.as_ref().map_or(self.seq, |rare| rare.first)
     }
 
-    /// What it ends with beside its spans.
+    /// Returns what ends the entry besides its spans.
     pub(super) fn tie(&self) -> Tie {
         self.rare.as_ref().map_or(Tie::None, |rare| rare.tie)
     }
 
-    /// The process that it is bound to.
+    /// Returns the process that the entry is bound to, and how.
     pub fn bound(&self) -> Option<Binding> {
         self.tie().binding()
     }
 
-    /// Whether its time has run out, and its tree is being killed.
+    /// Returns whether the owner's time has run out and its process tree is being killed.
     pub fn is_fencing(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.fencing)
     }
 
-    /// Says what it ends with. Only a place in line ends with a connection.
+    /// Sets what ends the entry besides its spans. [`Tie::Connection`] only applies to contenders; an owner outlives its connection.
     pub(super) fn set_tie(&mut self, tie: Tie) {
         let tie = match tie {
             Tie::Connection if self.is_owner() => Tie::None,
@@ -187,14 +187,14 @@ impl Entry {
         self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
     }
 
-    /// Its time has run out, and its tree is to be killed.
+    /// Records that the owner's time has run out and its process tree is to be killed.
     pub(super) fn fence(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.fencing = true;
         }
     }
 
-    /// Makes an owner of a contender.
+    /// Makes a contender the owner of its lock.
     pub(super) fn grant(&mut self, entry: Stamp) {
         let tie = match self.tie() {
             Tie::None | Tie::Connection => Tie::None,
@@ -213,8 +213,8 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// When its span ends, if spans began again at `epoch`. What is bound to a process may have one without an end, and
-    /// what is being fenced ends with its tree alone.
+    /// Returns when the entry's span ends, if all spans were restarted at `epoch`. `None` for an entry bound to a process or an actor whose
+    /// span is endless (65,535 seconds), and for one that is being fenced, which ends only with its process tree.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
         let is_tied = self.bound().is_some() || self.tie().actor().is_some();
@@ -222,7 +222,7 @@ impl Entry {
         (!is_endless).then(|| self.since.max(epoch).plus_seconds(span.into()))
     }
 
-    /// Its names, as people read them.
+    /// Returns the entry's names as text, for people who read a log.
     pub(super) fn about(&self, slot: Slot) -> About {
         let names = [
             ("key", self.key()),
@@ -238,5 +238,5 @@ impl Entry {
     }
 }
 
-// Every entry is one of perhaps millions: whoever makes it larger should mean to.
+// There may be millions of entries: a change that makes them larger should be deliberate.
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Option<Entry>>() == 64);

@@ -1,8 +1,8 @@
-//! What an entry of the journal came to, as events for whoever listens: who got a lock, who waits for it, who has it
-//! no longer and why.
+//! The events that a journal entry causes, for subscribers: who was granted a lock, who waits for it, who lost it and
+//! why.
 //!
-//! Told before the commit, while the names of those who end still stand in their slots. Renewals are no events: they
-//! change nothing but a deadline.
+//! Published before the commit, while the names of ended entries can still be read from their slots. A renewal is not
+//! an event: it changes nothing but a deadline.
 
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{Gone, Message, Name, Outcome};
@@ -11,7 +11,7 @@ use crate::ids::Token;
 use crate::spine::event::Happening;
 use crate::spine::machine::Stamp;
 
-/// Tells what this outcome comes to, in order.
+/// Passes the events that this outcome causes to `tell`, in order.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
@@ -53,7 +53,7 @@ pub(super) fn events(
     }
 }
 
-/// Tells of a renewal, which is no event.
+/// Passes a renewal to `tell`. Only the story of an item includes renewals; they are not events.
 pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn FnMut(Happening)) {
     let (
         Outcome::Renewed { place, .. },
@@ -74,12 +74,12 @@ pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn F
     tell(named("renewed", names).number("place", *place));
 }
 
-/// Why entries end.
+/// Why an entry ends.
 #[derive(Clone, Copy)]
 enum Cause {
     Request,
     Time,
-    /// The process that they were bound to is gone.
+    /// The process that the entry was bound to is gone.
     Process,
     Force,
 }
@@ -101,7 +101,7 @@ const fn cause(message: &Message) -> Cause {
     }
 }
 
-/// An owner that has lost its lock, or a contender that waits no longer.
+/// Returns the event for an owner that lost its lock or a contender that no longer waits.
 fn ended(entry: &Entry, cause: Cause) -> Happening {
     let kind = match (entry.is_owner(), cause) {
         (true, Cause::Time) => "expired",

@@ -1,4 +1,4 @@
-//! Locks that another actor has for itself, under keys that no client can have.
+//! Locks that other actors hold for their own use, under keys that clients cannot lock.
 
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Gone, Held, Hold, Name, Outcome, ToHolder};
@@ -7,7 +7,8 @@ use crate::spine::effect::To;
 use crate::spine::machine::Effects;
 
 impl LockMachine {
-    /// A lock that no client can have. It is bounded by what the actor has that asks, and by no rule of locks.
+    /// Decides another actor's request for a lock. The number of such locks is bounded by the state of that actor;
+    /// `entries_max` does not apply.
     pub(super) fn decide_hold(&self, hold: &Hold) -> Outcome {
         let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
         if let Some(slot) = self.state.find(key, index, owner) {
@@ -33,7 +34,7 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// Tells the actor that an entry is of how it stands.
+    /// Sends the actor that an entry belongs to, if any, whether the entry holds its lock or waits for it.
     pub(super) fn tell_holder(&self, slot: Slot, effects: &mut Effects<Self>) {
         let entry = self.state.entries.get(slot);
         if let Some((entry, by)) = entry.and_then(|it| Some((it, it.tie().actor()?))) {

@@ -1,12 +1,12 @@
-//! Walks all of the lock state and asserts what `state.rs` promises about it. For tests, and slow.
+//! Walks the whole lock state and asserts the invariants of `state.rs`. Slow; for tests only.
 
 use crate::actors::lock::state::State;
 use crate::ids::{Slot, Token};
 use std::collections::BTreeSet;
 
 impl State {
-    /// Asserts that every entry is in each index or in none, that lines stand in order, and that the running sums
-    /// are those of a fresh count.
+    /// Asserts that every entry is in each index or in none, that lines are in order, and that the running counts match
+    /// a fresh count.
     pub(super) fn assert_whole(&self, high_first: bool) {
         let mut locks = BTreeSet::new();
         let mut contenders = 0;
@@ -64,7 +64,7 @@ impl State {
         self.entries.assert_whole();
     }
 
-    /// Whether there is a line behind this owner; asserts its order.
+    /// Returns whether this owner has contenders, after asserting that their line is in order.
     fn assert_line(&self, holder: Slot, high_first: bool) -> bool {
         let line: Vec<Slot> = self.contenders(holder, high_first).collect();
         let standing = |slot: &Slot| {
@@ -103,7 +103,7 @@ impl State {
         true
     }
 
-    /// Asserts that rings hold what belongs to them, oldest first.
+    /// Asserts that each ring holds exactly the entries that belong to it, oldest first.
     fn assert_rings(&self, owner: &[u8], key: &[u8]) {
         let entry = |slot: &Slot| &self.entries[*slot];
         let of_owner: Vec<Slot> = self.of_owner(owner).collect();

@@ -1,4 +1,4 @@
-//! Lock state from its pages: every index built again, in whatever order the entries lie in their slots.
+//! Builds lock state from its pages. Every index is rebuilt, whatever the order of entries in their slots.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use crate::lookup::table::Table;
 use crate::spine::parallel::both;
 
 impl State {
-    /// The state with these pages in it, which come in ascending order.
+    /// Builds the state from these pages, which come in ascending order.
     pub(super) fn from_pages(pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::default();
         for page in pages {
@@ -40,7 +40,7 @@ impl State {
         state
     }
 
-    /// Builds the indexes: those of names on a thread each, what hangs together with other entries afterwards.
+    /// Builds the indexes: those by name in parallel, each on a thread, then those that link entries to each other.
     fn index(&mut self) {
         let entries: &Slab<Entry> = &self.entries;
         let (locks, (owners, links)) = both(|| index_locks(entries), || index_owners(entries));
@@ -59,7 +59,7 @@ impl State {
         self.index_lines();
     }
 
-    /// The rings of the keys that have a lock with an index.
+    /// Builds the rings of all keys that have a lock with an index.
     fn index_keys(&mut self) {
         let owners = self.entries.iter().filter(|(_, entry)| entry.is_owner());
         let with_index = owners.filter(|(_, entry)| !entry.index().is_empty());
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// The lines of the locks that are waited for.
+    /// Builds the lines of all contended locks.
     fn index_lines(&mut self) {
         if self.contenders == 0 {
             return;
@@ -92,7 +92,8 @@ impl State {
         }
     }
 
-    /// Whether a slot stands behind one that is younger. So does the first of a ring, where that is as it should be.
+    /// Returns whether `slot` follows a younger entry in its ring. True for the first slot of a correctly ordered ring
+    /// too, since it follows the last one.
     fn is_behind_younger(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
         let (age, Ring { previous, .. }) = ring(&self.entries[slot]);
         ring(&self.entries[previous]).0 > age
@@ -130,7 +131,7 @@ impl State {
     }
 }
 
-/// Finds owners by their locks.
+/// Builds the index of owners' entries by lock.
 fn index_locks(entries: &Slab<Entry>) -> Table {
     let mut locks = Table::default();
     locks.reserve(entries.len());
@@ -140,7 +141,8 @@ fn index_locks(entries: &Slab<Entry>) -> Table {
     locks
 }
 
-/// Finds an entry of each owner, and says which others are to be linked to it.
+/// Builds the index of entries by owner name. Returns with it the other entries of each owner, each paired with the
+/// entry that it has to be linked to.
 fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     let (mut owners, mut links) = (Table::default(), Vec::new());
     owners.reserve(entries.len());
@@ -154,7 +156,7 @@ fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     (owners, links)
 }
 
-/// Lets a table lead to the first of a ring that was sorted.
+/// Points the table at the first entry of a ring after the ring was sorted.
 fn replace_head(table: &mut Table, name: &impl std::hash::Hash, ring: &[Slot], sorted: &[Slot]) {
     if let (Some(old), Some(new)) = (ring.first(), sorted.first())
         && old != new

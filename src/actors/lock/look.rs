@@ -1,4 +1,4 @@
-//! Answers to questions that walk over entries, in shares where there may be many.
+//! Queries that walk over many entries. Where there may be very many, one query walks over a bounded number of slots.
 
 use crate::actors::lock::entry::Entry;
 use crate::actors::lock::machine::{LockMachine, SLOTS_IN_A_ROW};
@@ -33,7 +33,8 @@ impl LockMachine {
             .collect()
     }
 
-    /// Walks the table from a slot on, and no further than a share of it: others get their turn in between.
+    /// Returns the entries that match the selection, from the slot `from` on. Looks into at most [`SLOTS_IN_A_ROW`]
+    /// slots, so that other requests get their turn in between.
     pub(super) fn select(&self, selection: &Selection) -> Reply {
         let Selection {
             key,

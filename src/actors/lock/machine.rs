@@ -1,7 +1,7 @@
 //! The lock rules: who gets a lock, when, and for how long.
 //!
-//! Follows LockServer 0.9b; the open points of that text are settled in `docs/protocols/lockserver.md`, whose rows
-//! are cited here as "row n". Decides without changing anything, and commits without deciding anything.
+//! Follows LockServer 0.9b. The points which that text leaves open are settled in `docs/protocols/lockserver.md`, whose
+//! rows are cited here as "row n". Deciding changes nothing, and committing decides nothing.
 
 use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
@@ -20,13 +20,13 @@ use crate::spine::machine::{
 };
 use std::collections::BTreeSet;
 
-/// Keys that begin so belong to the coordinator: shown everywhere, changed through no door.
+/// Prefix of the keys that are reserved for the server: listed everywhere, but no client can change them.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 
-/// Slots that one question looks into: less than a millisecond of work.
+/// The maximum number of slots that one query looks into: less than a millisecond of work.
 pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 
-/// The rules of locks, over their state.
+/// The lock rules and the state that they act on.
 #[derive(Debug)]
 pub struct LockMachine {
     pub(super) rules: Rules,
@@ -96,7 +96,7 @@ impl LockMachine {
         }
     }
 
-    /// Entries end in the order given; each lock passes to the first in its line.
+    /// Decides to end these entries, in the order given. Each lock that an ended entry owned passes to the first in its line.
     fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
         let mut gone = Vec::new();
         let mut is_fencing = false;
@@ -126,7 +126,7 @@ impl LockMachine {
         }
     }
 
-    /// Ends an owner's entry, whatever is known of its process.
+    /// Decides to end the owner's entry, whether or not its process is still alive.
     fn decide_force(&self, key: &Name, index: &Name) -> Outcome {
         let (key, index) = (key.as_bytes(), index.as_bytes());
         let Some(slot) = self.state.holder(key, index) else {
@@ -140,7 +140,7 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// A process is gone, and with it what is bound to it. Its places in line go first, so that none of them inherits.
+    /// Decides to end the entries bound to a process that is gone. Contenders end first, so that none of them inherits a lock.
     fn decide_gone(&self, departed: binding::Gone) -> Outcome {
         let ends = |slot: &Slot| {
             let entry = self.state.entries.get(*slot);
@@ -167,10 +167,10 @@ impl LockMachine {
         }
     }
 
-    /// Row 15: dead at the instant its span has passed. A contender whose wait ends in the instant in which the owner
-    /// dies is dead too, and inherits nothing.
+    /// Row 15: an entry is dead at the instant its span has passed. A contender whose wait ends in the instant in which
+    /// the owner dies is dead too, and does not inherit.
     ///
-    /// Looks no further than to the heir: who is dead behind it ends in a tick of its own, before any command.
+    /// Looks no further than the heir: a dead contender behind it is ended by a tick of its own, before any command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
         let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;
@@ -194,12 +194,12 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// The contenders behind an owner; none behind a contender.
+    /// Returns the contenders behind an owner in order; nothing for a contender.
     pub(super) fn in_line(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
         self.state.contenders(slot, self.rules.high_first)
     }
 
-    /// Asks to be told when the process of an entry is gone.
+    /// Asks the `ProcessActor` to report when the process of an entry is gone, and to kill its tree if it is being fenced.
     fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(entry) = self.state.entries.get(slot) else {
             return;
@@ -234,8 +234,8 @@ impl LockMachine {
         Some((slot, self.state.entries.get(slot)?))
     }
 
-    /// The entry that a token is shown for, if one is. No entry has an empty owner: with a token it stands for the
-    /// holder, and the token says whether that is the one meant.
+    /// Returns the entry that a message names. No entry has an empty owner, so an empty owner with a token means the
+    /// current holder of the lock; the caller then compares the token with the holder's.
     fn shown_for(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
         let [key, index, owner] = names.map(Name::as_bytes);
         if owner.is_empty() && token.is_some() {
@@ -248,7 +248,7 @@ impl LockMachine {
 
 #[cfg(test)]
 impl LockMachine {
-    /// Walks all of the state and asserts that it is whole.
+    /// Walks the whole state and asserts its invariants.
     pub(super) fn assert_whole(&self) {
         self.state.assert_whole(self.rules.high_first);
     }
@@ -299,7 +299,7 @@ impl Machine for LockMachine {
                 let slot = self.shown_for([key, index, owner], *token);
                 self.decide_end(slot.into_iter(), *token)
             }
-            // Row 24: all entries of that key and owner, owned and contending.
+            // Row 24: all entries with that key and owner, owned and contending.
             Message::Release {
                 key,
                 index: None,
@@ -332,7 +332,7 @@ impl Machine for LockMachine {
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         match outcome {
             Outcome::Ended { gone } if matches!(message, Message::Leave { .. }) => {
-                // A grant is awaited, and so is what no process ends.
+                // A grant to an heir must be durable, and so must the end of an entry that does not end with a process anyway.
                 let ends_anyway = |gone: &Gone| {
                     let entry = self.state.entries.get(gone.slot);
                     gone.heir.is_none() && entry.is_some_and(|entry| entry.bound().is_some())
@@ -469,7 +469,7 @@ impl Machine for LockMachine {
             | Message::Expire { .. }
             | Message::Drain
             | Message::Yield(_)
-            // Refused, it would be asked for again, and what it guards may be under way already.
+            // If this were refused it would be sent again, and what the lock guards may already be under way.
             | Message::Hold(_) => Weight::Frees,
         }
     }
@@ -505,14 +505,14 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Row 34: order and ownership stay, spans begin again; a drain ends with the coordinator that drained, and a place
-    /// in line with its connection.
+    /// Row 34: order and ownership stay and spans restart. A drain does not outlast the server that drained, nor a
+    /// place in line its connection.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }
 
-    /// Each binding: a process may have ended while nobody was there to be told. And each lock of an actor, which may have
-    /// given it up unheard.
+    /// States each binding again, since its process may have ended while this actor was down, and the standing of each
+    /// lock that another actor requested, since the notification may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for (_, slot) in &self.state.bound {
             self.state_binding(*slot, effects);

@@ -1,7 +1,7 @@
-//! What the LockActor can be asked, what can come of it, and what it answers.
+//! Messages of the LockActor, their outcomes, and its queries and replies.
 //!
-//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
-//! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats".
+//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand, or that cannot read
+//! an older log, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under "Formats".
 
 use crate::actors::binding::{self, Binding};
 use crate::clock::Timestamp;
@@ -15,33 +15,32 @@ use std::fmt;
 
 /// A key, an index or an owner: 0 to 255 bytes of any value.
 ///
-/// In the journal it is bytes. In exports it is a string where it is UTF-8, else `{"b64": "…"}`-like: see
-/// [`Name::to_text`].
+/// Binary formats store it as bytes; human-readable ones as the text that [`Name::to_text`] returns.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// The most bytes a name can have: its length travels in one byte.
+    /// The maximum length of a name in bytes: the length is sent in one byte.
     pub const BYTES_MAX: usize = 255;
 
-    /// A name of these bytes; `None` if they are too many.
+    /// Creates a name from bytes; `None` if there are more than [`Name::BYTES_MAX`].
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
         let bytes = bytes.into();
         (bytes.len() <= Self::BYTES_MAX).then_some(Self(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The name as text: itself where it is printable UTF-8 without a backslash, else with `\xNN` escapes, which
-    /// [`Name::from_text`] reads back.
+    /// Returns the name as text: unchanged if it is printable UTF-8 without a backslash, otherwise with `\xNN` escapes,
+    /// which [`Name::from_text`] reads back.
     pub fn to_text(&self) -> String {
         text::escaped(&self.0)
     }
 
-    /// Reads what [`Name::to_text`] wrote; `None` for a broken escape or too many bytes.
+    /// Parses the output of [`Name::to_text`]. Returns `None` for a broken escape or too many bytes.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::new(text::unescaped(text)?)
     }
@@ -95,13 +94,13 @@ impl TryFrom<&str> for Name {
     }
 }
 
-/// Configuration of the LockActor. Noted in the journal: see the change rule above.
+/// Configuration of the LockActor. Stored in the journal: see the change rule above.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
     /// Whether a numerically larger priority goes first.
     pub high_first: bool,
-    /// The most entries, owners and contenders together.
+    /// The maximum number of entries, owners and contenders together.
     pub entries_max: u32,
 }
 
@@ -114,70 +113,70 @@ impl Default for Rules {
     }
 }
 
-/// What may change a lock.
+/// A request to change locks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
-    /// Own `(key, index)` or wait for it; renews what this owner has there already, keeping its old terms.
+    /// Acquire `(key, index)` or wait for it. If this owner has an entry there, renew it and keep its terms.
     Request {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Who asks.
+        /// The name of the requesting client.
         owner: Name,
-        /// Seconds to live as owner without a renewal.
+        /// Seconds that the entry lives as owner without a renewal.
         ttl: u16,
-        /// Seconds to wait as contender without a renewal.
+        /// Seconds that the entry waits as contender without a renewal.
         ttw: u16,
-        /// Standing among contenders.
+        /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
     },
-    /// The same, but terms are never dropped: the TTL of what this owner has there already is this one from now on, and
-    /// a wait is never shorter than this one. Priority and place stay.
+    /// Like `Request`, but an existing entry takes over the new terms: its TTL becomes `ttl`, and its TTW is raised to
+    /// `ttw` if it is shorter. Priority and position in line stay.
     Acquire {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Who asks.
+        /// The name of the requesting client.
         owner: Name,
-        /// Seconds to live as owner without a renewal.
+        /// Seconds that the entry lives as owner without a renewal.
         ttl: u16,
-        /// Seconds to wait as contender without a renewal.
+        /// Seconds that the entry waits as contender without a renewal.
         ttw: u16,
-        /// Standing among contenders.
+        /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
-        /// What the entry ends with beside its spans.
+        /// What ends the entry besides its spans.
         #[serde(default, skip_serializing_if = "Tie::is_none")]
         tie: Tie,
     },
-    /// Begin the span of an entry again.
+    /// Restart the span of an entry.
     Renew {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Whose entry. Empty with a token: that of the lock's holder, whoever it is.
+        /// The owner of the entry. If empty and a token is given, the current holder of the lock.
         owner: Name,
         /// If given, the token that the entry must have.
         #[serde(default)]
         token: Option<Token>,
     },
-    /// Give up one entry, or with no index all entries of this owner under the key.
+    /// Give up one entry or, without an index, all entries of this owner under the key.
     Release {
         /// The key.
         key: Name,
-        /// The index, or all of them.
+        /// The index; `None` for all indexes of the key.
         index: Option<Name>,
-        /// Whose entries. Empty with an index and a token: that of the lock's holder, whoever it is.
+        /// The owner of the entries. If empty and both an index and a token are given, the current holder of the lock.
         owner: Name,
         /// If given, the token that the entry must have.
         #[serde(default)]
         token: Option<Token>,
     },
-    /// Give up the entry that owns a lock with this token, since the process that it is bound to ends now. Where nobody waits for
-    /// the lock the answer does not wait for the disk: after a crash, the entry ends with its process.
+    /// Give up the entry that owns a lock with this token, because the process that it is bound to is about to end. If
+    /// nobody waits for the lock, the answer does not wait for the disk: after a crash the entry ends with its process.
     Leave {
         /// The key.
         key: Name,
@@ -186,59 +185,59 @@ pub enum Message {
         /// The token that the entry must have.
         token: Token,
     },
-    /// End the entry that owns a lock, regardless of its owner and of what lives of its process.
+    /// End the entry that owns a lock, whoever owns it and whether or not its process is still alive.
     Force {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
     },
-    /// The `ProcessActor`: a process is gone to which entries may be bound.
+    /// From the `ProcessActor`: a process that entries may be bound to is gone.
     Gone(binding::Gone),
-    /// Give up every entry of this owner, owned and contended.
+    /// Give up every entry of this owner, owned and contending.
     ReleaseAll {
-        /// Whose entries.
+        /// The owner of the entries.
         owner: Name,
     },
-    /// Let time act on the entry in this slot.
+    /// Tick: the span of the entry in this slot has passed. Ends or fences the entry.
     Expire {
-        /// The slot.
+        /// The slot of the entry.
         slot: Slot,
     },
-    /// Take no new entries from now on, until the next start.
+    /// Refuse new entries until the next start.
     Drain,
-    /// Another actor: own a lock that no client can have, or wait for it, until it is yielded. Answered by [`ToHolder::Held`],
-    /// and once more when a wait is over. An upsert.
+    /// From another actor: acquire a lock that no client can have, or wait for it, and hold it until it is yielded.
+    /// Answered with [`ToHolder::Held`] at once, and again when a wait is over. An upsert.
     Hold(Hold),
-    /// Another actor: give such a lock up, or the wait for it.
+    /// From another actor: give up such a lock, or stop waiting for it.
     Yield(Hold),
 }
 
-/// A lock that an actor has, or is to have.
+/// A lock that another actor holds or requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Which actor.
+    /// The requesting actor.
     pub by: ActorId,
     /// The key.
     pub key: Name,
     /// The index.
     pub index: Name,
-    /// For whom: the owner of the entry.
+    /// The owner of the entry: what the actor holds the lock for.
     pub owner: Name,
 }
 
-/// Where another actor sends a [`Message::Hold`] or [`Message::Yield`].
+/// The address to which other actors send [`Message::Hold`] and [`Message::Yield`].
 pub const LOCKS: To<Message> = To::new(ActorId::LOCK);
 
-/// What the `LockActor` says to an actor that asked for a lock: a variant of that actor's message.
+/// A notification from the `LockActor` to an actor that requested a lock: a variant of that actor's message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
-    /// How it stands.
+    /// The state of a requested lock.
     Held(Held),
 }
 
-/// How an actor stands with a lock.
+/// The state of a lock that another actor requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The key.
@@ -247,23 +246,23 @@ pub struct Held {
     pub index: Name,
     /// The owner of the entry.
     pub owner: Name,
-    /// Whether the entry owns its lock; it waits in line if not.
+    /// Whether the entry owns its lock; otherwise it waits in line.
     pub granted: bool,
 }
 
-/// What an entry ends with, beside its spans.
+/// What ends an entry besides its spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tie {
-    /// Nothing else. What is bound to a process stays so.
+    /// Nothing else. An `Acquire` with this does not untie an entry that is bound to a process.
     #[default]
     None,
-    /// A place in line ends with the connection that asked for it, and so with every start of the server: somebody waits
-    /// for the answer, and nobody will come back for it.
+    /// A contender's place in line ends with the connection that requested it, and so with every start of the server:
+    /// the client waits for the answer on that connection and will not come back for it.
     Connection,
-    /// A place in line, and what comes of it, ends with a process. A span of 65,535 seconds has no end.
+    /// The entry ends with a process, as contender and as owner. A span of 65,535 seconds is endless.
     Process(Binding),
-    /// It ends when this actor says so.
+    /// The entry ends when this actor yields it.
     Actor(ActorId),
 }
 
@@ -272,7 +271,7 @@ impl Tie {
         matches!(self, Self::None)
     }
 
-    /// The process that it is bound to.
+    /// Returns the process that the entry is bound to, and how.
     pub const fn binding(&self) -> Option<Binding> {
         match self {
             Self::Process(binding) => Some(*binding),
@@ -280,7 +279,7 @@ impl Tie {
         }
     }
 
-    /// The actor that says when it ends.
+    /// Returns the actor that ends the entry.
     pub const fn actor(self) -> Option<ActorId> {
         match self {
             Self::Actor(actor) => Some(actor),
@@ -289,77 +288,77 @@ impl Tie {
     }
 }
 
-/// What was decided. Entries are named by their slots.
+/// The decision about a message. Entries are identified by their slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// A new entry owns the lock.
     Granted {
-        /// Where it stands.
+        /// The slot of the new entry.
         slot: Slot,
     },
     /// A new entry waits for the lock.
     Queued {
-        /// Where it stands.
+        /// The slot of the new entry.
         slot: Slot,
-        /// Its place in line, 2 for the first contender.
+        /// Its position in line; 2 for the first contender.
         place: u32,
     },
-    /// An entry's span begins again.
+    /// The span of an entry is restarted.
     Renewed {
-        /// Which.
+        /// The slot of the entry.
         slot: Slot,
-        /// Its place in line, 1 for the owner.
+        /// Its position in line; 1 for the owner.
         place: u32,
-        /// Its token, zero for a contender.
+        /// Its token; zero for a contender.
         token: Token,
     },
     /// Entries end, in this order.
     Ended {
-        /// Which, and who owns the lock then.
+        /// The entries, each with the new owner of its lock.
         gone: Vec<Gone>,
     },
-    /// The owner's time has run out: its tree is killed, and the lock passes on when that is gone.
+    /// The owner's time has run out: its process tree is killed, and the lock passes on when the tree is gone.
     Fenced {
-        /// Which.
+        /// The slot of the owner.
         slot: Slot,
     },
-    /// No new entries from now on.
+    /// New entries are refused from now on.
     Draining,
-    /// Nothing of the kind is there. Changes nothing.
+    /// There is no such entry, or nothing to do. Changes nothing.
     Absent,
-    /// Not done, and why. Changes nothing.
+    /// The message was refused. Changes nothing.
     Refused(Refused),
 }
 
 /// An entry that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
-    /// Where it stood.
+    /// The slot of the entry.
     pub slot: Slot,
-    /// The contender that owns the lock from now on, if this was its owner and one was waiting.
+    /// The contender that becomes the owner, if the entry owned its lock and a contender was waiting.
     pub heir: Option<Slot>,
 }
 
-/// Why something was not done.
+/// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// No new entries: the coordinator drains.
+    /// The server is draining and accepts no new entries.
     Draining,
     /// The owner is empty.
     NoOwner,
-    /// The key is kept for the coordinator itself.
+    /// The key is reserved for the server itself.
     Reserved,
-    /// The entry has another token: the right has passed on.
+    /// The entry has another token: the lock has passed on since.
     StaleToken,
-    /// The owner's time has run out, and its tree is being killed.
+    /// The owner's time has run out, and its process tree is being killed.
     Fencing,
-    /// There are as many entries as are allowed.
+    /// The configured maximum number of entries is reached.
     Full,
     /// The disk is full.
     DiskFull,
-    /// The key came before, with another request.
+    /// The idempotency key was used before, with another request.
     KeyReused,
 }
 
@@ -378,187 +377,187 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// A question about locks.
+/// A query about locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// Who owns `(key, index)`.
+    /// The owner of `(key, index)`.
     Owner {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
     },
-    /// Where `owner` stands in line for `(key, index)`.
+    /// The position of `owner` in the line for `(key, index)`.
     Place {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Whose place.
+        /// The owner whose position is returned.
         owner: Name,
     },
-    /// All entries of a key, or of all keys.
+    /// All entries of one key, or of all keys.
     List {
-        /// The key, or all of them.
+        /// The key; `None` for all keys.
         key: Option<Name>,
-        /// The most entries to tell.
+        /// The maximum number of entries to return.
         entries_max: u32,
     },
-    /// Some of the entries that a filter lets through.
+    /// One page of the entries that match a filter.
     Select(Selection),
-    /// The locks that the most wait for.
+    /// The locks with the longest lines.
     Contended {
-        /// The most locks to tell.
+        /// The maximum number of locks to return.
         most: u32,
     },
-    /// How many owners and contenders there are.
+    /// The numbers of owners and contenders.
     Counts,
 }
 
-/// A lock that is waited for, and who holds it.
+/// A contended lock and its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contended {
     /// The key.
     pub key: Name,
     /// The index.
     pub index: Name,
-    /// Who holds it.
+    /// The holder of the lock.
     pub owner: Name,
-    /// How many wait for it.
+    /// Number of contenders.
     pub waiting: u32,
-    /// When it passes on, if nobody renews it; `None` if only with its process.
+    /// When the lock passes on unless it is renewed; `None` if it only ends with a process or an actor's request.
     pub deadline: Option<Timestamp>,
 }
 
-/// Which entries are asked for, and how many of them. What is left out lets all through.
+/// A filter over entries and a page size. A field that is `None` matches every entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Those of this key.
+    /// Match entries with this key.
     pub key: Option<Name>,
-    /// Those of this index.
+    /// Match entries with this index.
     pub index: Option<Name>,
-    /// Those of this owner.
+    /// Match entries with this owner.
     pub owner: Option<Name>,
-    /// Those in this slot and behind it.
+    /// The slot to begin at, inclusive.
     pub from: Slot,
-    /// The most entries to tell.
+    /// The maximum number of entries to return.
     pub entries_max: u32,
 }
 
-/// Something about locks that can be waited for.
+/// A condition about locks that a request can wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// No entry is left.
+    /// No entry is left. Answered with `Due`.
     Empty,
-    /// The entry owns its lock, which is answered with its standing; or it is gone, which is answered with `Absent`.
+    /// The entry owns its lock, answered with its standing, or is gone, answered with `Absent`.
     Granted {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Whose entry.
+        /// The owner of the entry.
         owner: Name,
     },
-    /// The entry no longer owns its lock with this token, which is answered with `Absent`.
+    /// The entry no longer owns its lock with this token. Answered with `Absent`.
     Lost {
         /// The key.
         key: Name,
         /// The index.
         index: Name,
-        /// Whose entry; empty for whoever holds the lock.
+        /// The owner of the entry; empty for the current holder of the lock.
         owner: Name,
-        /// The token of its grant.
+        /// The token with which the lock was granted.
         token: Token,
     },
 }
 
-/// An answer.
+/// A reply of the LockActor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The entry's place in line, 1 for the owner, and its token if it is the owner's.
+    /// The entry's position in line and, if it owns the lock, its token.
     Standing(Standing),
-    /// So many entries ended.
+    /// The number of entries that ended.
     Ended(u32),
-    /// No such entry.
+    /// There is no such entry.
     Absent,
-    /// Not done, and why.
+    /// The message was refused.
     Refused(Refused),
-    /// No new entries from now on.
+    /// New entries are refused from now on.
     Draining,
-    /// The owner, if there is one.
+    /// The owner of the lock; `None` if it is free.
     Owner(Option<Name>),
-    /// Entries: by key, then by index in order of its first request, then in line.
+    /// Entries ordered by key, then by the first request for their lock, then by position in line.
     List(Vec<Listed>),
-    /// Entries in the order of their slots, and the slot to go on from; none behind the last.
+    /// One page of matching entries, in the order of their slots.
     Page {
-        /// The entries. There may be none, and more behind.
+        /// The entries. The list may be empty although more follow.
         entries: Vec<Listed>,
-        /// Where to go on.
+        /// The slot at which the next page begins; `None` after the last page.
         next: Option<Slot>,
     },
-    /// The locks that the most wait for, the most first.
+    /// The locks with the longest lines, longest first.
     Contended {
-        /// Them.
+        /// The locks.
         locks: Vec<Contended>,
-        /// How many are waited for.
+        /// How many locks are contended in all.
         all: u32,
     },
-    /// Live entries.
+    /// The numbers of live entries.
     Counts {
-        /// Owners.
+        /// Entries that own a lock.
         owners: u32,
-        /// Contenders.
+        /// Entries that wait for one.
         contenders: u32,
     },
-    /// What was waited for is so.
+    /// The condition that was waited for holds.
     Due,
 }
 
-/// Where an entry stands.
+/// The standing of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// 1 for the owner, 2 for the first contender.
+    /// Position in line: 1 for the owner, 2 for the first contender.
     pub place: u32,
-    /// The owner's token.
+    /// The token; `None` for a contender.
     pub token: Option<Token>,
 }
 
-/// An entry in a list.
+/// An entry as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
     /// The key.
     pub key: Name,
     /// The index.
     pub index: Name,
-    /// Who.
+    /// The owner of the entry.
     pub owner: Name,
-    /// 1 for the owner.
+    /// Position in line; 1 for the owner.
     pub place: u32,
-    /// Seconds to live as owner.
+    /// Seconds that it lives as owner without a renewal.
     pub ttl: u16,
-    /// Seconds to wait as contender.
+    /// Seconds that it waits as contender without a renewal.
     pub ttw: u16,
-    /// Standing among contenders.
+    /// Priority among contenders, see [`Rules::high_first`].
     pub priority: u8,
-    /// When it ends if nobody renews it; `None` if only with its process.
+    /// When it ends unless it is renewed; `None` if it only ends with a process or an actor's request.
     pub deadline: Option<Timestamp>,
-    /// The owner's token.
+    /// The token; `None` for a contender.
     pub token: Option<Token>,
-    /// The process that it is bound to.
+    /// The process that it is bound to, and how.
     pub bound: Option<Binding>,
-    /// Whether its time has run out and its tree is being killed.
+    /// Whether its time has run out and its process tree is being killed.
     pub fencing: bool,
 }
 
-/// The state of locks, to look at.
+/// The whole lock state, for `inspect` and `replay`.
 #[derive(Debug, Serialize)]
 pub struct View {
-    /// Owners.
+    /// Number of owners.
     pub owners: u32,
-    /// Contenders.
+    /// Number of contenders.
     pub contenders: u32,
     /// Whether new entries are refused.
     pub draining: bool,
-    /// All of them, as a listing gives them.
+    /// All entries, ordered as in [`Reply::List`].
     pub entries: Vec<Listed>,
 }

@@ -1,19 +1,19 @@
-//! The LockActor: every lock of the coordinator, whichever door asks.
+//! The LockActor: owns every lock of the server, whichever protocol it is requested through.
 //!
-//! Follows LockServer 0.9b (2000) as `docs/protocols/lockserver.md` reads it, and adds fencing tokens.
+//! Follows LockServer 0.9b (2000) as interpreted in `docs/protocols/lockserver.md`, and adds fencing tokens.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` | what can be asked, what can come of it, what is answered |
-//! | `entry.rs` | one owner or contender |
-//! | `state.rs` | entries and their indexes; moving an entry in, out and up |
-//! | `event.rs` | what an entry of the journal came to, for whoever listens |
-//! | `waiting.rs` `waking.rs` | who waits for something about locks, and is told |
-//! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
+//! | `message.rs` | messages, outcomes, queries and replies |
+//! | `entry.rs` | an entry: one owner of a lock or one contender for it |
+//! | `state.rs` | entries and their indexes; adding, removing and promoting an entry |
+//! | `event.rs` | the events that an outcome causes, for subscribers |
+//! | `waiting.rs` `waking.rs` | requests that wait for something about locks; answering them |
+//! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
-//! | `hold.rs` | locks that another actor has for itself |
-//! | `look.rs` `shown.rs` `contended.rs` | answers to questions; what people and programs are shown; which locks are waited for most |
-//! | `invariants.rs` `model.rs` `tests.rs` | the machine compared with a plain model, its state walked |
+//! | `hold.rs` | locks that other actors hold for their own use |
+//! | `look.rs` `shown.rs` `contended.rs` | queries; the view, gauges and events; the most contended locks |
+//! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
 
 mod contended;
 mod entry;
@@ -41,9 +41,9 @@ pub use pages::Page;
 
 /// The actor that owns every lock.
 ///
-/// A lock is a `(key, index)` with one owner and contenders behind it, who stand by priority and then by the order
-/// in which they came. Ownership ends by release or when its time to live runs out without a renewal, and passes to
-/// the first contender in the same instant. Each grant carries a [`crate::ids::Token`] that only grows.
+/// A lock is a `(key, index)` with one owner and a line of contenders, ordered by priority and then by the order in
+/// which they came. Ownership ends with a release, or when the TTL runs out without a renewal, and passes to the first
+/// contender in the same instant. Each grant carries a [`crate::ids::Token`], larger than that of any earlier grant.
 pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]

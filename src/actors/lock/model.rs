@@ -1,5 +1,5 @@
-//! The lock rules once more, over a plain list that is searched for everything. What the machine is compared with, by
-//! `tests.rs` and by the simulation (`tests/sim/locks.rs`), which is why it names the library as programs do.
+//! A second implementation of the lock rules: a plain list and linear searches. The machine is compared with it by
+//! `tests.rs` and by the simulation (`tests/sim/locks.rs`), which is why this file refers to the crate by name.
 //! Follows `docs/protocols/lockserver.md`; shares no code with `machine.rs` or `state.rs`.
 
 use sexton::actors::binding::{Binding, Gone, ToProcesses, Until, Watch};
@@ -7,16 +7,16 @@ use sexton::actors::lock::{Held, Hold, Listed, Message, Name, Refused, Reply, St
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq, Slot, Token};
 
-/// What the model knows: entries in no particular order, and nothing beside them.
+/// The model: a list of entries in no particular order.
 #[derive(Clone)]
 pub(super) struct Model {
     high_first: bool,
     entries_max: u32,
     pub(super) draining: bool,
     pub(super) entries: Vec<Place>,
-    /// What the `ProcessActor` was told since this was last taken.
+    /// Messages sent to the `ProcessActor` since this was last taken.
     pub(super) tells: Vec<ToProcesses>,
-    /// What actors were told of their own entries since this was last taken.
+    /// Notifications sent to actors about their own entries since this was last taken.
     pub(super) told: Vec<(ActorId, Held)>,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Place {
     ttl: u16,
     ttw: u16,
     priority: u8,
-    /// What it ends with.
+    /// What ends the entry besides its spans.
     pub(super) tie: Tie,
-    /// Its time has run out, and its tree is being killed.
+    /// Whether its time has run out and its process tree is being killed.
     pub(super) fencing: bool,
     pub(super) deadline: Option<Timestamp>,
-    /// Time does not act on it until its span begins again.
+    /// If set, the entry's deadline is ignored until its span is restarted.
     pub(super) quarantined: bool,
 }
 
@@ -54,14 +54,14 @@ impl Place {
         self.deadline = (!endless).then(|| at.plus_seconds(span.into()));
     }
 
-    /// Whether it ends when this is gone.
+    /// Returns whether the entry ends when `gone` is gone.
     fn ends_with(&self, gone: Gone) -> bool {
         let bound = self.tie.binding();
         let bound = bound.filter(|bound| bound.process == gone.process);
         bound.is_some_and(|bound| gone.until == Until::Tree || bound.until == gone.until)
     }
 
-    /// What the `ProcessActor` is told of it.
+    /// Returns the messages that the `ProcessActor` is sent about the entry.
     pub(super) fn tells(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.tie.binding() else {
             return Vec::new();
@@ -72,7 +72,7 @@ impl Place {
         tells
     }
 
-    /// Whether no client can change it.
+    /// Returns whether the key is reserved, so that no client can change the entry.
     fn is_reserved(&self) -> bool {
         self.lock.0.as_bytes().starts_with(b"wip-pool-lock-")
     }
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// The coordinator starts: every span begins again, and a drain is over.
+    /// Starts the server: every span restarts, and a drain ends.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
         self.entries
@@ -104,7 +104,7 @@ impl Model {
         }
     }
 
-    /// Everyone at a lock, in line.
+    /// Returns the owner and the contenders of a lock, in order.
     pub(super) fn line(&self, lock: &(Name, Name)) -> Vec<&Place> {
         let mut line: Vec<&Place> = self.entries.iter().filter(|it| it.lock == *lock).collect();
         line.sort_by_key(|it| {
@@ -213,7 +213,7 @@ impl Model {
         self.take(|it| it.lock == lock && it.owner == hold.owner, seq, at)
     }
 
-    /// An actor has a lock that no client can have, until it says otherwise.
+    /// Adds or renews an actor's entry for a reserved lock. It stays until the actor yields it.
     fn hold(&mut self, hold: &Hold, seq: Seq, at: Timestamp) -> Reply {
         let lock = (hold.key.clone(), hold.index.clone());
         if self.standing(&lock, &hold.owner).is_none() {
@@ -228,7 +228,7 @@ impl Model {
         reply
     }
 
-    /// What an actor is told of an entry of its own.
+    /// Returns the notification that an actor is sent about its own entry.
     pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, Held)> {
         let (place, it) = self.standing(lock, owner)?;
         let held = Held {
@@ -240,7 +240,7 @@ impl Model {
         Some((it.tie.actor()?, held))
     }
 
-    /// Who asks with `acquire` says what its place ends with, and has its terms.
+    /// Requests a lock. With `acquire` the request also sets the tie of the entry and replaces its terms.
     fn request(
         &mut self,
         (lock, owner): (&(Name, Name), &Name),
@@ -291,7 +291,7 @@ impl Model {
         }
     }
 
-    /// Who is meant: with a token and no name, whoever holds the lock.
+    /// Returns the owner that a message means: the current holder if `owner` is empty and a token is given.
     fn meant(&self, lock: &(Name, Name), owner: &Name, token: Option<Token>) -> Name {
         let holder = self.line(lock).first().map(|it| it.owner.clone());
         let by_token = token.is_some() && owner.as_bytes().is_empty();
@@ -319,7 +319,7 @@ impl Model {
         (seq, at): (Seq, Timestamp),
     ) {
         let taken = |slot: &Slot| self.entries.iter().any(|it| it.slot == *slot);
-        // What actors hold does not count.
+        // Entries of actors do not count towards the maximum.
         let slots = 0..=self.entries_max.saturating_add(64);
         let slot = slots.map(Slot).find(|slot| !taken(slot));
         let holder = self.line(lock).first().map(|it| it.first);
@@ -399,7 +399,7 @@ impl Model {
         }
     }
 
-    /// Whoever stands first owns.
+    /// Makes the first in line the owner.
     fn pass_on(&mut self, lock: &(Name, Name), seq: Seq, at: Timestamp) {
         let first = self
             .line(lock)
@@ -426,7 +426,7 @@ impl Model {
         due.min_by_key(|it| (it.deadline, it.slot))
     }
 
-    /// One thing that is due happens; false if nothing is.
+    /// Lets one due entry end. Returns false if none is due.
     pub(super) fn tick(&mut self, seq: Seq, at: Timestamp) -> bool {
         let Some(dead) = self.next_due(at).cloned() else {
             return false;
@@ -439,7 +439,7 @@ impl Model {
             }
             return true;
         }
-        // Those who are dead at that instant too and stand before whoever inherits.
+        // The contenders ahead of the heir that are dead at that instant too.
         let with_it: Vec<Slot> = self
             .line(&dead.lock)
             .into_iter()

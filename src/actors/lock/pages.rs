@@ -1,4 +1,4 @@
-//! Durable lock state as pages hold it: entries by slot, and what there is but once.
+//! Pages of durable lock state: one head page, and entries by slot.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -12,17 +12,17 @@ use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// A page, decoded.
+/// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// What there is but once.
+    /// State of which there is a single instance.
     Head(Head),
-    /// Entries by slot.
+    /// A range of entries, by slot.
     Entries(Loaded<Entry>),
 }
 
 impl Page {
-    /// Reads a page.
+    /// Decodes the content of a page.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             Once::decode(content).map(Self::Head)
@@ -32,10 +32,10 @@ impl Page {
     }
 }
 
-/// What there is but once.
+/// State of which there is a single instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans began again last: the coordinator's newest start.
+    /// When all spans were last restarted: the most recent start of the server.
     pub epoch: Timestamp,
     /// Whether new entries are refused.
     pub draining: bool,
@@ -48,10 +48,10 @@ impl Single for Head {
     }
 }
 
-/// An entry as a page holds it.
+/// An entry as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct Stored<'a> {
-    /// Slot within the page.
+    /// The slot, relative to the page.
     place: u8,
     key_len: u8,
     index_len: u8,
@@ -66,7 +66,7 @@ pub struct Stored<'a> {
     priority: u8,
     #[serde(default, skip_serializing_if = "Tie::is_none")]
     tie: Tie,
-    /// Only of what is bound to a process.
+    /// Only true for entries bound to a process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     fencing: bool,
 }
@@ -153,7 +153,7 @@ impl Item for Entry {
     }
 }
 
-/// Bytes, written as such and read without a copy.
+/// A byte string that is serialised as such and deserialised without a copy.
 struct Bytes<'a>(&'a [u8]);
 
 impl Serialize for Bytes<'_> {

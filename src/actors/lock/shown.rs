@@ -1,4 +1,4 @@
-//! What people and programs are shown of the locks.
+//! The view, gauges and events of locks. Nothing depends on them.
 
 use crate::actors::lock::event;
 use crate::actors::lock::machine::LockMachine;

@@ -1,10 +1,10 @@
-//! Lock entries and the indexes over them; moving an entry in, out and up.
+//! Lock entries and the indexes over them; adding, removing and promoting an entry.
 //!
 //! Invariants: every entry is in each index (by lock, by owner, by deadline, by key through its lock) or in none; a
-//! lock that has entries has exactly one owner; contenders stand by priority, then by sequence number.
-//! Deadlines count from the later of an entry's own beginning and the epoch, so that a start begins every span again
-//! without touching an entry.
-//! Never here: which entry should move. That is decided in `machine.rs` and only carried out here.
+//! lock that has entries has exactly one owner; contenders are ordered by priority, then by sequence number.
+//! A deadline counts from the start of the entry's span or from the epoch, whichever is later, so that a server start
+//! restarts every span without touching an entry.
+//! Never here: the decision which entry moves. `machine.rs` decides, and this file carries it out.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,31 +22,31 @@ use crate::lookup::table::Table;
 use crate::spine::machine::Stamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Those who wait for one lock.
+/// The contenders for one lock.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// By priority; among equals by sequence number.
+    /// Contenders by priority and, within a priority, by sequence number.
     pub(super) ranks: BTreeMap<u8, VecDeque<(Seq, Slot)>>,
     by_owner: Table,
     pub(super) len: usize,
 }
 
-/// Every entry, by every way of asking for one.
+/// All entries and every index over them.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) entries: Kept<Entry>,
     /// The owner's entry, by key and index.
     pub(super) locks: Table,
-    /// The owner's entry of the lock first asked for, by key: of each key that has a lock with an index. Most have
-    /// none, only the one lock that `locks` finds by key and empty index; they need no place here.
+    /// By key, the owner's entry of the lock that was requested first. Only holds keys that have a lock with an index.
+    /// Most keys have none, just one lock with an empty index, which `locks` finds.
     pub(super) keys: Table,
-    /// The oldest entry, by owner.
+    /// The oldest entry of each owner, by owner name.
     pub(super) owners: Table,
-    /// The contenders, by the slot of the lock's owner.
+    /// The contenders of each contended lock, by the slot of its owner.
     pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
-    /// Entries that are bound to a process, by it.
+    /// Entries bound to a process, by process.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
-    /// Entries of other actors.
+    /// Entries that belong to other actors.
     pub(super) of_actors: BTreeSet<Slot>,
     pub(super) contenders: u32,
     pub(super) head: Once<Head>,
@@ -54,14 +54,14 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The owner's entry of a lock.
+    /// Returns the slot of a lock's owner.
     pub(super) fn holder(&self, key: &[u8], index: &[u8]) -> Option<Slot> {
         self.locks.find(&(key, index), |slot| {
             self.entries[slot].lock() == (key, index)
         })
     }
 
-    /// This owner's entry for a lock, owned or contended.
+    /// Returns the slot of this owner's entry for a lock, owned or contending.
     pub(super) fn find(&self, key: &[u8], index: &[u8], owner: &[u8]) -> Option<Slot> {
         let holder = self.holder(key, index)?;
         if self.entries[holder].owner() == owner {
@@ -72,7 +72,7 @@ impl State {
             .find(&owner, |slot| self.entries[slot].owner() == owner)
     }
 
-    /// Place in line, 1 for the owner.
+    /// Returns the position of an entry in line; 1 for the owner.
     pub(super) fn place(&self, slot: Slot, high_first: bool) -> u32 {
         let entry = &self.entries[slot];
         if entry.is_owner() {
@@ -100,7 +100,7 @@ impl State {
         u32::try_from(before + among + 2).unwrap_or(u32::MAX)
     }
 
-    /// Where a newcomer of this priority would stand behind this owner.
+    /// Returns the position that a new contender of this priority would get in the line of this owner.
     pub(super) fn place_of_new(&self, holder: Slot, priority: u8, high_first: bool) -> u32 {
         let before: usize = self.lines.get(&holder).map_or(0, |line| {
             let ahead = |rank: u8| {
@@ -119,7 +119,7 @@ impl State {
         u32::try_from(before + 2).unwrap_or(u32::MAX)
     }
 
-    /// The contenders of an owner, in line.
+    /// Returns the contenders of an owner, in order of their position.
     pub(super) fn contenders(
         &self,
         holder: Slot,
@@ -137,7 +137,7 @@ impl State {
         down.chain(up).flatten().map(|(_, slot)| *slot)
     }
 
-    /// Every entry of this owner, oldest first.
+    /// Returns every entry of this owner, oldest first.
     pub(super) fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = Slot> + '_ {
         let head = self
             .owners
@@ -145,7 +145,7 @@ impl State {
         self.ring(head, |entry| entry.of_owner)
     }
 
-    /// The owners' entries of all locks of this key, in order of first request.
+    /// Returns the owners' entries of all locks with this key, in order of the first request for each lock.
     pub(super) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Slot> + '_ {
         let without_index = self.holder(key, b"");
         let only = without_index.filter(|slot| self.entries[*slot].of_key.next == *slot);
@@ -153,7 +153,7 @@ impl State {
         self.ring(head, |entry| entry.of_key)
     }
 
-    /// Every entry of this owner under this key, oldest first. Costs what the shorter of the two lists costs.
+    /// Returns every entry of this owner under this key, oldest first. The cost is linear in the shorter of the two lists.
     pub(super) fn of_owner_and_key(&self, owner: &[u8], key: &[u8]) -> Vec<Slot> {
         let (mut by_owner, mut by_key) = (self.of_owner(owner), self.of_key(key));
         let owner_has_fewer = loop {
@@ -186,13 +186,13 @@ impl State {
         std::iter::successors(head, next)
     }
 
-    /// Whether an entry owns its lock with this token, and is not being fenced.
+    /// Returns whether an entry owns its lock with this token and is not being fenced.
     pub(super) fn is_held_with(&self, slot: Slot, token: Token) -> bool {
         let entry = &self.entries[slot];
         entry.token() == token && !entry.is_fencing()
     }
 
-    /// When an entry's span ends, if it does.
+    /// Returns when an entry's span ends; `None` if it is endless.
     pub(super) fn deadline_of(&self, entry: &Entry) -> Option<Timestamp> {
         entry.ends(self.head.epoch)
     }
@@ -217,7 +217,7 @@ impl State {
         self.head.change(change, |head| head.draining = true);
     }
 
-    /// Adds an entry: as owner if the lock is free, else in line.
+    /// Adds an entry: as owner if the lock is free, otherwise as a contender.
     pub(super) fn insert(
         &mut self,
         slot: Slot,
@@ -261,14 +261,14 @@ impl State {
         }
     }
 
-    /// Begins an entry's span again.
+    /// Restarts an entry's span.
     pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| it.since = entry.at);
     }
 
-    /// The same, with another TTL from now on, and a TTW that is no shorter than this one. A place that somebody may
-    /// come back to stays one.
+    /// Restarts an entry's span with the new TTL, and with the new TTW if that is longer. A place in line that is
+    /// not tied to a connection does not become tied to one.
     pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
         self.leave_process(slot);
         let change = self.pages.by(entry.seq);
@@ -286,19 +286,19 @@ impl State {
         self.join_process(slot);
     }
 
-    /// An owner's time has run out, and its tree is to be killed.
+    /// Records that an owner's time has run out and its process tree is to be killed.
     pub(super) fn fence(&mut self, slot: Slot, entry: Stamp) {
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, Entry::fence);
     }
 
-    /// The entries that are bound to a process.
+    /// Returns the entries bound to a process.
     pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
         let all = (process, Slot(0))..=(process, Slot(u32::MAX));
         self.bound.range(all).map(|(_, slot)| *slot)
     }
 
-    /// Ends an entry. An owner's lock passes to `heir`, or is free if nobody waits.
+    /// Removes an entry. If it owned its lock, the lock passes to `heir`, or becomes free if nobody waits.
     pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, entry: Stamp) {
         self.leave_owner(slot);
         self.leave_process(slot);
@@ -322,7 +322,7 @@ impl State {
         self.entries.remove(self.pages.by(entry.seq), slot);
     }
 
-    /// Puts a contender in the owner's place.
+    /// Makes a contender the owner of its lock.
     fn promote(&mut self, old: Slot, heir: Slot, entry: Stamp) {
         assert!(
             self.entries[heir].lock() == self.entries[old].lock(),
@@ -343,8 +343,8 @@ impl State {
         }
     }
 
-    /// Begins every span again, as the start of a coordinator does; and a drain ends with the one that drained, as do the
-    /// places that belonged to its connections.
+    /// Restarts every span, as a server start does. A drain ends here, and so do places in line that were tied to
+    /// connections.
     pub(super) fn start(&mut self, entry: Stamp) {
         if self.contenders > 0 {
             let entries = self.entries.iter();
@@ -425,7 +425,7 @@ impl State {
         }
     }
 
-    /// Notes what an entry is tied to.
+    /// Adds the entry to the indexes by process and by actor.
     pub(super) fn join_process(&mut self, slot: Slot) {
         if let Some(binding) = self.entries[slot].bound() {
             self.bound.insert((binding.process, slot));
@@ -465,7 +465,7 @@ impl State {
                 self.owners.remove(&owner, slot),
                 "an owner is found by its oldest entry"
             ),
-            // Only where this was the oldest; otherwise there is nothing to replace.
+            // Only replaces the head if this entry was the oldest.
             Some(next) => {
                 self.owners.replace(&owner, slot, next);
             }
@@ -482,7 +482,7 @@ impl State {
         let head = match self.key_head(key) {
             None if entry.index().is_empty() => None,
             None => {
-                // The first lock with an index: the key gets its place now.
+                // This is the first lock with an index: add the key to the table.
                 let without_index = self.holder(key, b"");
                 let (entries, keys) = (&self.entries, &mut self.keys);
                 let first = without_index.unwrap_or(slot);
@@ -506,7 +506,7 @@ impl State {
                 "a key that has a lock with an index is found by its first lock"
             ),
             Some(next) => {
-                // Only where this was the first; otherwise there is nothing to replace.
+                // Only replaces the head if this lock was the first.
                 self.keys.replace(&key, slot, next);
                 let left = &entries[next];
                 if left.of_key.next == next && left.index().is_empty() {
@@ -519,7 +519,7 @@ impl State {
         }
     }
 
-    /// Puts a lock's new owner where its old one stood among the locks of the key.
+    /// Puts the new owner of a lock at the position of the old one in the ring of the key.
     fn replace_in_key(&mut self, old: Slot, new: Slot) {
         let ring = self.entries[old].of_key;
         let entries = self.entries.volatile();
@@ -534,7 +534,7 @@ impl State {
         keys.replace(&entries[old].key(), old, new);
     }
 
-    /// Puts an entry at the end of a ring.
+    /// Appends an entry to a ring.
     pub(super) fn link(&mut self, head: Slot, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) {
         let entries = self.entries.volatile();
         let last = ring(&mut entries[head]).previous;
@@ -546,7 +546,7 @@ impl State {
         ring(&mut entries[head]).previous = slot;
     }
 
-    /// Takes an entry out of its ring; the one behind it, unless it was alone.
+    /// Removes an entry from its ring. Returns the entry that followed it; `None` if it was alone.
     fn unlink(&mut self, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) -> Option<Slot> {
         let entries = self.entries.volatile();
         let Ring { previous, next } = *ring(&mut entries[slot]);

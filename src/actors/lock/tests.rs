@@ -1,4 +1,4 @@
-//! The lock rules against a model of a few lines that searches a plain list for everything.
+//! Property tests that compare the lock machine with a simple model which searches a plain list for everything.
 
 use crate::actors::binding::{Binding, Gone, ToProcesses, Until};
 use crate::actors::lock::model::{Model, Place};
@@ -16,26 +16,26 @@ use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
-/// An actor that asks for locks.
+/// The id of an actor that requests locks.
 const HOLDER: ActorId = ActorId(201);
-/// Few, so that the bound is met.
+/// Small, so that the limit is reached.
 const ENTRIES_MAX: u32 = 8;
 
 #[derive(Clone, Debug)]
 enum Step {
     Send(Message),
-    /// A message with the token that its entry has, or had a while ago.
+    /// Send a message with the token that its entry has, or with an outdated one if the flag is set.
     SendWithToken(Message, bool),
     Pass(u64),
     Start,
     Watch,
-    /// A checkpoint begins, or goes on.
+    /// Begin a checkpoint, or continue one.
     Checkpoint,
-    /// The machine is built anew, from the newest snapshot and the log behind it.
+    /// Build a new machine from the newest snapshot and the log after it.
     Reload,
 }
 
-/// The machine under test beside its model, and the log of what was committed.
+/// The machine under test with its model, and the log of what was committed.
 struct Pair {
     machine: LockMachine,
     model: Model,
@@ -72,7 +72,7 @@ impl Pair {
         }
     }
 
-    /// Now, as a host says it.
+    /// Returns the moment that a host would decide the next message at.
     fn moment(&self) -> Moment {
         Moment {
             seq: Seq(self.seq.0 + 1),
@@ -88,7 +88,7 @@ impl Pair {
         }
     }
 
-    /// Decides twice, commits and logs, as the host does.
+    /// Decides twice, commits and logs a message, as the host does.
     fn apply(&mut self, message: Message) -> Reply {
         let outcome = self.machine.decide(&self.moment(), &message);
         assert_eq!(
@@ -112,7 +112,7 @@ impl Pair {
         reply
     }
 
-    /// Who waited for nothing to be left is woken; the `ProcessActor` is told what the model says.
+    /// Checks the effects: requests that wait for no entry to be left are answered, and the tells match those of the model.
     fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
         let (mut told, mut held): (Vec<ToProcesses>, Vec<_>) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -137,7 +137,7 @@ impl Pair {
         assert_eq!(held, std::mem::take(&mut self.model.told));
     }
 
-    /// All that stands is stated again.
+    /// Compares the effects of `resume` with everything that the model says stands.
     fn resume(&mut self) {
         let mut effects = Effects::<LockMachine>::default();
         self.machine.resume(&mut effects);
@@ -219,7 +219,7 @@ impl Pair {
         assert_eq!(reply, expected, "the answer to {message:?}");
     }
 
-    /// With the token of the entry, or an older one. Without an owner that is the holder's.
+    /// Adds the entry's token to the message, or an outdated one. Without an owner, the token of the holder.
     fn with_token(&self, mut message: Message, stale: bool) -> Message {
         if let Message::Renew {
             key,
@@ -248,7 +248,7 @@ impl Pair {
         message
     }
 
-    /// Everything that can be asked, and everything that must hold.
+    /// Compares the answers to all queries, and checks all invariants.
     fn compare(&mut self) {
         let list = self.model.list();
         self.machine.assert_whole();
@@ -312,7 +312,7 @@ impl Pair {
         );
     }
 
-    /// Pages, put together, are the list; and a filter lets through what it says.
+    /// Checks that the pages together are the list, and that a filter returns only what matches it.
     fn compare_pages(&self, list: &[Listed]) {
         let all = Selection {
             key: None,
@@ -388,7 +388,7 @@ impl Pair {
         self.resume();
     }
 
-    /// The log alone, committed into a machine with other rules, gives the same state.
+    /// Checks that committing the log alone into a machine with other rules gives the same state.
     fn replay(&self) {
         let rules = Rules {
             high_first: self.rules.high_first,
@@ -411,7 +411,7 @@ fn shown(machine: &LockMachine) -> String {
 }
 
 impl Logged {
-    /// Commits it once more, if it is behind `after`.
+    /// Commits this record again if it is after `after`.
     fn repeat(&self, machine: &mut LockMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -432,7 +432,7 @@ fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
     prop::sample::select(names).prop_map(|name| Name::try_from(name).expect("short"))
 }
 
-/// Few different ones, so that deadlines meet.
+/// Few different spans, so that deadlines coincide.
 fn span() -> impl Strategy<Value = u16> {
     prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20, u16::MAX][..])
 }
@@ -454,7 +454,7 @@ fn tie() -> impl Strategy<Value = Tie> {
     prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
 
-/// A lock of an actor. Its keys are reserved, and its owners are no client's.
+/// A request of an actor for a lock. Its key is reserved, and its owner is no client's.
 fn hold() -> impl Strategy<Value = Hold> {
     let owner = name(&["attempt-1", "attempt-2", "attempt-3"]);
     (name(&["wip-pool-lock-1"]), name(&["1", "b"]), owner).prop_map(|(key, index, owner)| Hold {
@@ -466,7 +466,7 @@ fn hold() -> impl Strategy<Value = Hold> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    // Names that run into each other when they are put one behind the other, and one that is reserved.
+    // Names that are ambiguous when concatenated, and one that is reserved.
     let key = || {
         name(&[
             "",
@@ -514,7 +514,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         24 => message().prop_map(Step::Send),
         6 => (message(), any::<bool>()).prop_map(|(it, stale)| Step::SendWithToken(it, stale)),
-        // Whole seconds, so that deadlines meet; and others, so that they do not.
+        // Whole seconds, so that deadlines coincide, and others, so that they do not.
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..9000).prop_map(Step::Pass),
         1 => Just(Step::Start),

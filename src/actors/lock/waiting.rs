@@ -1,33 +1,33 @@
-//! Who waits for something about locks. Volatile: the host states it again after a rebuild, and nobody waits on beyond
-//! the end of the process.
+//! Requests that wait for something about locks. Volatile: after a rebuild the host adds them again, and they do not
+//! survive the process.
 
 use crate::ids::{Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tickets by what they wait for.
+/// Waiting requests, by what they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     until_empty: BTreeSet<Ticket>,
-    /// For the entry in a slot to own its lock, or to end. Mostly one, so that many waiters for one lock cost no more
-    /// than each its own.
+    /// Requests that wait until the entry in a slot owns its lock or ends. Usually one per slot, since each contender
+    /// has a slot of its own, so many waiters for one lock stay cheap.
     on_slot: BTreeMap<Slot, Vec<Ticket>>,
     slot_of: BTreeMap<Ticket, Slot>,
 }
 
 impl Waiting {
-    /// Waits until no entry is left.
+    /// Adds a request that waits until no entry is left.
     pub(super) fn until_empty(&mut self, ticket: Ticket) {
         self.until_empty.insert(ticket);
     }
 
-    /// Waits for what becomes of an entry.
+    /// Adds a request that waits until an entry owns its lock or ends.
     pub(super) fn on_slot(&mut self, ticket: Ticket, slot: Slot) {
         if self.slot_of.insert(ticket, slot).is_none() {
             self.on_slot.entry(slot).or_default().push(ticket);
         }
     }
 
-    /// Waits no longer.
+    /// Removes a request.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         self.until_empty.remove(&ticket);
         let Some(slot) = self.slot_of.remove(&ticket) else {
@@ -41,12 +41,12 @@ impl Waiting {
         }
     }
 
-    /// Whether anybody waits for what becomes of an entry.
+    /// Returns whether any request waits for an entry.
     pub(super) fn is_anybody_on_slots(&self) -> bool {
         !self.on_slot.is_empty()
     }
 
-    /// Who waited for what becomes of this entry, first come first, and waits no longer.
+    /// Removes the requests that wait for this entry and returns them, oldest first.
     pub(super) fn take_on_slot(&mut self, slot: Slot) -> Vec<Ticket> {
         let tickets = self.on_slot.remove(&slot).unwrap_or_default();
         for ticket in &tickets {
@@ -55,7 +55,7 @@ impl Waiting {
         tickets
     }
 
-    /// Who waited until no entry is left, and waits no longer.
+    /// Removes the requests that wait until no entry is left and returns them.
     pub(super) fn take_until_empty(&mut self) -> BTreeSet<Ticket> {
         std::mem::take(&mut self.until_empty)
     }

@@ -1,4 +1,4 @@
-//! Who waited for what has become of locks, and is told.
+//! Answers requests that wait for something about locks.
 
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Gone, Reply};
@@ -6,19 +6,19 @@ use crate::ids::Slot;
 use crate::spine::machine::Effects;
 
 impl LockMachine {
-    /// Who waits for what becomes of this entry is told that it does not own its lock.
+    /// Answers the requests that wait for this entry: it does not own its lock.
     pub(super) fn wake_lost(&mut self, slot: Slot, effects: &mut Effects<Self>) {
         for ticket in self.waiting.take_on_slot(slot) {
             effects.wake(ticket, Reply::Absent);
         }
     }
 
-    /// Entries have ended, and others own their locks now.
+    /// Answers the requests that wait for entries that ended or inherited a lock.
     pub(super) fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Self>) {
         if self.waiting.is_anybody_on_slots() {
             for Gone { slot, heir } in gone {
                 self.wake_lost(*slot, effects);
-                // An heir may have ended in its turn.
+                // The heir itself may have ended in the same outcome.
                 for slot in heir
                     .iter()
                     .filter(|slot| self.state.entries.get(**slot).is_some())

@@ -1,4 +1,4 @@
-//! The rules of what is added: where a record stands in the tree, and what goes to make room for it.
+//! The rules for new records: their position in the tree, and which records are removed to make room.
 
 use crate::actors::process::identity::Identity;
 use crate::actors::process::machine::ProcessMachine;
@@ -11,19 +11,19 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Moment;
 use std::collections::BTreeSet;
 
-/// The most records that go at once to make room for one.
+/// The most records that are removed to make room for one.
 const EVICTED_MAX: usize = 256;
 
-/// A record that is to be made.
+/// A record to be created.
 pub(super) struct Wanted<'a> {
     pub(super) kind: String,
     pub(super) profile: Profile,
     pub(super) parentage: &'a Parentage,
-    /// The process, if it runs already.
+    /// The process, if it is running already.
     pub(super) identity: Option<Identity>,
-    /// The id, if it was chosen: one that no record has.
+    /// The id, if the caller chose one; no other record has it.
     pub(super) id: Option<ProcessId>,
-    /// Whether it has ended long since: nothing is taken on by its record.
+    /// Whether the process ended earlier: such a record is created even while the server drains or is full.
     pub(super) is_past: bool,
 }
 
@@ -49,8 +49,8 @@ impl ProcessMachine {
         Ok(Outcome::Launched(Box::new(insertion)))
     }
 
-    /// Nothing is launched on behalf of what has ended, where that is asked for, nor below what is being fenced: its tree
-    /// would never be empty.
+    /// Refuses a launch bound to a process that has ended, and one below a process that is being fenced, whose tree would otherwise never
+    /// become empty.
     fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
         let named = parentage.named.and_then(|id| self.state.find(id));
         let lives = named.is_some_and(|(_, record)| record.end.is_none() && record.is_live());
@@ -78,7 +78,7 @@ impl ProcessMachine {
         }
         let kind = kind(&registering.tags, &registering.argv);
         let profile = registering.profile(kind);
-        // What runs already may call itself what it likes, if it is not too long.
+        // A process that is already running may have any arguments, unless they are too long.
         if profile.spec.argv.len() > Spec::ARGV_MAX {
             return Err(Refused::Invalid(Flaw::Argv));
         }
@@ -97,7 +97,7 @@ impl ProcessMachine {
         Ok(Outcome::Registered(Box::new(insertion)))
     }
 
-    /// Where a record is put.
+    /// Determines where a new record is inserted.
     pub(super) fn insertion(
         &self,
         moment: &Moment,
@@ -138,8 +138,8 @@ impl ProcessMachine {
         })
     }
 
-    /// The record that a new one stands below: the one that was named, else the first upwards that has a live record. A
-    /// process is not its own parent, whoever says so.
+    /// Returns the record that becomes the parent: the named one, else the first in the line of ancestors that has a live record. A process
+    /// is never its own parent, whatever the request says.
     fn parent(&self, wanted: &Wanted<'_>) -> Option<&Record> {
         let own = wanted.identity.as_ref();
         let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
@@ -158,8 +158,8 @@ impl ProcessMachine {
         })
     }
 
-    /// What goes to make room for a record that says so many bytes: what ended longest ago, never what is above it. Where
-    /// far too much is there, since the limits were lowered, each that is added works off a share of it.
+    /// Returns which records to remove to make room for `bytes` more: those that ended longest ago, but none of the new record's ancestors.
+    /// If limits were lowered and far too much is stored, each new record removes a share of it.
     fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
         let state = &self.state;
         let mut count = state.records.len() as u64 + 1;
@@ -188,14 +188,14 @@ impl ProcessMachine {
 }
 
 impl Launching {
-    /// What never changes of the record.
+    /// Returns the immutable part of the record.
     pub(super) fn profile(&self, kind: &str) -> Profile {
         Profile::new(self.spec.clone(), &self.tags, kind)
     }
 }
 
 impl Registering {
-    /// What never changes of the record.
+    /// Returns the immutable part of the record.
     pub(super) fn profile(&self, kind: &str) -> Profile {
         let spec = Spec {
             argv: self.argv.clone(),

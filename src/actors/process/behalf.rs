@@ -1,4 +1,4 @@
-//! Launches that other actors ask for, and what those are told.
+//! Launches requested by other actors, and the notifications those receive.
 
 use crate::actors::binding::{self, Exit, Gone, ToHolder, Until, Watch};
 use crate::actors::process::machine::ProcessMachine;
@@ -9,7 +9,7 @@ use crate::ids::Seq;
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
-    /// How it ended, as far as its watchers care. What has ended without an end was never started.
+    /// Returns how it ended, in the terms that watchers use. A record that is over without an end was never started.
     pub(super) const fn exit(&self) -> Exit {
         match self.end {
             Some(End::Code(code)) => Exit::Code(code),
@@ -19,7 +19,7 @@ impl Record {
         }
     }
 
-    /// That it is gone, or its tree.
+    /// Returns the notification that the process, or its tree, is gone.
     pub(super) const fn gone(&self, until: Until) -> Gone {
         Gone {
             process: self.id,
@@ -64,7 +64,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Tells an actor that what it wants to watch is gone. It knows of its launch then, if it asked for that.
+    /// Notifies an actor that the process it wants to watch is gone. If it requested the launch, the record need no longer be kept for it.
     pub(super) fn commit_gone(&mut self, entry: Seq, watch: Watch, effects: &mut Effects<Self>) {
         if let Some((slot, record)) = self.state.find(watch.process)
             && record.awaited == Some(watch.by)

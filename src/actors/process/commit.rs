@@ -1,4 +1,4 @@
-//! Makes outcomes so, and says what the port is to do: once for each entry, and all of it again after a start.
+//! Applies outcomes, and states the actions for the port: once per entry, and all of them again after a start.
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
@@ -14,7 +14,7 @@ use crate::spine::effect;
 use crate::spine::machine::{Effects, Stamp};
 use std::sync::Arc;
 
-/// The number under which the census is asked for: that of no slot.
+/// The action id of the census, which no slot has.
 const CENSUS: u64 = u64::MAX;
 
 impl ProcessMachine {
@@ -84,7 +84,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Makes so what the port reported, or a process of itself.
+    /// Applies what was reported by the port or by a process.
     fn apply_report(
         &mut self,
         entry: Stamp,
@@ -200,7 +200,7 @@ impl ProcessMachine {
         }
     }
 
-    /// It runs. What was to be stopped before it was seen to run is stopped now.
+    /// The process is running. If it was to be stopped before it started, it is stopped now.
     fn commit_start(
         &mut self,
         entry: Stamp,
@@ -270,7 +270,7 @@ impl ProcessMachine {
         if *tree {
             let record = self.record(*slot);
             let killed = record.stop.is_some_and(|stop| stop.killed && stop.tree);
-            // Where it is being killed, that is answered in the same way.
+            // If the tree is being killed, `Empty` is reported anyway.
             if !killed {
                 let (id, identity) = known(record);
                 act(effects, *slot, entry, Action::Await { id, identity });
@@ -279,7 +279,7 @@ impl ProcessMachine {
         }
     }
 
-    /// The process is done with, unless its tree is still waited for.
+    /// Completes the record of an ended process, unless its tree is still being waited for.
     fn leave(&mut self, entry: Seq, (slot, tree): (Slot, bool), effects: &mut Effects<Self>) {
         if tree {
             return;
@@ -320,7 +320,7 @@ impl ProcessMachine {
         });
     }
 
-    /// Answers those who wait for something of this record that is so now.
+    /// Answers those whose condition on this record is now met.
     fn wake(&mut self, id: ProcessId, effects: &mut Effects<Self>) {
         for (ticket, watch) in self.waiting.of(id) {
             if let Some(reply) = self.answer(&watch) {
@@ -330,8 +330,7 @@ impl ProcessMachine {
         }
     }
 
-    /// States again all that the port should know. What it has beside this is to be forgotten: so a `Forget` that was
-    /// lost is made good.
+    /// States again everything the port should know. Whatever else it has should be forgotten, which makes up for a lost `Forget`.
     pub(super) fn restate(&self, effects: &mut Effects<Self>) {
         for id in &self.state.index.live {
             let Some((slot, record)) = self.state.find(*id) else {
@@ -355,8 +354,8 @@ impl ProcessMachine {
         });
     }
 
-    /// What stands as long as a record lives: that it is to be launched, or is followed. Also where the process itself has
-    /// ended and what it started has not: the port is to know whose tree that is, and its end comes again and says nothing new.
+    /// States the action that applies as long as the record is live: to launch the process, or to follow it. It is also stated if the
+    /// process has ended and its tree has not: the port must know whose tree it is, and a repeated report of the end is ignored.
     pub(super) fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         let id = record.id;
@@ -377,7 +376,7 @@ impl ProcessMachine {
         act(effects, slot, record.made, what);
     }
 
-    /// That the output of a hook is to be read, until that is done.
+    /// States that the output of a hook is to be read, until that is done.
     fn state_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.is_to_be_read() {
@@ -389,14 +388,14 @@ impl ProcessMachine {
         }
     }
 
-    /// The step that a stop has come to.
+    /// States the current step of a stop.
     fn state_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.phase != Phase::Stopping {
             return;
         }
         let (id, identity) = known(record);
-        // It ended by itself, and somebody waits for what it left.
+        // It ended by itself, and something waits for its tree to end.
         let Some(stop) = record.stop else {
             return act(effects, slot, record.made, Action::Await { id, identity });
         };
@@ -416,7 +415,7 @@ impl ProcessMachine {
         if !has_ended || tree {
             act(effects, slot, stop.asked, what);
         }
-        // The process itself has ended: it is the rest that is waited for.
+        // The process itself has ended, so the rest of its tree is waited for.
         if has_ended && !(stop.killed && tree) {
             act(effects, slot, stop.asked, Action::Await { id, identity });
         }
@@ -440,7 +439,7 @@ impl ProcessMachine {
     }
 }
 
-/// Keeps what a process said.
+/// Stores a notice from a process.
 fn note(record: &mut Record, notice: &Notice) {
     match notice {
         Notice::Ready => (record.announced, record.ready_by) = (Announced::Ready, None),
@@ -450,14 +449,14 @@ fn note(record: &mut Record, notice: &Notice) {
     }
 }
 
-/// What is to be looked for of a process that was launched.
+/// Returns the notices expected from a launched process.
 fn expectation(record: &Record) -> Option<Box<Expectation>> {
     let is_ready = record.announced != Announced::Nothing;
     let expected = record.profile.spec.expects(is_ready);
     expected.filter(|_| record.launched)
 }
 
-/// The process of a record that has one.
+/// Returns id and identity of a record whose process is known.
 fn known(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
     let identity = record.identity;
     (record.id, identity.expect("what runs is known"))

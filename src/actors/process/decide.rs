@@ -1,4 +1,4 @@
-//! The rules: what becomes of a process. Decides without changing anything.
+//! The rules of processes. Decides without changing anything.
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
@@ -47,7 +47,7 @@ impl ProcessMachine {
         decided.unwrap_or_else(Outcome::Refused)
     }
 
-    /// The record of a process that has not ended.
+    /// Returns the record of a process that has not ended.
     fn live(&self, id: ProcessId) -> Result<(Slot, &Record), Refused> {
         let found = self.state.find(id).ok_or(Refused::Unknown)?;
         Some(found)
@@ -119,7 +119,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Stops a tree that was launched here; nobody else's is touched. What is being stopped already goes on as it was.
+    /// Stops a tree that was launched here; other processes are not touched. An earlier stop is merged with
+    /// this one and has the fence as its cause from then on.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
@@ -162,7 +163,7 @@ impl ProcessMachine {
         Ok(Outcome::Signalling { slot })
     }
 
-    /// The oldest of what may be removed.
+    /// Selects the oldest removable records.
     fn prune(&self, before: Option<Date>, keep: u32, limit: u32) -> Outcome {
         let removable = &self.state.index.removable;
         let most = removable.len().saturating_sub(keep as usize);
@@ -175,7 +176,7 @@ impl ProcessMachine {
         Outcome::Pruned { slots, more }
     }
 
-    /// What the port reports. Each may come late, twice, or in another order than it happened.
+    /// Decides about a report of the port. Reports may be late, duplicated or out of order.
     fn reported(&self, moment: &Moment, message: &Message) -> Outcome {
         let id = message.id();
         let found = id.and_then(|id| self.state.find(id));
@@ -188,7 +189,7 @@ impl ProcessMachine {
                 Some(known) if known.is(identity) => Outcome::Unchanged,
                 Some(_) => Outcome::Contradicted,
                 None => {
-                    // A date that cannot be is not believed: no process runs before it is asked for, or from later on.
+                    // An impossible date is corrected: a process cannot have started before its launch was requested, nor in the future.
                     let since = now.offset.time((*at).max(record.queued)).min(now.at);
                     Outcome::Started { slot, since }
                 }
@@ -241,21 +242,21 @@ impl ProcessMachine {
         }
     }
 
-    /// Whether the tree of this process is to end, and the report of its start is missing: without it nobody could say whose
-    /// tree that is. The port reports both again, in order.
+    /// Returns whether the tree of this process is to be stopped or watched but the report of its start is missing: without it, nobody
+    /// could say whose tree it is. The port will report both again, in order.
     fn misses_start(&self, record: &Record) -> bool {
         let is_stopped = record.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
     }
 
-    /// Whether what a process left is waited for when it has ended. What another boot left is gone.
+    /// Returns whether the record waits for the rest of the tree after the process has ended. After a reboot, nothing is left to wait for.
     fn awaits_tree(&self, record: &Record, end: End) -> bool {
         let stopped = record.phase == Phase::Stopping && record.stop.is_some_and(|stop| stop.tree);
         let watched = record.launched && self.state.is_tree_watched(record);
         (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
     }
 
-    /// What time does.
+    /// Decides what time does to a record.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let record = self.state.records.get(slot);
         let record = record.expect("time acts on what is there");
@@ -296,14 +297,14 @@ impl Stop {
         }
     }
 
-    /// When SIGKILL follows.
+    /// Returns when SIGKILL follows.
     fn ends(&self, epoch: Timestamp) -> Timestamp {
         self.since.max(epoch).plus_ms(self.grace_ms.into())
     }
 }
 
 impl Stuck {
-    /// What is stuck; nothing if that is none.
+    /// Returns the counts of stuck processes; `None` if both are zero.
     pub(super) const fn new(unkillable: u32, unknown: u32) -> Option<Self> {
         if unkillable == 0 && unknown == 0 {
             return None;
@@ -315,8 +316,8 @@ impl Stuck {
     }
 }
 
-/// What a second stop makes of the first: SIGKILL may come sooner, and the tree may be included, and never the other way
-/// round. `None` if it asks for no more than the first.
+/// Merges a second stop into the first: SIGKILL may come sooner and the tree may be included, but never the reverse. `None` if the second
+/// asks for no more than the first.
 fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     let sooner = !before.killed && (asked.killed || asked.ends(epoch) < before.ends(epoch));
     let wider = asked.tree && !before.tree;
@@ -328,7 +329,7 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     if sooner {
         (stop.since, stop.grace_ms, stop.killed) = (asked.since, asked.grace_ms, asked.killed);
     }
-    // What has to be done anew is done by this entry; a grace that is only shorter needs nothing.
+    // Anything that must be done anew is now requested by this entry; a shorter grace alone requires nothing.
     if wider || asked.killed {
         (stop.asked, stop.errno) = (asked.asked, None);
         stop.signal = asked.signal;
@@ -336,14 +337,14 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Whether it is news that nothing of its tree lives: where that is asked for, by a stop or by who watches it.
+/// Returns whether it is news that the tree is empty, and a stop or a watcher asks for that.
 fn is_emptied(record: &Record) -> bool {
     let is_stopped = record.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();
     is_asked && record.phase == Phase::Stopping && !record.empty
 }
 
-/// A signal was sent, or could not be.
+/// Decides about the report that a signal was sent or failed.
 fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) -> Outcome {
     let is_on_its_way = record.signals.iter().any(|it| it.asked == asked);
     let stop = record.stop.filter(|stop| stop.asked == asked);
@@ -355,9 +356,9 @@ fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) ->
     }
 }
 
-/// What becomes of a process by what it says, or does not.
+/// Decides about a notice from a process, or the lack of one.
 fn noticed(moment: &Moment, (slot, record): (Slot, &Record), notice: &Notice) -> Outcome {
-    // So that it can leave its memory to be looked at.
+    // SIGABRT, so that the process leaves a core dump.
     const ABORT: u8 = 6;
     let is_new = match notice {
         Notice::Ready => record.announced != Announced::Ready,

@@ -1,5 +1,4 @@
-//! What an entry of the journal came to, as events for subscribers. Published before the commit, while records stand as
-//! they were.
+//! The events that a journal entry causes, for subscribers. They are published before the commit, while records are still unchanged.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{End, Message, Notice};
@@ -9,11 +8,11 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::event::Happening;
 use crate::spine::machine::About;
 
-/// Who is told.
+/// Receives the events.
 type Publish<'a> = &'a mut dyn FnMut(Happening);
 
 impl ProcessMachine {
-    /// The kinds of events.
+    /// The kinds of events that this actor publishes.
     pub(super) const EVENTS: &'static [&'static str] = &[
         "exited",
         "failed",
@@ -37,7 +36,7 @@ impl ProcessMachine {
         "stuck",
     ];
 
-    /// Publishes what this outcome comes to, in order.
+    /// Publishes the events of an outcome, in order.
     pub(super) fn publish(&self, (message, outcome): (&Message, &Outcome), publish: Publish<'_>) {
         match (outcome, message) {
             (Outcome::Launched(insertion), _) => {
@@ -71,7 +70,7 @@ impl ProcessMachine {
                     with_end(it, *end)
                 });
             }
-            // The process itself ended before what it left.
+            // The process itself ended earlier than its tree.
             (Outcome::Emptied { slot }, _) => {
                 let end = self.state.records.get(*slot).and_then(|it| it.end);
                 if let Some(end) = end {
@@ -107,7 +106,7 @@ impl ProcessMachine {
         }
     }
 
-    /// What stands in the slots of an outcome.
+    /// Returns the records in the slots that an outcome names.
     pub(super) fn named(&self, outcome: &Outcome) -> Vec<About> {
         let fenced: Vec<Slot>;
         let slots: &[Slot] = match outcome {
@@ -223,7 +222,7 @@ fn with_end(happening: Happening, end: End) -> Happening {
 }
 
 fn with_stop(happening: Happening, stop: &Stop) -> Happening {
-    // SIGKILL, whatever was tried before.
+    // A killed process gets SIGKILL, whatever signal was tried before.
     let signal = if stop.killed { 9 } else { stop.signal };
     let happening = happening
         .text("cause", stop.cause.name())

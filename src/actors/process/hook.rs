@@ -1,5 +1,5 @@
-//! What a hook printed about its work: processes that it ran, which become records below its own, and other records, which are kept
-//! with it. The rules; the port reads the output. See `docs/processes.md`, "Hooks".
+//! The records that a hook printed: processes that it ran become records below its own, and other records are kept with it. These are the
+//! rules; the port reads the output. See `docs/processes.md`, "Hooks".
 
 use crate::actors::process::adding::Wanted;
 use crate::actors::process::identity::Identity;
@@ -15,11 +15,11 @@ use crate::spine::machine::{Moment, Stamp};
 /// The type of the processes that a hook ran.
 const KIND: &str = "binary";
 
-/// The label that says which line of its output a record comes from: read again, the line makes no second one.
+/// The label for the line of output that a record comes from, so that reading a line twice does not create a second record.
 const LINE: &str = "line";
 
 impl Child {
-    /// What never changes of its record.
+    /// Returns the immutable part of its record.
     fn profile(&self, hook: &Record) -> Profile {
         let dir = self.dir.clone();
         let spec = Spec {
@@ -37,7 +37,7 @@ impl Child {
 }
 
 impl Record {
-    /// Whether its output is still to be read for records.
+    /// Returns whether its output is still to be read for records.
     pub(super) fn is_to_be_read(&self) -> bool {
         let has_run = self.phase == Phase::Exited && self.end.is_some() && self.launched;
         has_run && self.profile.spec.is_hook && self.found.is_none()
@@ -45,7 +45,7 @@ impl Record {
 }
 
 impl ProcessMachine {
-    /// A hook says that it ran a process.
+    /// Decides about a process that a hook reports to have run.
     pub(super) fn child(
         &self,
         moment: &Moment,
@@ -89,7 +89,7 @@ impl ProcessMachine {
         records.any(|(_, record)| record.profile.tags.labels.contains(&line))
     }
 
-    /// The output of a hook has been read.
+    /// Decides about the result of reading a hook's output.
     pub(super) fn found(&self, id: ProcessId, found: &Found) -> Outcome {
         let hook = self.state.find(id).filter(|(_, hook)| hook.is_to_be_read());
         match hook {
@@ -109,7 +109,7 @@ impl ProcessMachine {
         let of_hook = hook.identity.unwrap_or_default();
         self.add(entry.seq, insertion, profile, |it| {
             it.phase = Phase::Exited;
-            // What it says it was; that nobody can look for any more.
+            // The identity it had; the process can no longer be looked up by it.
             it.identity = child.pid.map(|pid| Identity {
                 pid,
                 inode: 0,
@@ -117,7 +117,7 @@ impl ProcessMachine {
                 ..of_hook
             });
             it.started = child.started;
-            // A date that cannot be would have it removed at once, or never.
+            // An implausible date would cause the record to be removed at once, or never.
             let ended = child.ended.unwrap_or(insertion.at);
             it.ended = Some(ended.min(insertion.at).max(begin));
             it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));

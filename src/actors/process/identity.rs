@@ -1,35 +1,34 @@
-//! Which process is meant: what the kernel gives it and gives to no other, see `docs/decisions/0036-identity.md`.
+//! Identities of processes: what the kernel gives one process and no other, see `docs/decisions/0036-identity.md`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A process, as no other is or will be.
+/// The identity of a process, unique across time and machines.
 ///
-/// A PID alone is reused, and start times have steps of 10 ms, within which a forced reuse fits. So the inode of pidfs
-/// decides where the kernel has one (6.9 and later: unique in a boot, unchanged by exec), and the others only where it
-/// has none.
+/// A PID alone is reused, and start times have steps of 10 ms, within which a forced reuse fits. So the pidfs inode decides if the kernel
+/// provides one (6.9 and later: unique within a boot, unchanged by exec), and the other fields only if it does not.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Identity {
-    /// The machine: of its id, a digest.
+    /// A digest of the machine id.
     #[serde(with = "crate::ids::wide")]
     pub machine: u128,
-    /// The boot, as `/proc/sys/kernel/random/boot_id` has it.
+    /// The boot id from `/proc/sys/kernel/random/boot_id`.
     #[serde(with = "crate::ids::wide")]
     pub boot: u128,
-    /// The PID namespace in which the PID holds: its inode.
+    /// The inode of the PID namespace in which the PID is valid.
     pub namespace: u64,
-    /// The PID there.
+    /// The PID in that namespace.
     pub pid: u32,
-    /// The inode of its pidfd; 0 where the kernel gives none that means anything.
+    /// The inode of its pidfd; 0 if this kernel's pidfd inodes are not unique.
     pub inode: u64,
-    /// When it started, in ticks of the kernel since the boot.
+    /// The start time in clock ticks since boot.
     pub ticks: u64,
 }
 
 impl Identity {
-    /// Whether both are the same process.
+    /// Returns whether both identify the same process.
     pub fn is(&self, other: &Self) -> bool {
         let one_boot = self.machine == other.machine && self.boot == other.boot;
         one_boot

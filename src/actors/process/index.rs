@@ -1,4 +1,4 @@
-//! The indexes over records. Volatile: built again from the records, see `state.rs`.
+//! The indexes over records. They are volatile and rebuilt from the records, see `state.rs`.
 
 use crate::actors::process::identity::Identity;
 use crate::actors::process::message::End;
@@ -8,35 +8,35 @@ use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where records are found.
+/// The indexes of all records.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
-    /// Every record.
+    /// The slot of every record, by id.
     pub(super) ids: BTreeMap<ProcessId, Slot>,
-    /// Those that have not ended.
+    /// The records that have not ended.
     pub(super) live: BTreeSet<ProcessId>,
-    /// Those that have not ended and whose process is known, by all that may tell it from others.
+    /// The records that have not ended and whose process is known, by everything that identifies it.
     identities: BTreeSet<(Mark, Slot)>,
-    /// Records by parent, which may have gone.
+    /// Records by parent, even if the parent's record was removed.
     pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
-    /// Records by root, which may have gone.
+    /// Records by root, even if the root's record was removed.
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
-    /// The numbers of each type.
+    /// The numbers in use for each type.
     numbers: BTreeMap<String, BTreeSet<u64>>,
-    /// Those that may be removed, by when they ended.
+    /// The removable records, by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
-    /// Those of them that time does not remove, since it failed to. What is decided of requests does not hang on that.
+    /// The removable records that time no longer removes because doing so failed. Decisions on requests do not depend on this.
     pub(super) quarantined: BTreeSet<Slot>,
-    /// How many there are of each.
+    /// The number of records in each state.
     pub(super) totals: Totals,
 }
 
-/// What a process has that no other has. Two descriptions of one process may have only one of these in common.
+/// A unique mark of a process. Two descriptions of the same process may have only one of these in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
-    /// The inode, of a boot.
+    /// Machine, boot and inode.
     Inode(u128, u128, u64),
-    /// PID and start in a namespace, of a boot.
+    /// Machine, boot, and the namespace, PID and start time.
     Numbers(u128, u128, (u64, u32, u64)),
 }
 
@@ -48,7 +48,7 @@ fn marks(of: &Identity) -> impl Iterator<Item = Mark> + use<> {
 }
 
 impl Index {
-    /// A record is there, or is as it will be.
+    /// Enters a record that is new or has just changed.
     pub(super) fn enter(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.insert(record.id);
@@ -60,7 +60,7 @@ impl Index {
         self.totals.bytes += record.bytes();
     }
 
-    /// A record is about to change, or to go.
+    /// Takes out a record that is about to change or to be removed.
     pub(super) fn leave(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.remove(&record.id);
@@ -74,7 +74,7 @@ impl Index {
         self.totals.bytes -= record.bytes();
     }
 
-    /// Puts a record among those that may be removed, or takes it out.
+    /// Updates whether a record is among the removable ones.
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
         let key = (record.ended_at(), slot);
         self.quarantined.remove(&slot);
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// A record is new.
+    /// Adds a new record.
     pub(super) fn add(&mut self, slot: Slot, record: &Record) {
         self.ids.insert(record.id, slot);
         self.trees.insert((record.root, record.id));
@@ -98,7 +98,7 @@ impl Index {
         self.enter(slot, record);
     }
 
-    /// A record goes.
+    /// Removes a record.
     pub(super) fn remove(&mut self, slot: Slot, record: &Record) {
         self.leave(slot, record);
         self.ids.remove(&record.id);
@@ -115,13 +115,13 @@ impl Index {
         }
     }
 
-    /// The number of the next record of this type: one more than any that is there has.
+    /// Returns the number of the next record of this type: one more than the highest in use.
     pub(super) fn next_number(&self, kind: &str) -> u64 {
         let numbers = self.numbers.get(kind);
         numbers.and_then(BTreeSet::last).map_or(1, |last| last + 1)
     }
 
-    /// The slots of live records that may be of this process.
+    /// Returns the slots of live records that may be of this process.
     pub(super) fn alike(&self, identity: &Identity) -> impl Iterator<Item = Slot> {
         let all = (Slot(0), Slot::NONE);
         marks(identity).flat_map(move |mark| {

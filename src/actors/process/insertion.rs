@@ -1,28 +1,28 @@
-//! What a new record is, beside what the message says. Stored: see the change rule in `persist/format.rs`.
+//! The fields of a new record that are not in the message. Stored: see the change rule in `persist/format.rs`.
 
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
 use serde::{Deserialize, Serialize};
 
-/// A new record, and what makes room for it.
+/// A new record, and the records removed to make room for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Insertion {
-    /// Where it is put.
+    /// The slot it is inserted into.
     pub slot: Slot,
     /// Its id.
     pub id: ProcessId,
-    /// Whose child it is.
+    /// Its parent.
     pub parent: Option<ProcessId>,
-    /// Its root; itself if it has no parent.
+    /// The root of its tree; itself if it has no parent.
     pub root: ProcessId,
-    /// How many are above it.
+    /// The number of its ancestors.
     pub depth: u16,
-    /// Its number among those of its type.
+    /// Its number among the records of its type.
     pub number: u64,
-    /// Its type, also where the message names none.
+    /// Its type, even if the message names none.
     pub kind: String,
-    /// When, by the wall clock.
+    /// The wall-clock time of its creation.
     pub at: Date,
-    /// Records that are removed to make room.
+    /// The records that are removed to make room.
     pub evicted: Vec<Slot>,
 }

@@ -1,4 +1,4 @@
-//! Walks all records and asserts what `state.rs` promises about them. For tests, and slow.
+//! Checks the invariants of `state.rs` on all records. For tests; slow.
 
 use crate::actors::process::index::Index;
 use crate::actors::process::machine::ProcessMachine;
@@ -8,8 +8,8 @@ use crate::actors::process::state::State;
 use crate::ids::Digest;
 
 impl ProcessMachine {
-    /// Asserts that every record is whole and stands where it belongs, and that indexes and running sums are those of a
-    /// fresh count.
+    /// Asserts that every record is consistent, that its parent, root and depth are correct, and that indexes and running sums match a
+    /// fresh computation.
     pub(in crate::actors::process) fn assert_whole(&self) {
         self.state.assert_tree();
         self.state.assert_indexes();
@@ -34,7 +34,7 @@ impl State {
             };
             assert_ne!(record.root, record.id);
             if let Some((_, parent)) = self.find(parent) {
-                // A parent is older, so that no way upwards comes back.
+                // A parent is older than its children, so there are no cycles.
                 assert!(parent.made < record.made, "there is no circle");
                 assert_eq!((record.root, record.depth), (parent.root, parent.depth + 1));
             } else {

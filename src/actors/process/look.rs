@@ -1,4 +1,4 @@
-//! Answers to questions. Those that walk far are answered share by share: others get their turn in between.
+//! Answers queries. Those that visit many records are answered in parts, so that other requests are served in between.
 
 use crate::actors::binding::Until;
 use crate::actors::process::machine::ProcessMachine;
@@ -13,13 +13,13 @@ use crate::spine::machine::Asked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// How many records are looked at for one answer.
+/// The most records visited for one answer.
 pub(super) const LOOKED_AT_MAX: usize = 4096;
 
-/// How many ids are named where several begin alike.
+/// The most ids listed for an ambiguous prefix.
 const AMBIGUOUS_MAX: usize = 8;
 
-/// Ids in the order that was asked for.
+/// Ids in the requested order.
 type Ids<'a> = Box<dyn Iterator<Item = ProcessId> + 'a>;
 
 impl ProcessMachine {
@@ -53,7 +53,7 @@ impl ProcessMachine {
         }
     }
 
-    /// The answer to somebody who waits, if it is so.
+    /// Returns the answer for a watch if its condition is met.
     pub(super) fn answer(&self, watch: &Watch) -> Option<Reply> {
         let Some((_, record)) = self.state.find(watch.id()?) else {
             return Some(Reply::Refused(Refused::Unknown));
@@ -73,7 +73,7 @@ impl ProcessMachine {
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
     }
 
-    /// The record of this id, as it is shown.
+    /// Returns the view of the record with this id.
     pub(super) fn view_by_id(&self, id: ProcessId) -> Option<Box<RecordView>> {
         let (_, record) = self.state.find(id)?;
         Some(Box::new(self.view_of(record)))
@@ -175,7 +175,7 @@ impl ProcessMachine {
         }
     }
 
-    /// What has not ended, and is another actor's to be told of.
+    /// Lists live records that an actor watches.
     fn watched_by(&self, by: ActorId, after: Option<ProcessId>) -> Reply {
         let live = Selection {
             phases: vec![Phase::Queued, Phase::Running, Phase::Stopping],
@@ -217,8 +217,8 @@ impl ProcessMachine {
         Reply::Count { count, next: None }
     }
 
-    /// What stands below a record, by id. The tree is gone through, and for each of its records the way up looked at: so
-    /// a share may begin anywhere, also where the one before ended and has gone since.
+    /// Lists the descendants of a record, by id. All records of its tree are visited and the ancestors of each are checked, so a part may
+    /// begin anywhere, even after a record that has since been removed.
     fn descendants(&self, of: ProcessId, after: Option<ProcessId>, most: u32) -> Reply {
         let Some((_, top)) = self.state.find(of) else {
             return Reply::Refused(Refused::Unknown);
@@ -237,7 +237,7 @@ impl ProcessMachine {
             let Some((_, record)) = self.state.find(id) else {
                 continue;
             };
-            // All of a tree is below its root, also what has lost the records in between.
+            // Everything in a tree is below its root, even if records in between were removed.
             let mut is_below = top.root == of;
             looked_at += 1;
             if !is_below && record.depth > top.depth {
@@ -257,7 +257,7 @@ impl ProcessMachine {
         }
     }
 
-    /// The ids among which what is wanted must be, in the order that was asked for.
+    /// Returns the ids that may match a selection, in the requested order.
     fn candidates(&self, selection: &Selection) -> Ids<'_> {
         let index = &self.state.index;
         let cursor = (selection.after, selection.newest_first);
@@ -276,7 +276,7 @@ impl ProcessMachine {
         in_order(index.ids.range(range).map(|(id, _)| *id), newest_first)
     }
 
-    /// What is asked, in usual commands.
+    /// Returns the cost of a request in ordinary commands.
     pub(super) fn cost_of(asked: &Asked<'_, Self>) -> usize {
         match asked {
             Asked::Query(Query::List(_) | Query::Count(_) | Query::Descendants { .. }) => {
@@ -289,7 +289,7 @@ impl ProcessMachine {
     }
 }
 
-/// A selection, made ready to be compared with many records.
+/// A selection prepared for comparison with many records.
 struct Wanted<'a> {
     selection: &'a Selection,
     text: Option<String>,
@@ -330,8 +330,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Whether a record has this text somewhere, in lower case. Arguments are searched as they are shown: a secret is not
-/// found by guessing at it.
+/// Returns whether a record contains this lower-case text. Arguments are searched in their masked form, so that secrets cannot be guessed.
 fn says(record: &Record, text: &str) -> bool {
     let (spec, tags) = (&record.profile.spec, &record.profile.tags);
     let has = |it: &str| it.to_lowercase().contains(text);
@@ -346,7 +345,7 @@ fn says(record: &Record, text: &str) -> bool {
         || has(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// The ids that begin with these digits.
+/// Returns the range of ids that begin with these digits.
 fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     const DIGITS: usize = 32;
     let digits: String = text.chars().filter(|letter| *letter != '-').collect();
@@ -359,7 +358,7 @@ fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     Some((ProcessId(first), ProcessId(last)))
 }
 
-/// Those of one group, in the order that was asked for.
+/// Lists the ids of one group, in the requested order.
 fn in_set(
     set: &BTreeSet<(ProcessId, ProcessId)>,
     group: ProcessId,
@@ -375,7 +374,7 @@ fn in_set(
     in_order(set.range(range).map(|(_, id)| *id), newest_first)
 }
 
-/// What comes after the cursor.
+/// Returns the bounds of what follows the cursor.
 fn between(after: Option<ProcessId>, newest_first: bool) -> (Bound<ProcessId>, Bound<ProcessId>) {
     let cursor = after.map_or(Bound::Unbounded, Bound::Excluded);
     if newest_first {

@@ -1,6 +1,6 @@
-//! The machine: what the host asks of the rules of processes, and what is due when.
+//! The machine of the `ProcessActor`: the host's interface to the rules of processes, and their deadlines.
 //!
-//! Decides without changing anything (`decide.rs`, `adding.rs`), and commits without deciding anything (`commit.rs`).
+//! It decides without changing anything (`decide.rs`, `adding.rs`), and commits without deciding anything (`commit.rs`).
 
 use crate::actors::binding::{self, ToHolder};
 use crate::actors::process::message::{Action, Message};
@@ -20,22 +20,22 @@ use crate::spine::machine::{
     Weight,
 };
 
-/// The rules of processes, over their records.
+/// The process machine: all records, and the rules that change them.
 #[derive(Debug)]
 pub struct ProcessMachine {
     pub(super) state: State,
     pub(super) waiting: Waiting,
-    /// Reports of another process for an attempt that had one.
+    /// The number of reports that named another process for an attempt than was known.
     pub(super) contradictions: u64,
     pub(super) counted: Counted,
 }
 
-/// What has happened since this machine was built, with what it repeated of the journal then.
+/// Counts since this machine was built, including the entries replayed then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
-    /// Launches that were asked for.
+    /// Launches requested.
     pub(super) launches: u64,
-    /// Those that failed.
+    /// Launches that failed.
     pub(super) failures: u64,
     /// Processes of services that ended by themselves and were launched again.
     pub(super) restarts: u64,
@@ -51,7 +51,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Whether an outcome is about services, or a process of one.
+    /// Returns whether an outcome is about services, or a process of one.
     fn concerns_services(&self, outcome: &Outcome) -> bool {
         let slot = match outcome {
             Outcome::Service(_) => return true,
@@ -91,7 +91,7 @@ impl ProcessMachine {
         record.is_some_and(|it| self.state.services.of(it.id).is_some())
     }
 
-    /// The answer that shows this record, unless it is gone.
+    /// Returns the reply that shows this record, unless it was removed.
     fn shown_in(
         &self,
         id: crate::ids::ProcessId,
@@ -183,7 +183,7 @@ impl Machine for ProcessMachine {
         }
     }
 
-    /// Records are shown by id: when an answer is given again, another may have the slot.
+    /// Records are shown by id: when a reply is repeated, another record may have the slot.
     fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Launched(insertion) => self.shown_in(insertion.id, Reply::Launched),
@@ -292,7 +292,7 @@ impl Machine for ProcessMachine {
         self.unwatch_services(ticket);
     }
 
-    /// Processes go on while the server is down: nothing ends by its start. The grace of a stop begins again, since its
+    /// Processes keep running while the server is down, so its start ends nothing. The grace period of a stop begins again, since its
     /// signal is sent again.
     fn start(&mut self, start: Start) {
         self.state.start(start);
@@ -311,7 +311,7 @@ impl Timed for ProcessMachine {
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
-        // Most steps of services are due at once.
+        // Steps of services are usually due immediately.
         let service = self.state.services.due(now).map(service::item_of);
         service.or_else(|| self.state.due(now).map(|slot| slot.0.into()))
     }
@@ -393,21 +393,21 @@ impl Shown for ProcessMachine {
         let totals = self.totals();
         let gauge = |name, help, value| Gauge { name, help, value };
         let mut gauges = vec![
-            gauge("queued", "processes to be launched", totals.queued.into()),
-            gauge("running", "processes that run", totals.running.into()),
+            gauge(
+                "queued",
+                "processes waiting to be launched",
+                totals.queued.into(),
+            ),
+            gauge("running", "running processes", totals.running.into()),
             gauge(
                 "stopping",
-                "processes that are being stopped",
+                "processes being stopped",
                 totals.stopping.into(),
             ),
-            gauge(
-                "exited",
-                "records of processes that ended",
-                totals.exited.into(),
-            ),
+            gauge("exited", "records of ended processes", totals.exited.into()),
             gauge(
                 "lost",
-                "records of processes whose end nobody knows",
+                "records of processes that ended in an unknown way",
                 totals.lost.into(),
             ),
             gauge(
@@ -417,18 +417,18 @@ impl Shown for ProcessMachine {
             ),
             gauge(
                 "stuck",
-                "processes of which SIGKILL left something",
+                "processes of whose trees something survived SIGKILL",
                 totals.stuck.into(),
             ),
-            gauge("bytes", "bytes of what records say", totals.bytes),
+            gauge("bytes", "size of all records in bytes", totals.bytes),
             gauge(
                 "launches",
-                "processes that were to be launched since the start",
+                "launches requested since the start",
                 self.counted.launches,
             ),
             gauge(
                 "launch_failures",
-                "processes that could not be started since the start",
+                "failed launches since the start",
                 self.counted.failures,
             ),
             gauge(
@@ -438,7 +438,7 @@ impl Shown for ProcessMachine {
             ),
             gauge(
                 "contradictions",
-                "reports that contradict what was reported before",
+                "reports that contradict earlier reports",
                 totals.contradictions,
             ),
         ];

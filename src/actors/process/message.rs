@@ -1,4 +1,4 @@
-//! What can be asked of the `ProcessActor`, what the kernel tells it, what can come of it, and what it wants done.
+//! The messages that the `ProcessActor` receives from clients, other actors and the port, and the actions it requests from the port.
 //! Messages and outcomes are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding;
@@ -10,142 +10,142 @@ use crate::ids::{ActorId, ProcessId, Slot};
 use crate::spine::effect::To;
 use serde::{Deserialize, Serialize};
 
-/// What may change records.
+/// A message that may change records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// A client: run this.
+    /// From a client: launch this process.
     Launch(Box<Launching>),
-    /// A client: this process is to have a record. Found again if it has one.
+    /// From a client: create a record for this running process. If it has one, that is returned.
     Register(Box<Registering>),
-    /// A client: what it registered has ended, and how.
+    /// From a client: the process that it registered has ended.
     Finish {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
         /// Its exit code.
         code: u8,
-        /// What it says of it, at most [`Message::ERROR_BYTES_MAX`] bytes.
+        /// Its error text, at most [`Message::ERROR_BYTES_MAX`] bytes.
         error: Option<String>,
     },
-    /// A client: end this process; its tree with it if `tree`.
+    /// From a client: stop this process, and its tree if `tree`.
     Stop {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The first signal, that of its spec if `None`.
+        /// The first signal; that of its spec if `None`.
         signal: Option<u8>,
-        /// Milliseconds until SIGKILL, those of its spec if `None`; 0 kills at once.
+        /// Milliseconds until SIGKILL; those of its spec if `None`, and 0 kills at once.
         grace_ms: Option<u32>,
-        /// Whether all that it started is to end, too.
+        /// Whether everything it started is stopped, too.
         tree: bool,
     },
-    /// A client: send this signal to the process; nothing else changes.
+    /// From a client: send this signal to the process; nothing else changes.
     Signal {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The signal.
+        /// The signal number.
         signal: u8,
-        /// Whether to its process group.
+        /// Whether the signal goes to its process group.
         group: bool,
     },
-    /// A client: forget what ended.
+    /// From a client: remove records of ended processes.
     Prune {
-        /// What ended before this.
+        /// Only records of processes that ended before this date.
         before: Option<Date>,
-        /// The newest that stay, however old.
+        /// How many of the newest removable records are kept, however old.
         keep: u32,
-        /// At most so many at once; the answer says whether there are more.
+        /// The most records to remove at once; the reply tells whether there are more.
         limit: u32,
     },
-    /// The port: it runs, as this process.
+    /// From the port: the process is running.
     Started {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// What the kernel gave it.
+        /// Its identity.
         identity: Identity,
-        /// When, by the wall clock.
+        /// The wall-clock time of its start.
         at: Date,
         /// Whether it has a control group of its own.
         contained: bool,
     },
-    /// The port: it could not be started.
+    /// From the port: the process could not be started.
     Failed {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// Where it failed, and why.
+        /// The step that failed, and why.
         failure: Failure,
     },
-    /// The port: the process itself has ended. What it started may live.
+    /// From the port: the process itself has ended. Processes that it started may be alive.
     Ended {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// How.
+        /// How it ended.
         end: End,
-        /// When, by the wall clock.
+        /// The wall-clock time of its end.
         at: Date,
-        /// What is left of it.
+        /// The remains of the process.
         left: Box<Remains>,
     },
-    /// The port: nothing of its tree lives any more.
+    /// From the port: nothing of its tree is alive any more.
     Empty {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
     },
-    /// The port: SIGKILL was sent and so many of its tree have not ended; or of so many it cannot be known.
+    /// From the port: SIGKILL was sent, and some of the tree have not ended or cannot be attributed.
     Stuck {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// Processes that do not end.
+        /// The number of processes that do not end.
         unkillable: u32,
-        /// Processes of which nobody can say whether they belong to it.
+        /// The number of processes that may or may not belong to the tree.
         unknown: u32,
     },
-    /// The port: a signal was sent, or could not be (an errno).
+    /// From the port: a signal was sent, or sending it failed.
     Signalled {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The entry that asked for it.
+        /// The entry that requested the signal.
         asked: crate::ids::Seq,
-        /// Why not.
+        /// The errno if sending it failed.
         errno: Option<i32>,
     },
-    /// Another actor: say when it is gone.
+    /// From another actor: notify it when the process is gone.
     Watch(binding::Watch),
-    /// Another actor: stop its tree, since the right that it has is over.
+    /// From another actor: stop the tree of this process, since the right bound to it is over.
     Fence(ProcessId),
-    /// Another actor: run this, and say when its tree is gone.
+    /// From another actor: launch this process, and notify the actor when its tree is gone.
     LaunchAs(Box<LaunchAs>),
-    /// The port: it has said something of itself, or nothing for too long.
+    /// From the port: the process sent a notice about itself, or failed to for too long.
     Notice {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
-    /// The port: a hook says in its output that it ran a process.
+    /// From the port: a hook reported in its output that it ran a process.
     Child {
-        /// Which hook.
+        /// The id of the hook's record.
         of: ProcessId,
-        /// What it ran.
+        /// The process that it ran.
         child: Box<Child>,
     },
-    /// The port: the output of a hook has been read.
+    /// From the port: the output of a hook has been read.
     Found {
-        /// Which.
+        /// The id of the hook's record.
         id: ProcessId,
-        /// What there is in it.
+        /// What was found in it.
         found: Box<Found>,
     },
-    /// Services, and what becomes of them.
+    /// A message about services.
     Service(crate::actors::process::service::Message),
-    /// Time acts on a record: its timeout, its grace, or its end of retention.
+    /// From the timer: a timeout, a grace period or the retention of a record has expired.
     Lapse {
-        /// Which.
+        /// The slot of the record.
         slot: Slot,
     },
 }
 
 impl Message {
-    /// The record that it is about, if it names one.
+    /// Returns the id of the record that the message is about, if it names one.
     pub const fn id(&self) -> Option<ProcessId> {
         match self {
             Self::Finish { id, .. }
@@ -171,38 +171,38 @@ impl Message {
         }
     }
 
-    /// The longest error text.
+    /// The maximum length of an error text, in bytes.
     pub const ERROR_BYTES_MAX: usize = 1024;
 }
 
-/// What a process says of itself, by a line of its output or by the protocol of `sd_notify`.
+/// A notice from a process about itself, by a line of its output or by the `sd_notify` protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
     /// It is ready.
     Ready,
-    /// It is about to end.
+    /// It is about to exit.
     Leaving,
-    /// What it does, in at most [`Notice::WORDS_BYTES_MAX`] bytes.
+    /// Its status text, at most [`Notice::WORDS_BYTES_MAX`] bytes.
     Words(String),
-    /// It gave no sign of life for as long as its watchdog waits.
+    /// It sent no watchdog notice within its watchdog interval.
     Silent,
 }
 
 impl Notice {
-    /// The longest words.
+    /// The maximum length of a status text, in bytes.
     pub const WORDS_BYTES_MAX: usize = 256;
 }
 
-/// A process that a hook says it ran.
+/// A process that a hook reports to have run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Child {
-    /// The line of its output, from 1.
+    /// The line of the hook's output, from 1.
     pub line: u32,
-    /// Program and arguments.
+    /// Its program and arguments.
     pub argv: Vec<Bytes>,
-    /// Its directory; that of the hook if left out.
+    /// Its working directory; the hook's if left out.
     pub dir: Option<Bytes>,
     /// Its PID.
     pub pid: Option<u32>,
@@ -214,34 +214,34 @@ pub struct Child {
     pub ended: Option<Date>,
 }
 
-/// What was found in the output of a hook beside those.
+/// What else was found in the output of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Found {
-    /// Processes.
+    /// The number of processes.
     pub children: u32,
-    /// Records of other types.
+    /// The number of records of other types.
     pub records: u32,
-    /// The first of those as they were printed, in at most [`Found::BYTES_MAX`] bytes.
+    /// The first of those as they were printed, at most [`Found::BYTES_MAX`] bytes.
     pub kept: Vec<Bytes>,
-    /// Lines that should be records and are none.
+    /// The number of malformed records.
     pub broken: u32,
-    /// What is wrong with the first of them, at most [`Found::WARNINGS_MAX`].
+    /// Warnings about the first of those, at most [`Found::WARNINGS_MAX`].
     pub warnings: Vec<Warning>,
 }
 
-/// What is wrong with a line.
+/// A warning about a malformed record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Warning {
-    /// Which line, from 1.
+    /// The line number, from 1.
     pub line: u32,
-    /// What, in at most [`Found::WORDS_BYTES_MAX`] bytes.
+    /// The reason, at most [`Found::WORDS_BYTES_MAX`] bytes.
     pub words: String,
 }
 
 impl Found {
-    /// The most bytes of records that are kept. All are in the file of its output.
+    /// The most bytes of records that are kept. The hook's output file contains all of them.
     pub const BYTES_MAX: usize = 16 << 10;
     /// The most records that are kept.
     pub const KEPT_MAX: usize = 64;
@@ -249,17 +249,17 @@ impl Found {
     pub const CHILDREN_MAX: u32 = 1000;
     /// The most warnings.
     pub const WARNINGS_MAX: usize = 16;
-    /// The longest words of a warning.
+    /// The maximum length of a warning, in bytes.
     pub const WORDS_BYTES_MAX: usize = 256;
 
-    /// How many bytes it says.
+    /// Returns its size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let kept = self.kept.iter().map(|it| it.as_bytes().len());
         let words = self.warnings.iter().map(|it| it.words.len());
         kept.chain(words).sum()
     }
 
-    /// Whether it is within its bounds.
+    /// Returns whether it is within its bounds.
     pub(super) fn fits(&self) -> bool {
         let is_short = |it: &Warning| it.words.len() <= Self::WORDS_BYTES_MAX;
         self.kept.len() <= Self::KEPT_MAX
@@ -269,110 +269,109 @@ impl Found {
     }
 }
 
-/// What is to be run, for whom.
+/// A process to launch, and its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Launching {
-    /// What, and how.
+    /// What to run, and how.
     pub spec: Spec,
-    /// What is said of it.
+    /// Type, URL and labels of its record.
     pub tags: Tags,
-    /// Whose child it is.
+    /// Where it belongs in the tree.
     pub parentage: Parentage,
 }
 
 impl Launching {
-    /// What of it cannot be.
+    /// Checks spec and tags.
     ///
     /// # Errors
-    /// The first that was found.
+    /// Returns the first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
         self.spec.check()?;
         self.tags.check()
     }
 }
 
-/// A launch that another actor asks for, under an id that it chose itself.
+/// A launch requested by another actor, under an id of that actor's choice.
 ///
-/// An upsert: if there is a record of this id, nothing is launched, and the answer is the same. That is
-/// `ToHolder::Launched` once the launch is taken on, whatever became of it since. One that is refused is answered by
-/// `Gone` alone, with `Exit::Failed`. A sender that was told `Launched` states a `binding::Watch` of its tree, and is
-/// told of its end by that. Until it does, the record is not removed: the answer may have been lost, and the launch that
-/// is asked for again would be another one.
+/// An upsert: if a record with this id exists, nothing is launched, and the answer is the same. That is `ToHolder::Launched` once the
+/// launch is accepted, whatever happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A sender
+/// that received `Launched` states a `binding::Watch` of the tree, through which it is notified of its end. Until then the record is not
+/// removed: the answer may have been lost, and the repeated request would launch a second process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
-    /// Which actor.
+    /// The actor that requests the launch.
     pub by: ActorId,
     /// The id of the new record.
     pub id: ProcessId,
-    /// What, and how.
+    /// What to launch.
     pub launching: Launching,
 }
 
-/// Where another actor sends a [`Message::LaunchAs`].
+/// The address to which another actor sends a [`Message::LaunchAs`].
 pub const LAUNCHES: To<Message> = To::new(ActorId::PROCESS);
 
-/// A process that runs already and is to have a record.
+/// A process that is already running and is to get a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registering {
-    /// Which.
+    /// Its identity.
     pub identity: Identity,
     /// Its program and arguments.
     pub argv: Vec<Bytes>,
-    /// Its directory.
+    /// Its working directory.
     pub dir: Bytes,
-    /// When it started, by the wall clock.
+    /// The wall-clock time of its start.
     pub started: Date,
-    /// What is said of it. An empty type is found from `argv`.
+    /// Type, URL and labels of its record. If the type is empty, it is derived from `argv`.
     pub tags: Tags,
-    /// Whose child it is: not itself.
+    /// Where it belongs in the tree; it cannot be its own parent.
     pub parentage: Parentage,
 }
 
-/// Why a process could not be started.
+/// The reason why a process could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Where it failed.
+    /// The step that failed.
     pub step: Step,
-    /// The error of the kernel; 0 if it was none of its.
+    /// The kernel's error number; 0 if the failure was not the kernel's.
     pub errno: i32,
-    /// What it was about: a path, a name.
+    /// What it was about, such as a path or a name.
     pub about: Option<String>,
 }
 
-/// A step of a launch.
+/// A step of a launch, as reported on failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// There is no keeper here, or it cannot be started or reached.
     Keeper,
-    /// A file or directory of its own (`DATA/run/ID`).
+    /// Creating its directory or a file in it (`DATA/run/ID`).
     Files,
-    /// A file of its output.
+    /// Opening an output file.
     Output,
-    /// Its environment: a secret that is missing, a file that cannot be read.
+    /// Building its environment: a secret is missing, or a file cannot be read.
     Environment,
-    /// What whoever asked was to hand over is not there (any more).
+    /// Finding the parcel that the client was to hand over.
     Parcel,
-    /// A new process.
+    /// Creating a new process.
     Fork,
-    /// Its control group.
+    /// Creating its control group.
     Group,
-    /// Its directory.
+    /// Changing to its working directory.
     Directory,
-    /// Its user and groups.
+    /// Switching to its user and groups.
     User,
-    /// Its limits.
+    /// Setting its limits.
     Limits,
-    /// The program itself: not there, not executable, no interpreter, too long a list of arguments.
+    /// Executing the program: it does not exist, is not executable, lacks its interpreter, or has too many arguments.
     Exec,
-    /// The coordinator that asked for it was gone before it began.
+    /// The coordinator that requested the launch was gone before it began.
     Abandoned,
 }
 
 impl Step {
-    /// The word for it that programs compare.
+    /// Returns its stable name, for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keeper => "keeper",
@@ -395,21 +394,21 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(u8),
-    /// By this signal.
+    /// It was terminated by this signal.
     Signal {
-        /// Which.
+        /// The signal number.
         signal: u8,
-        /// Whether the kernel wrote its memory to a file.
+        /// Whether the kernel wrote a core dump.
         dumped: bool,
     },
-    /// Nobody can know how.
+    /// It is not known how it ended.
     Lost(Lost),
 }
 
 impl End {
-    /// As a shell says it: the code, or 128 and the signal. `None` for what nobody knows.
+    /// Returns the exit code that a shell would report: the code, or 128 plus the signal. `None` if the end is not known.
     pub const fn code(self) -> Option<u8> {
         match self {
             Self::Code(code) => Some(code),
@@ -419,22 +418,22 @@ impl End {
     }
 }
 
-/// Why nobody can know how a process ended.
+/// Why it is not known how a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lost {
-    /// The machine was started again since.
+    /// The machine was rebooted.
     Rebooted,
     /// The keeper that waited for it was killed.
     KeeperGone,
-    /// It was no child of the keeper, and did not say.
+    /// It was not a child of the keeper, and did not report its end.
     NotOurs,
     /// It was launched, and no keeper knows of it.
     Unknown,
 }
 
 impl Lost {
-    /// The word for it that programs compare.
+    /// Returns its stable name, for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rebooted => "rebooted",
@@ -445,154 +444,155 @@ impl Lost {
     }
 }
 
-/// What is left of a process that ended.
+/// The remains of a process that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remains {
-    /// Processes of its tree that still live; they may hold its output.
+    /// The number of processes of its tree that are still alive; they may hold its output open.
     pub alive: u32,
     /// Its standard output.
     pub stdout: Output,
     /// Its standard error.
     pub stderr: Output,
-    /// Milliseconds of processor time, its own and its children's that it waited for.
+    /// Processor time in milliseconds, of the process and of the children it waited for.
     pub cpu_ms: u64,
-    /// The most memory that it had at once, in bytes.
+    /// Its peak memory in bytes.
     pub memory_max: u64,
-    /// Whether another process has its output open, and may go on writing there.
+    /// The processes that still have its output open and may go on writing to it, if there are any.
     pub leak: Option<Leak>,
-    /// Whether it was proved that nothing of its tree lives.
+    /// Whether its tree was proved to be empty.
     pub empty: bool,
-    /// How the memory of its tree was bounded; none if that of each process was, or nothing.
+    /// The memory limit of its tree as a whole; `None` if each process was limited separately, or not at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
 }
 
-/// How the memory of all in a control group was bounded.
+/// The memory limit of a control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bound {
-    /// The most, in bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Whether some of it was killed since that was reached.
+    /// Whether processes were killed for reaching it.
     pub reached: bool,
 }
 
-/// Output that is open after the end of the process that it is of.
+/// Output that is still open after the process has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leak {
-    /// Who has it open, at most [`Leak::HOLDERS_MAX`]. None if they were not looked for, or not found.
+    /// The processes that have it open, at most [`Leak::HOLDERS_MAX`]. Empty if they were not looked for, or not found.
     pub holders: Vec<Holder>,
 }
 
 impl Leak {
-    /// The most that are named.
+    /// The most processes that are listed.
     pub const HOLDERS_MAX: usize = 8;
 }
 
-/// A process that has output of another open.
+/// A process that has another's output open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its PID then.
+    /// Its PID at that time.
     pub pid: u32,
     /// The name of its program.
     pub name: String,
 }
 
-/// A stream of output that ended in a file.
+/// The output that a process wrote to a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Output {
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes: u64,
-    /// The first of them, at most [`Output::SHOWN_BYTES`].
+    /// The first bytes, at most [`Output::SHOWN_BYTES`].
     pub head: Bytes,
-    /// The last of them, if there are more than those.
+    /// The last bytes, if there are more.
     pub tail: Bytes,
 }
 
 impl Output {
-    /// How much of the beginning, and of the end, a record keeps: with the counters of what is shared, a piece is of a size that
-    /// allocators have.
+    /// How many bytes of the beginning, and of the end, a record keeps. Together with the reference counts, a piece fits an allocator's
+    /// size class.
     pub const SHOWN_BYTES: usize = 112;
 }
 
-/// What the port is to do.
+/// An action that the port is to perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Launch it, unless that was done: answered by `Started` or `Failed`, and by `Ended` when it ends.
     Launch {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// What, and how.
+        /// What to run, and how.
         spec: Spec,
     },
-    /// It is said to run: answered by `Ended` as soon as it has ended.
+    /// Follow a running process: answered by `Ended` when it has ended.
     Follow {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The process.
+        /// Its identity.
         identity: Identity,
-        /// Whether the keeper launched it, so that it can say how it ended.
+        /// Whether the keeper launched it, and so can report how it ended.
         launched: bool,
         /// Whether it has a control group of its own.
         contained: bool,
-        /// Where its files are, if not in `DATA/run/ID`.
+        /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
-        /// What of it is to be looked for: the part of its spec that says so.
+        /// The notices expected from it, and the limit of its output, from its spec.
         expects: Option<Box<Expectation>>,
     },
-    /// Send a signal, by its verified descriptor.
+    /// Send a signal, through a verified descriptor.
     Signal {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The process.
+        /// Its identity.
         identity: Identity,
-        /// What.
+        /// The signal number.
         signal: u8,
-        /// To whom.
+        /// The recipients.
         reach: Reach,
     },
-    /// Kill it, or its whole tree, with SIGKILL until nothing lives: answered by `Empty`, and by `Stuck` if that takes more than two seconds.
+    /// Kill it, or its whole tree, with SIGKILL until nothing is alive: answered by `Empty`, and by `Stuck` if that takes more than two
+    /// seconds.
     Kill {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The process.
+        /// Its identity.
         identity: Identity,
-        /// Whether all that it started, too.
+        /// Whether its whole tree is killed.
         tree: bool,
     },
-    /// Say when nothing of its tree lives any more: `Empty`.
+    /// Report `Empty` when nothing of its tree is alive any more.
     Await {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// The process.
+        /// Its identity.
         identity: Identity,
     },
-    /// It was a hook: read its output for records. Answered by `Child` for each process in it, and then by `Found`.
+    /// Read the output of an ended hook for records. Answered by `Child` for each process in it, and then by `Found`.
     Read {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
-        /// Where its files are, if not in `DATA/run/ID`.
+        /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
     },
-    /// That it ended is durable: the keeper need not remember it, and its PID file goes.
+    /// Its end is durable: the keeper need not remember it, and its PID file is removed.
     Forget {
-        /// Which.
+        /// The id of its record.
         id: ProcessId,
     },
-    /// All that should stand has been stated: what the keeper has beside it is to be forgotten.
+    /// Everything has been stated: whatever else the keeper holds is to be forgotten.
     Census,
 }
 
-/// To whom a signal goes.
+/// The recipients of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// The process.
+    /// The process itself.
     Leader,
     /// Its process group.
     Group,
-    /// All that it started.
+    /// Its whole tree.
     Tree,
 }

@@ -1,26 +1,26 @@
 //! The `ProcessActor`: one record for every process, in one tree, from the command line down to the last binary.
 //!
-//! Follows `ArchiveBox`'s process hierarchy for what a record is; adds exits that are seen and not guessed, and identities
-//! that no reused PID has. `docs/processes.md` says what a record is and what becomes of it.
+//! The contents of a record follow `ArchiveBox`'s process hierarchy. Added to that are exits that are observed rather than guessed, and
+//! identities that survive the reuse of PIDs. `docs/processes.md` describes records and their life cycle.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `identity.rs` | which process is meant, so that a reused PID is never taken for it |
-//! | `spec.rs` `secret.rs` | what is to be run, and how; what looks like a secret |
-//! | `message.rs` `outcome.rs` `insertion.rs` | what is asked, what the kernel tells, what is to be done; what can come of a message |
-//! | `reply.rs` | what can be asked and waited for, and what is answered |
+//! | `identity.rs` | identities of processes, which a reused PID does not share |
+//! | `spec.rs` `secret.rs` | what to run, and how; recognition of secrets |
+//! | `message.rs` `outcome.rs` `insertion.rs` | messages and actions; the outcomes of messages |
+//! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration |
-//! | `record.rs` `state.rs` `index.rs` | one record; all of them, and how they change; where they are found |
-//! | `waiting.rs` | who waits for something of a record |
-//! | `pages.rs` `profiles.rs` | durable state as pages; what several records have in common |
-//! | `machine.rs` | what the host asks, and what is due when |
-//! | `decide.rs` `adding.rs` `commit.rs` | the rules: what becomes of a process; what is added; and making it so |
-//! | `hook.rs` | the same of what a hook says that it did |
-//! | `behalf.rs` | the same of launches that other actors ask for |
-//! | `look.rs` | answers to questions, in shares where they walk far |
-//! | `event.rs` | what is told to subscribers |
-//! | `service/` | what is to run as long as the configuration has it |
-//! | `invariants.rs` `model/` `tests/` | the machine compared with a plain model, its state walked |
+//! | `record.rs` `state.rs` `index.rs` | one record; all records, and how they change; their indexes |
+//! | `waiting.rs` | clients waiting for a condition of a record |
+//! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles |
+//! | `machine.rs` | the host's interface, and deadlines |
+//! | `decide.rs` `adding.rs` `commit.rs` | the rules for changes and for new records; committing them |
+//! | `hook.rs` | the same for what a hook reports |
+//! | `behalf.rs` | the same for launches requested by other actors |
+//! | `look.rs` | answers to queries, in parts if they visit many records |
+//! | `event.rs` | events for subscribers |
+//! | `service/` | processes that run as long as the configuration contains them |
+//! | `invariants.rs` `model/` `tests/` | invariants, and comparison of the machine with a simple model |
 
 mod adding;
 mod behalf;
@@ -71,5 +71,5 @@ pub use service::{
 };
 pub use spec::{Expectation, Flaw, Parentage, Ready, Spec, Tags, kind_of};
 
-/// The actor around the records.
+/// The actor: a host around the machine.
 pub type ProcessActor = crate::spine::Host<ProcessMachine>;

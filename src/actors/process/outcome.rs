@@ -1,4 +1,4 @@
-//! What can come of a message. Stored: see the change rule in `persist/format.rs`.
+//! The outcomes of messages. Stored: see the change rule in `persist/format.rs`.
 
 pub(super) use crate::actors::process::insertion::Insertion;
 use crate::actors::process::message::End;
@@ -10,168 +10,168 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// What was decided about a message. Names the slots that it is about, so that a commit has nothing to search for.
+/// The decision about a message. It names the slots it concerns, so that the commit need not search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A record was made, of a process that is to be launched.
+    /// A record was created for a process that is to be launched.
     Launched(Box<Insertion>),
-    /// A record was made, of a process that runs already.
+    /// A record was created for a process that is already running.
     Registered(Box<Insertion>),
-    /// The process had a record: nothing changes.
+    /// The process has a record already: nothing changes.
     Known {
-        /// Its id.
+        /// The id of its record.
         id: ProcessId,
     },
-    /// It runs.
+    /// The process is running.
     Started {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
-        /// When it started, in node time: what its timeout counts from.
+        /// When it started, in node time: its timeout counts from this.
         since: Timestamp,
     },
-    /// It could not be started.
+    /// The process could not be started.
     Failed {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
         /// When that was reported.
         at: Date,
     },
     /// The process itself has ended.
     Ended {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
-        /// How.
+        /// How it ended.
         end: End,
-        /// When, never later than it was reported.
+        /// When it ended, at the latest when that was reported.
         at: Date,
-        /// Whether the record still waits until nothing of its tree lives.
+        /// Whether the record still waits for the rest of its tree to end.
         tree: bool,
     },
-    /// Nothing of its tree lives any more.
+    /// Nothing of its tree is alive any more.
     Emptied {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
     },
-    /// It is to end, or to end otherwise than was asked for before.
+    /// The process is to be stopped, or to be stopped in another way than before.
     Stopping {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
-        /// How.
+        /// How it is stopped.
         stop: Stop,
     },
-    /// Its grace is over.
+    /// The grace period of a stop is over: SIGKILL follows.
     Killing {
-        /// Where.
+        /// The slot of the record.
         slot: Slot,
     },
-    /// SIGKILL did not end it, or not provably.
+    /// Some of its processes survived SIGKILL, or cannot be attributed.
     Stuck {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
     },
     /// A signal is to be sent.
     Signalling {
-        /// Where.
+        /// The slot of the record.
         slot: Slot,
     },
-    /// A signal was sent, or could not be.
+    /// A signal was sent, or sending it failed.
     Signalled {
-        /// Where.
+        /// The slot of the record.
         slot: Slot,
     },
-    /// These records are gone.
+    /// These records are removed.
     Pruned {
-        /// Where they were.
+        /// Their slots.
         slots: Vec<Slot>,
-        /// Whether there are more that were asked for.
+        /// Whether more records match the request.
         more: bool,
     },
-    /// Another actor is told when it is gone.
+    /// Another actor will be notified when the process is gone.
     Watched {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
     },
-    /// It is gone, as far as another actor wants to know: that is told.
+    /// The process that another actor watches is already gone: the actor is notified.
     Gone,
-    /// The launch that another actor asks for again was taken on before: that is told.
+    /// A launch requested by another actor was accepted before: the actor is notified.
     Taken,
-    /// A launch that another actor asked for is refused: that is told.
+    /// A launch requested by another actor is refused: the actor is notified.
     Declined(Refused),
-    /// What lives of its tree is to end.
+    /// The live processes of a tree are to be stopped.
     Fenced {
-        /// Where, and how each is stopped.
+        /// The slots of their records, and how each is stopped.
         stops: Vec<(Slot, Stop)>,
     },
-    /// It said something of itself.
+    /// A notice from a process is stored.
     Noticed {
-        /// Where.
+        /// The slot of its record.
         slot: Slot,
     },
-    /// A record was made, of a process that a hook ran.
+    /// A record was created for a process that a hook ran.
     Child(Box<Insertion>),
-    /// What is in the output of a hook is known.
+    /// The result of reading a hook's output is stored.
     Found {
-        /// Where.
+        /// The slot of the hook's record.
         slot: Slot,
     },
-    /// Something becomes of services.
+    /// Services change.
     Service(Box<Turn>),
-    /// The message says nothing new, or is about a record that is gone or has ended: nothing changes.
+    /// The message has no effect, or concerns a record that is removed or has ended: nothing changes.
     Unchanged,
-    /// The port reports another process for an attempt that has one: nothing changes, but it is counted.
+    /// The port reports another process for an attempt than is known: nothing changes, but it is counted.
     Contradicted,
-    /// The request was refused: nothing changes.
+    /// The request is refused: nothing changes.
     Refused(Refused),
 }
 
-/// What comes of a message for services.
+/// The consequences of a message for services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// What comes of it for one of their processes.
+    /// The outcome for one of their processes, if any.
     pub process: Option<Outcome>,
-    /// What comes of it for them, in order.
+    /// The steps for the services, in order.
     pub steps: Vec<Step>,
 }
 
-/// Why a request was refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
     /// No service has this name.
     #[error("no service has this name")]
     NoService,
-    /// There is no record of this id, or no longer.
+    /// There is no record with this id, or no longer.
     #[error("no process has this id")]
     Unknown,
     /// The process has ended already.
     #[error("the process has ended")]
     Ended,
-    /// It does not run yet, so that there is nothing to send a signal to.
+    /// It is not running yet, so there is nothing to signal.
     #[error("the process has not started yet")]
     Queued,
-    /// It was launched here: its exit is seen, and need not be reported.
-    #[error("the process was launched here, so its exit is not to be reported")]
+    /// It was launched here, so its exit is observed and must not be reported.
+    #[error("the process was launched here, so its exit must not be reported")]
     Launched,
-    /// As many processes live, or as many records are kept, as may be.
-    #[error("there are as many processes as may be")]
+    /// The limit of live processes, or of records, is reached.
+    #[error("the limit of processes is reached")]
     Full,
-    /// The record would stand deeper in the tree than may be.
-    #[error("the process tree is as deep as it may be")]
+    /// The record would exceed the maximum depth of the tree.
+    #[error("the process tree has its maximum depth")]
     TooDeep,
-    /// As many signals are on their way to the process as may be.
+    /// The limit of signals on their way to the process is reached.
     #[error("too many signals are on their way to the process")]
     Busy,
-    /// No new processes are taken on until the next start.
-    #[error("no new processes are taken on")]
+    /// No new processes are accepted until the next start.
+    #[error("no new processes are accepted")]
     Draining,
-    /// What was asked for cannot be.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(Flaw),
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The key came before, with another request.
+    /// The idempotency key was used before with a different request.
     #[error("the key came before, with another request")]
     KeyReused,
 }

@@ -1,4 +1,4 @@
-//! Durable state as pages hold it: records by slot, the profile of each on a page of its own, and what there is but once.
+//! The pages of durable state: records by slot, the profile of each on its own page, and the head.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -9,37 +9,37 @@ use crate::ids::{PageId, Seq, Slot};
 use crate::lookup::kept::{Kept, Loaded, Once, Plain, Single};
 use serde::{Deserialize, Serialize};
 
-/// The kind of pages that each hold the profile of one record, by its slot. Records are of kind 0.
+/// The kind of pages that hold the profile of one record each, by slot. Records have kind 0.
 const PROFILES: u8 = 2;
 
 /// The kind of pages that hold services.
 pub(super) const SERVICES: u8 = <Service as Plain>::KIND;
 
-/// The page of the profile of the record in this slot.
+/// Returns the page for the profile of the record in this slot.
 pub(super) const fn profile_page(slot: Slot) -> PageId {
     PageId::new(PROFILES, slot.0)
 }
 
-/// The slot whose profile a page holds, if it is such a page.
+/// Returns the slot whose profile a page holds, if it is such a page.
 pub(super) fn profile_slot(page: PageId) -> Option<Slot> {
     (page.kind() == PROFILES).then(|| Slot(page.index()))
 }
 
-/// A page, decoded.
+/// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// What there is but once.
+    /// State that exists only once.
     Head(Head),
     /// Records by slot.
     Records(Loaded<Record>),
-    /// What never changes of the record in a slot.
+    /// The immutable part of the record in a slot.
     Profile(Slot, Box<Profile>),
     /// Services by slot.
     Services(Loaded<Service>),
 }
 
 impl Page {
-    /// Reads a page.
+    /// Decodes a page.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             return Once::decode(content).map(Self::Head);
@@ -56,15 +56,15 @@ impl Page {
     }
 }
 
-/// Appends a value, as pages hold it.
+/// Appends a value in the encoding of pages.
 pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
     rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
 }
 
-/// What there is but once.
+/// State that exists only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans began again last: the newest start of the server.
+    /// When spans last began again: at the most recent start of the server.
     pub(super) epoch: Timestamp,
     /// The entry of that start.
     pub(super) start: Seq,

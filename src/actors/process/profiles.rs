@@ -1,18 +1,18 @@
-//! Profiles that several records have in common: what is launched again and again is kept once. Volatile.
+//! Sharing of equal profiles: the profile of a process that is launched repeatedly is kept once. Volatile.
 
 use crate::actors::process::record::Profile;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// With how many a new one is compared.
+/// The number of profiles that a new one is compared with.
 const COMPARED: usize = 16;
 
-/// The profiles that were added or found again last, the newest at the end.
+/// The profiles that were most recently added or found again, the newest last.
 #[derive(Debug, Default)]
 pub(super) struct Profiles(VecDeque<Arc<Profile>>);
 
 impl Profiles {
-    /// The profile, as another record has it if one of the newest is the same.
+    /// Returns the equal profile of another record if it is among the newest, else the given one.
     pub(super) fn shared(&mut self, profile: Arc<Profile>) -> Arc<Profile> {
         let found = self.0.iter().rposition(|other| *other == profile);
         let shared = found.and_then(|place| self.0.remove(place));
@@ -44,7 +44,7 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &add(number)));
             assert!(Arc::ptr_eq(&first, &add(0)));
         }
-        // One that was not seen for long is another.
+        // A profile that was not used for long is stored again.
         for number in 1..=COMPARED {
             add(number);
         }

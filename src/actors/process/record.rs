@@ -1,4 +1,4 @@
-//! One record: what is known of a process. Stored: see the change rule in `persist/format.rs`.
+//! The record of one process. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How far a process has come. It never goes back.
+/// The phase of a process. It never goes back.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Its launch was asked for.
+    /// Its launch was requested.
     #[default]
     Queued,
-    /// It runs.
+    /// It is running.
     Running,
-    /// It is to end, and has not, or not all that it started has.
+    /// It is being stopped and has not ended, or has ended and its tree has not.
     Stopping,
-    /// It has ended, or was never started.
+    /// It has ended, or could not be started.
     Exited,
 }
 
 impl Phase {
-    /// All of them, in order.
+    /// All phases, in order.
     pub const ALL: [Self; 4] = [Self::Queued, Self::Running, Self::Stopping, Self::Exited];
 
-    /// Its name.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -43,132 +43,132 @@ impl Phase {
     }
 }
 
-/// What never changes of a record: on a page of its own, so that a change of the record writes little.
+/// The immutable part of a record, on its own page so that changing the record writes little.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What is run, and how. Of what was registered only program, arguments and directory are known.
+    /// What is run, and how. For registered processes only program, arguments and directory are known.
     pub spec: Spec,
-    /// What is said of it.
+    /// Type, URL and labels.
     pub tags: Tags,
 }
 
 impl Profile {
-    /// How many bytes it says.
+    /// Returns its size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         (self.spec.bytes() + self.tags.bytes()) as u64
     }
 }
 
-/// What is known of a process.
+/// The record of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its id.
     pub id: ProcessId,
-    /// The entry that made it: the attempt by which the port knows it.
+    /// The entry that created it, which is the number of the attempt for the port.
     pub made: Seq,
-    /// Its parent, which may have gone since.
+    /// The id of its parent, whose record may have been removed.
     pub parent: Option<ProcessId>,
-    /// The topmost above it; itself if it has no parent. Stays when that has gone.
+    /// The root of its tree; itself if it has no parent. It stays the same when the root's record is removed.
     pub root: ProcessId,
-    /// How many were above it when it was made.
+    /// The number of its ancestors when it was created.
     pub depth: u16,
-    /// Its number among those of its type.
+    /// Its number among the records of its type.
     pub number: u64,
-    /// Whether it was launched here; else it registered itself.
+    /// Whether it was launched here, rather than registered.
     pub launched: bool,
-    /// How far it has come.
+    /// The phase of the process.
     pub phase: Phase,
-    /// The process, once it is known.
+    /// The identity of the process, once known.
     pub identity: Option<Identity>,
     /// Whether it has a control group of its own.
     pub contained: bool,
-    /// When the record was made.
+    /// When the record was created.
     pub queued: Date,
     /// When the process started.
     pub started: Option<Date>,
-    /// When the process itself ended, or could not be started.
+    /// When the process itself ended, or failed to start.
     pub ended: Option<Date>,
-    /// When it is stopped by its timeout, in node time. A start of the server does not put it off, since the process
-    /// went on meanwhile; and a step of the wall clock does not move it, as it would move a date.
+    /// When its timeout stops it, in node time. A start of the server does not postpone this, since the process kept running; and unlike a
+    /// date, it is not affected by steps of the wall clock.
     pub expires: Option<Timestamp>,
-    /// How it is being stopped, or was.
+    /// How it is being stopped, or was stopped.
     pub stop: Option<Stop>,
     /// How it ended.
     pub end: Option<End>,
-    /// Whether nothing of its tree lives, of which the process itself has yet to be reported.
+    /// Whether nothing of its tree is alive although the end of the process itself has not been reported.
     pub empty: bool,
     /// Why it could not be started.
     pub failure: Option<Failure>,
-    /// What it said of its end.
+    /// The error text that it reported when it ended.
     pub error: Option<String>,
-    /// What was left of it.
+    /// What was left of it when it ended.
     pub remains: Option<Box<Remains>>,
-    /// What SIGKILL did not end.
+    /// The processes that survived SIGKILL.
     pub stuck: Option<Stuck>,
-    /// Signals that are on their way.
+    /// Signals on their way to it.
     pub signals: Vec<Sending>,
-    /// What became of the newest signal that was sent.
+    /// The result of the most recent signal.
     pub sent: Option<Sent>,
-    /// Which actors are told when it is gone, and when that is.
+    /// The actors that are notified when it is gone, and what that means for each.
     #[serde(default)]
     pub watchers: BTreeSet<(ActorId, Until)>,
-    /// What it said of its readiness.
+    /// What it announced about its readiness.
     #[serde(default)]
     pub announced: Announced,
-    /// When it is stopped if it is not ready, in node time, as `expires`.
+    /// When it is stopped if it is not ready, in node time like `expires`.
     #[serde(default)]
     pub ready_by: Option<Timestamp>,
-    /// What it said it does.
+    /// Its latest status text.
     #[serde(default)]
     pub said: Option<String>,
-    /// Of a hook, what is in its output.
+    /// For a hook, what was found in its output.
     #[serde(default)]
     pub found: Option<Box<Found>>,
-    /// The actor that asked for its launch and does not know of it yet, as far as is known: it may ask again, and would
-    /// launch it twice if the record were gone. Until then it is not told of its end, either.
+    /// The actor that requested its launch, until it is certain that the actor knows of it: the actor may repeat the request, and without
+    /// this record the process would be launched twice. Until then the actor is not notified of its end, either.
     #[serde(default)]
     pub awaited: Option<ActorId>,
-    /// What never changes. On a page of its own.
+    /// The immutable part, on its own page.
     #[serde(skip)]
     pub profile: Arc<Profile>,
-    /// How many of its children live, or have descendants that do. Volatile.
+    /// The number of its children that are live or have live descendants. Volatile.
     #[serde(skip)]
     pub(super) held: u32,
 }
 
-/// What a process said of its readiness.
+/// What a process announced about its readiness.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Announced {
-    /// Nothing.
+    /// Nothing yet.
     #[default]
     Nothing,
     /// It is ready.
     Ready,
-    /// It is about to end.
+    /// It is about to exit.
     Leaving,
 }
 
 /// How a process is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
-    /// Why.
+    /// Why it is stopped.
     pub cause: Cause,
     /// The first signal.
     pub signal: u8,
-    /// Whether all that it started is to end, too.
+    /// Whether its whole tree is stopped.
     pub tree: bool,
-    /// Since when: the signal was asked for, or begins to count with the newest start of the server, which sends it again.
+    /// The start of the grace period: when the signal was requested, or the most recent start of the server, which sends it again.
     pub since: Timestamp,
-    /// Milliseconds from then until SIGKILL.
+    /// The grace period in milliseconds, after which SIGKILL follows.
     pub grace_ms: u32,
-    /// Whether SIGKILL is asked for.
+    /// Whether SIGKILL has been requested.
     pub killed: bool,
-    /// The entry that asked for what is being done now.
+    /// The entry that requested the current step.
     pub asked: Seq,
-    /// Why the signal could not be sent.
+    /// The errno if the signal could not be sent.
     pub errno: Option<i32>,
 }
 
@@ -178,18 +178,18 @@ pub struct Stop {
 pub enum Cause {
     /// A client asked for it.
     Request,
-    /// It ran longer than it may.
+    /// It exceeded its timeout.
     Timeout,
-    /// The right that it had is over, and nobody else has it before it is gone.
+    /// The right bound to it is over, and nobody else gets that right before it is gone.
     Fence,
-    /// It was not ready in time.
+    /// It did not become ready in time.
     NotReady,
-    /// It gave no sign of life in time.
+    /// It sent no watchdog notice in time.
     Watchdog,
 }
 
 impl Cause {
-    /// The word for it that programs compare.
+    /// Returns its stable name, for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -201,63 +201,63 @@ impl Cause {
     }
 }
 
-/// What SIGKILL did not end.
+/// The processes that survived SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stuck {
-    /// Processes that do not end.
+    /// The number of processes that do not end.
     pub unkillable: u32,
-    /// Processes of which nobody can say whether they belong to it.
+    /// The number of processes that may or may not belong to the tree.
     pub unknown: u32,
 }
 
 /// A signal on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sending {
-    /// The entry that asked for it.
+    /// The entry that requested it.
     pub asked: Seq,
-    /// Which.
+    /// The signal number.
     pub signal: u8,
-    /// Whether to the process group.
+    /// Whether it goes to the process group.
     pub group: bool,
 }
 
-/// What became of a signal.
+/// The result of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// The entry that asked for it.
+    /// The entry that requested it.
     pub asked: Seq,
-    /// Why it could not be sent, if it could not.
+    /// The errno if it could not be sent.
     pub errno: Option<i32>,
 }
 
 impl Record {
-    /// The deepest that a record may stand.
+    /// The maximum depth of a record in the tree.
     pub const DEPTH_MAX: u16 = 1000;
     /// The most signals on their way to one process.
     pub const SIGNALS_MAX: usize = 8;
 
-    /// Whether it has not ended.
+    /// Returns whether the process has not ended.
     pub const fn is_live(&self) -> bool {
         !matches!(self.phase, Phase::Exited)
     }
 
-    /// Whether it runs, and is ready as far as it is to say so.
+    /// Returns whether the process is running and, if its spec requires that, has announced that it is ready.
     pub(super) fn is_ready(&self) -> bool {
         let says = self.profile.spec.ready != Ready::Running;
         self.phase == Phase::Running && (!says || self.announced == Announced::Ready)
     }
 
-    /// When time acts on it while it runs.
+    /// Returns when time acts on it while it is running.
     fn expiry(&self) -> Option<Timestamp> {
         [self.expires, self.ready_by].into_iter().flatten().min()
     }
 
-    /// When it ended, if it has.
+    /// Returns when it ended; the default date if it has not.
     pub(super) fn ended_at(&self) -> Date {
         self.ended.unwrap_or_default()
     }
 
-    /// How many bytes it says.
+    /// Returns its size in bytes, for the limit on all records.
     pub(super) fn bytes(&self) -> u64 {
         let output = |output: &Output| output.head.as_bytes().len() + output.tail.as_bytes().len();
         let remains = self.remains.as_ref();
@@ -270,13 +270,13 @@ impl Record {
         self.profile.bytes() + (remains + texts) as u64
     }
 
-    /// Whether this is a process of another machine.
+    /// Returns whether the process is known to be on another machine.
     pub(super) fn is_elsewhere(&self, machine: Option<u128>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
     }
 
-    /// Whether it is gone, as far as this asks.
+    /// Returns whether the process, or its tree, is gone.
     pub(super) const fn is_gone(&self, until: Until) -> bool {
         match until {
             Until::Process => self.end.is_some() || !self.is_live(),
@@ -284,12 +284,12 @@ impl Record {
         }
     }
 
-    /// Whether it may be removed.
+    /// Returns whether it may be removed.
     pub(super) const fn is_removable(&self) -> bool {
         !self.stays() && self.awaited.is_none()
     }
 
-    /// Whether it must stay where it is in the tree: it lives, or a descendant does.
+    /// Returns whether it must keep its position in the tree, because it or a descendant is live.
     pub(super) const fn stays(&self) -> bool {
         self.is_live() || self.held > 0
     }
@@ -299,10 +299,10 @@ impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 8;
 
-    /// When time acts on a process. Its removal is told by an index: it hangs on whether a descendant lives.
+    /// Returns when time acts on a process. Its removal is scheduled by an index, since it depends on whether a descendant is live.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         match (self.phase, self.stop) {
-            // Of one that has ended it is the rest that is to end, or nothing.
+            // If the process has ended, the stop applies to its tree, or to nothing.
             (Phase::Stopping, Some(stop)) if !stop.killed && (stop.tree || self.end.is_none()) => {
                 let since = stop.since.max(epoch);
                 Some(Deadline::Time(since.plus_ms(stop.grace_ms.into())))

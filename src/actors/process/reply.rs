@@ -1,4 +1,4 @@
-//! What can be asked of the `ProcessActor` without changing anything, what can be waited for, and what is answered.
+//! The queries, watches and replies of the `ProcessActor`.
 
 use crate::actors::process::identity::Identity;
 use crate::actors::process::message::{End, Failure, Found, Remains};
@@ -11,97 +11,96 @@ use crate::spine::machine::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A question.
+/// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// The record of this id: [`Reply::Record`], or refused as unknown.
+    /// The record with this id: [`Reply::Record`], or refused as unknown.
     One(ProcessId),
-    /// The one record whose id begins so, at least [`Query::PREFIX_DIGITS`] hexadecimal digits, dashes as one likes:
+    /// The one record whose id begins with this prefix of at least [`Query::PREFIX_DIGITS`] hexadecimal digits; dashes are ignored:
     /// [`Reply::Record`], [`Reply::Ambiguous`], or refused as unknown.
     Prefix(String),
     /// The live record of this process: [`Reply::Record`], or refused as unknown.
     Process(Identity),
-    /// What is to be launched, or was, in full: [`Reply::Spec`], or refused as unknown.
+    /// The full spec of a process: [`Reply::Spec`], or refused as unknown.
     Spec(ProcessId),
-    /// Records, by id: [`Reply::Page`].
+    /// The records that match, by id: [`Reply::Page`].
     List(Selection),
-    /// How many they are: [`Reply::Count`].
+    /// The number of records that match: [`Reply::Count`].
     Count(Selection),
-    /// The record's parent, its parent, and so on, as far as they are there: [`Reply::Page`], or refused as unknown.
+    /// The ancestors of a record, from its parent up, as far as they exist: [`Reply::Page`], or refused as unknown.
     Ancestors(ProcessId),
-    /// What stands below a record, by id: [`Reply::Page`], or refused as unknown.
+    /// The descendants of a record, by id: [`Reply::Page`], or refused as unknown.
     Descendants {
-        /// Below which.
+        /// The id of the record.
         of: ProcessId,
-        /// Only those after this one.
+        /// Only descendants after this one.
         after: Option<ProcessId>,
-        /// At most so many.
+        /// The most records in the reply.
         most: u32,
     },
-    /// Services, all or the one of this name: [`Reply::Services`], or refused as no service.
+    /// All services, or the one with this name: [`Reply::Services`], or refused as no service.
     Services(Option<String>),
-    /// Records of what has not ended, of which this actor is to be told, by id: [`Reply::Ids`].
+    /// The ids of live records that this actor watches, in order: [`Reply::Ids`].
     Watched {
-        /// Which actor.
+        /// The actor.
         by: ActorId,
-        /// Only those after this one.
+        /// Only records after this one.
         after: Option<ProcessId>,
     },
-    /// How many records there are, by what is the matter with them: [`Reply::Totals`].
+    /// The number of records in each state: [`Reply::Totals`].
     Totals,
 }
 
 impl Query {
-    /// The fewest digits of an id that stand for it.
+    /// The fewest digits accepted as a prefix of an id.
     pub const PREFIX_DIGITS: usize = 8;
-    /// The most records in an answer.
+    /// The most records in a reply.
     pub const MOST: u32 = 1000;
 }
 
-/// Which records are meant. Those for which all that is said here is so.
+/// A selection of records: those that meet all the conditions given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Of this type.
+    /// Records of this type.
     pub kind: Option<String>,
-    /// In one of these phases; in any, if there are none.
+    /// Records in one of these phases; in any phase if empty.
     pub phases: Vec<Phase>,
-    /// Children of this one.
+    /// Children of this record.
     pub parent: Option<ProcessId>,
-    /// Of the tree of this root.
+    /// Records in the tree with this root.
     pub root: Option<ProcessId>,
-    /// With this text in arguments, as they are shown, URL, labels or type; upper and lower case are one.
+    /// Records with this text in arguments (as they are shown), URL, labels or type; case is ignored.
     pub text: Option<String>,
-    /// On this machine. What was not started yet is on any.
+    /// Records of processes on this machine. A process that was not started yet matches any.
     pub machine: Option<u128>,
-    /// With this label, and this value if there is one.
+    /// Records with this label, and with this value if given.
     pub label: Option<(String, Option<String>)>,
-    /// The newest first.
+    /// Whether the newest come first.
     pub newest_first: bool,
-    /// Only those after this one, in that order.
+    /// Only records after this one, in that order.
     pub after: Option<ProcessId>,
-    /// At most so many, never more than [`Query::MOST`]. Not looked at where they are counted.
+    /// The most records in the reply, at most [`Query::MOST`]. Ignored when counting.
     pub most: u32,
 }
 
-/// Something to wait for. All are answered at once if they are so already; a record that is not there is refused as
-/// unknown.
+/// A condition to wait for. If it is met already, the reply comes at once. A record that does not exist is refused as unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// It has been started, or could not be: [`Reply::Record`].
+    /// The process has been started, or could not be: [`Reply::Record`].
     Start(ProcessId),
-    /// It has ended, and all its tree if that is being stopped or a right is bound to it: [`Reply::Record`].
+    /// The process has ended, and so has its tree if that is being stopped or a right is bound to it: [`Reply::Record`].
     End(ProcessId),
     /// The process itself has ended, or could not be started: [`Reply::Record`].
     Leader(ProcessId),
     /// A signal was sent: [`Reply::Sent`].
     Signal(ProcessId, Seq),
-    /// Services stand still, all or the one of this name: each runs, or is down and stays so. [`Reply::Done`], or refused
-    /// as no service.
+    /// All services, or the one with this name, have settled: each is running, or is down and stays so. [`Reply::Done`], or refused as no
+    /// service.
     Services(Option<String>),
 }
 
 impl Watch {
-    /// Whose record it is about, if it is about one.
+    /// Returns the id of the record concerned, if there is one.
     pub const fn id(&self) -> Option<ProcessId> {
         match self {
             Self::Start(id) | Self::End(id) | Self::Leader(id) | Self::Signal(id, _) => Some(*id),
@@ -110,65 +109,65 @@ impl Watch {
     }
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A record was made, and the process is about to be launched.
+    /// A record was created, and the process is about to be launched.
     Launched(Box<RecordView>),
-    /// The record of the process.
+    /// The record of a registered process.
     Registered {
         /// The record.
         record: Box<RecordView>,
-        /// Whether it was there.
+        /// Whether it existed already.
         known: bool,
     },
-    /// It is being stopped.
+    /// The process is being stopped.
     Stopping(Box<RecordView>),
-    /// A signal is on its way: the number by which [`Watch::Signal`] waits for it.
+    /// A signal is on its way; [`Watch::Signal`] waits for it by this number.
     Signalling(Seq),
-    /// What became of a signal. `None` if nobody knows any more.
+    /// The result of a signal; `None` if it is no longer known.
     Sent(Option<Sent>),
     /// Records were removed.
     Pruned {
-        /// How many.
+        /// The number of records removed.
         count: u32,
-        /// Whether there are more that were asked for.
+        /// Whether more records match the request.
         more: bool,
     },
-    /// It was done.
+    /// The request was carried out.
     Done,
     /// A record.
     Record(Box<RecordView>),
-    /// What a process runs, in full.
+    /// The full spec of a process.
     Spec(Box<crate::actors::process::spec::Spec>),
-    /// More than one id begins so: some of them.
+    /// Several ids begin with the prefix; some of them are listed.
     Ambiguous(Vec<ProcessId>),
-    /// Records.
+    /// A page of records.
     Page {
-        /// In the order that was asked for.
+        /// The records, in the requested order.
         records: Vec<RecordView>,
-        /// After which one to go on, if there may be more. There may be none in an answer that says so.
+        /// The record after which to continue, if there may be more. A page with this set may be empty.
         next: Option<ProcessId>,
     },
-    /// A part of a count.
+    /// A partial count.
     Count {
-        /// How many were found.
+        /// The number of records found so far.
         count: u32,
-        /// After which one to go on, if there may be more.
+        /// The record after which to continue, if there may be more.
         next: Option<ProcessId>,
     },
-    /// Ids of records.
+    /// A page of record ids.
     Ids {
-        /// Them.
+        /// The ids.
         ids: Vec<ProcessId>,
-        /// After which one to go on, if there may be more.
+        /// The id after which to continue, if there may be more.
         next: Option<ProcessId>,
     },
-    /// All records.
+    /// The number of records in each state.
     Totals(Totals),
     /// Services, by name.
     Services(Vec<crate::actors::process::service::ServiceView>),
-    /// It was refused.
+    /// The request was refused.
     Refused(Refused),
 }
 
@@ -178,82 +177,82 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// A record, to be shown: secrets in arguments are masked, and of the environment only names are there.
+/// The view of a record: secrets in arguments are masked, and only the names of environment variables are included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordView {
     /// Its id.
     pub id: ProcessId,
-    /// Its parent, if there is a record of it.
+    /// Its parent, if that has a record.
     pub parent: Option<ProcessId>,
-    /// The topmost above it.
+    /// The root of its tree.
     pub root: ProcessId,
-    /// How many were above it.
+    /// The number of its ancestors.
     pub depth: u16,
-    /// Its type.
+    /// The type of the process.
     pub kind: String,
-    /// Its number among those of its type.
+    /// Its number among the records of its type.
     pub number: u64,
-    /// A URL that it is about.
+    /// A URL associated with it.
     pub url: Option<String>,
-    /// Labels.
+    /// Labels, as name and value.
     pub labels: Vec<(String, String)>,
     /// Program and arguments.
     pub argv: Vec<Bytes>,
-    /// Its directory.
+    /// The working directory.
     pub dir: Bytes,
-    /// Names of what its environment has beside that of the keeper.
+    /// Names of environment variables set in addition to the keeper's.
     pub env: Vec<String>,
-    /// Where its files are, if not in `DATA/run/ID`.
+    /// The directory of its files, if not `DATA/run/ID`.
     pub run_dir: Option<Bytes>,
-    /// Milliseconds that it may run; 0 for ever.
+    /// Its timeout in milliseconds; 0 means none.
     pub timeout_ms: u64,
     /// Whether it was launched here.
     pub launched: bool,
-    /// Whether its output is read for records.
+    /// Whether it is a hook, whose output is read for records.
     pub is_hook: bool,
-    /// How far it has come.
+    /// The phase of the process.
     pub phase: Phase,
-    /// The process.
+    /// The identity of the process.
     pub identity: Option<Identity>,
     /// Whether it has a control group of its own.
     pub contained: bool,
-    /// When the record was made.
+    /// When the record was created.
     pub queued: Date,
     /// When it started.
     pub started: Option<Date>,
     /// When it ended.
     pub ended: Option<Date>,
-    /// How it is being stopped, or was.
+    /// How it is being stopped, or was stopped.
     pub stop: Option<Stop>,
-    /// How it ended. Of one whose tree is being stopped this may be there before the phase says so.
+    /// How it ended. If its tree is being stopped, this may be set before the phase is exited.
     pub end: Option<End>,
     /// Why it could not be started.
     pub failure: Option<Failure>,
-    /// What it said of its end.
+    /// The error text that it reported when it ended.
     pub error: Option<String>,
-    /// What was left of it.
+    /// What was left of it when it ended.
     pub remains: Option<Box<Remains>>,
-    /// What SIGKILL did not end.
+    /// The processes that survived SIGKILL.
     pub stuck: Option<Stuck>,
-    /// What became of the newest signal that was sent.
+    /// The result of the most recent signal.
     pub sent: Option<Sent>,
-    /// What it said of its readiness.
+    /// What it announced about its readiness.
     pub announced: Announced,
-    /// Of a hook, what is in its output.
+    /// For a hook, what was found in its output.
     pub found: Option<Box<Found>>,
-    /// What it said it does.
+    /// Its latest status text.
     pub said: Option<String>,
-    /// Children that live, or have descendants that do.
+    /// The number of its children that are live or have live descendants.
     pub live_children: u32,
 }
 
-/// Every record by its id.
+/// The views of all records, by id.
 pub type View = BTreeMap<ProcessId, RecordView>;
 
-/// How many records there are.
+/// The number of records in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// About to be launched.
+    /// Waiting to be launched.
     pub queued: u32,
     /// Running.
     pub running: u32,
@@ -261,20 +260,20 @@ pub struct Totals {
     pub stopping: u32,
     /// Ended.
     pub exited: u32,
-    /// Of those, whose end nobody can know.
+    /// Ended, and it is not known how.
     pub lost: u32,
-    /// Of those, that could not be started.
+    /// Could not be started.
     pub failed: u32,
-    /// Being stopped, of which SIGKILL left something.
+    /// Being stopped, with processes that survived SIGKILL.
     pub stuck: u32,
-    /// Bytes of what they say.
+    /// The total size of all records in bytes.
     pub bytes: u64,
-    /// Reports of another process for an attempt that had one, since this actor was last built.
+    /// Reports of another process for an attempt than was known, since this actor was last built.
     pub contradictions: u64,
 }
 
 impl Totals {
-    /// Those in this phase.
+    /// Returns the number of records in this phase.
     pub const fn of(&self, phase: Phase) -> u32 {
         match phase {
             Phase::Queued => self.queued,
@@ -284,7 +283,7 @@ impl Totals {
         }
     }
 
-    /// Those that have not ended.
+    /// Returns the number of records whose processes have not ended.
     pub const fn live(&self) -> u32 {
         self.queued + self.running + self.stopping
     }

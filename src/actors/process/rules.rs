@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Configuration of the `ProcessActor`. Noted in the journal: see the change rule in `persist/format.rs`.
+/// The configuration of the `ProcessActor`. Noted in the journal: see the change rule in `persist/format.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// Milliseconds for which the record of a process that has ended is kept, counted from its end.
+    /// How long the record of an ended process is kept after its end, in milliseconds.
     pub retention_ms: u64,
-    /// The most records. At the limit the oldest that may go makes room for a new one.
+    /// The most records. At the limit, the oldest removable record makes room for a new one.
     pub records_max: u32,
     /// The most records of processes that have not ended.
     pub live_max: u32,
-    /// The most bytes of what records say: arguments, environments, labels, the ends of outputs. At the limit the same
-    /// holds as for `records_max`.
+    /// The most bytes of arguments, environments, labels and kept output in all records. At the limit, the oldest removable records make
+    /// room, too.
     pub bytes_max: u64,
 }
 

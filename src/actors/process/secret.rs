@@ -1,27 +1,27 @@
-//! What looks like a secret: names of variables whose values are not stored, and arguments that are shown masked.
+//! Recognises secrets: variables whose values are not stored, and arguments that are shown masked.
 //!
-//! By name alone, as `ArchiveBox` does it: `*TOKEN*`, `*SECRET*`, `*PASSWORD*`, `*KEY*`. A secret under another name is not
-//! found, and much that is none is taken for one.
+//! They are recognised by name alone, as in `ArchiveBox`: `*TOKEN*`, `*SECRET*`, `*PASSWORD*`, `*KEY*`. Secrets with other names are
+//! missed, and many values that are not secret are masked.
 
 use crate::bytes::Bytes;
 
-/// What stands where a secret was.
+/// The replacement for a masked secret.
 pub const MASK: &str = "***";
 
-/// A name that has one of these in it, in whatever case, is that of a secret.
+/// A name that contains one of these, in any case, is that of a secret.
 const WORDS: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "KEY"];
 
-/// Whether a variable of this name has a value that is not to be stored.
+/// Returns whether the value of a variable with this name must not be stored.
 pub fn is_secret_name(name: &str) -> bool {
     names_secret(name.as_bytes())
 }
 
-/// Whether an argument of these would be masked.
+/// Returns whether one of these arguments would be masked.
 pub fn has_secret(argv: &[Bytes]) -> bool {
     parts(argv).any(|part| matches!(part, Part::Masked(..)))
 }
 
-/// The arguments as they are shown: `--password=x`, `API_TOKEN=x` and `--token x` without their values.
+/// Returns the arguments as they are shown: `--password=x`, `API_TOKEN=x` and `--token x` appear without their values.
 pub fn masked(argv: &[Bytes]) -> Vec<Bytes> {
     let shown = parts(argv).map(|part| match part {
         Part::Plain(argument) => argument.clone(),
@@ -30,10 +30,10 @@ pub fn masked(argv: &[Bytes]) -> Vec<Bytes> {
     shown.collect()
 }
 
-/// An argument, as it is shown.
+/// An argument in its shown form.
 enum Part<'a> {
     Plain(&'a Bytes),
-    /// Only what stands before its secret.
+    /// Only the part before its secret is shown.
     Masked(&'a [u8]),
 }
 
@@ -42,7 +42,7 @@ fn parts(argv: &[Bytes]) -> impl Iterator<Item = Part<'_>> {
     argv.iter().map(move |argument| {
         let bytes = argument.as_bytes();
         let is_option = bytes.starts_with(b"-");
-        // Two options in a row: the first had no value, or one that begins with a dash, which is masked rather than shown.
+        // Of two options in a row, the first had no value, or its value begins with a dash and is masked to be safe.
         if std::mem::take(&mut expected) && !bytes.starts_with(b"--") {
             return Part::Masked(&[]);
         }
@@ -64,7 +64,7 @@ fn parts(argv: &[Bytes]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// What a value is given to: of `https://host/?a=1&token` the last name.
+/// Returns the name to which a value is assigned; in `https://host/?a=1&token`, the last one.
 fn last_word(name: &[u8]) -> &[u8] {
     let parts = name.rsplit(|byte| b"?&;, \t\n'\"".contains(byte));
     parts.into_iter().next().unwrap_or_default()

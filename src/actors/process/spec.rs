@@ -1,150 +1,150 @@
-//! What is to be run, and how.
+//! What to run, and how.
 
 use crate::actors::process::secret::is_secret_name;
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
 
-/// What is to be run, and how. Stored: see the change rule in `persist/format.rs`. Values of secrets are never in it.
+/// What to run, and how. Stored: see the change rule in `persist/format.rs`. It never contains the values of secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// The program, looked for in `PATH` if it has no slash, and its arguments.
+    /// The program, searched for in `PATH` if it has no slash, and its arguments.
     pub argv: Vec<Bytes>,
-    /// The directory that it runs in.
+    /// The working directory.
     pub dir: Bytes,
-    /// What its environment has beside that of the keeper: name and value.
+    /// Environment variables set in addition to the keeper's, as name and value.
     pub env: Vec<(String, Bytes)>,
-    /// Names that its environment has too, whose values are in the parcel or in `env_file`.
+    /// The names of further variables, whose values are in the parcel or in `env_file`.
     pub secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
-    /// What whoever asked has given the keeper itself: streams, the whole environment, umask and limits. Its ticket.
+    /// The ticket of a parcel that the client handed to the keeper: streams, the whole environment, umask and limits.
     #[serde(with = "crate::ids::wide_option")]
     pub parcel: Option<u128>,
-    /// Milliseconds from its start after which its tree is stopped; 0 for never.
+    /// The timeout in milliseconds from its start, after which its tree is stopped; 0 means none.
     pub timeout_ms: u64,
-    /// Milliseconds between the first signal of a stop and SIGKILL.
+    /// The grace period between the first signal of a stop and SIGKILL, in milliseconds.
     pub grace_ms: u32,
-    /// The first signal of a stop.
+    /// The first signal of a stop; 0 means SIGTERM.
     pub stop_signal: u8,
-    /// Where its files are, if not in `DATA/run/ID`.
+    /// The directory of its files, if not `DATA/run/ID`.
     pub run_dir: Option<Bytes>,
-    /// Whether directories that are missing are made.
+    /// Whether a missing working directory is created.
     pub makes_dirs: bool,
-    /// Whether its output goes behind what is there, as that of services does.
+    /// Whether output is appended to existing files, as for services.
     pub appends: bool,
-    /// Whether its standard output is read for records when it has ended, see `docs/processes.md`, "Hooks".
+    /// Whether its standard output is read for records after its end, see `docs/processes.md`, "Hooks".
     pub is_hook: bool,
-    /// When it is ready for those that come after it.
+    /// What makes it ready for those that depend on it.
     pub ready: Ready,
-    /// Milliseconds from its start within which it is to be ready; if it is not, it is stopped. 0 waits for ever.
+    /// How long it may take to become ready before it is stopped, in milliseconds from its start; 0 waits for ever.
     pub ready_timeout_ms: u32,
-    /// The most milliseconds between two signs of life of one that gives notice; 0 asks for none.
+    /// The watchdog interval: the most milliseconds between two watchdog notices; 0 requires none.
     pub watchdog_ms: u32,
-    /// The user to be, by name or number, if another than the coordinator's.
+    /// The user to run as, by name or number, if not the coordinator's.
     pub user: Option<String>,
-    /// The group to be, by name or number, if another than that user's.
+    /// The group to run as, by name or number, if not that user's.
     pub group: Option<String>,
-    /// Resource limits beside those of the keeper: which, soft, hard. `u64::MAX` is none.
+    /// Resource limits in addition to the keeper's: resource, soft limit, hard limit. `u64::MAX` means unlimited.
     pub limits: Vec<(u32, u64, u64)>,
-    /// How long each file of its output may become before it is rotated; 0 for as long as it likes.
+    /// The size in bytes at which each of its output files is rotated; 0 never rotates.
     pub output_bytes_max: u64,
-    /// How many files that were rotated are kept of each.
+    /// How many rotated files of each stream are kept.
     pub output_kept: u8,
 }
 
-/// When a process is ready.
+/// What makes a process ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// As soon as it runs.
+    /// Running is enough.
     #[default]
     Running,
-    /// When a line of its standard output has this text in it.
+    /// A line of its standard output that contains this text.
     Line(String),
-    /// When it says so by the protocol of `sd_notify`.
+    /// A notice by the `sd_notify` protocol.
     Notify,
 }
 
-/// What is to be looked for of a process that runs.
+/// What is expected of a running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
     /// What makes it ready.
     pub ready: Ready,
-    /// Whether it has said that it is.
+    /// Whether it has announced that it is ready.
     pub is_ready: bool,
-    /// The most milliseconds between two signs of life; 0 asks for none.
+    /// The most milliseconds between two watchdog notices; 0 requires none.
     pub watchdog_ms: u32,
-    /// How long its output may become before it is rotated, and how much of that is kept.
+    /// The size at which its output is rotated, and how many rotated files are kept.
     pub output: (u64, u8),
 }
 
-/// What cannot be asked for.
+/// A flaw that makes a request invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
-    /// No program, or too many arguments.
+    /// There is no program, or there are too many arguments.
     #[error(
         "a command has 1 to {} words, of which the first is not empty",
         Spec::ARGV_MAX
     )]
     Argv,
-    /// A zero byte, where the kernel takes none.
-    #[error("no argument, path or value of the environment has a zero byte")]
+    /// There is a NUL byte where the kernel accepts none.
+    #[error("arguments, paths and values of the environment must not contain a zero byte")]
     Zero,
-    /// Arguments, environment and paths are too long together.
+    /// Arguments, environment and paths are too long in total.
     #[error(
         "arguments, environment and paths have at most {} bytes together",
         Spec::BYTES_MAX
     )]
     Bytes,
-    /// Too many variables, or a name that is none.
+    /// There are too many variables, or the name of one is invalid.
     #[error(
         "an environment has at most {} variables, none with an empty name or `=` in it",
         Spec::ENV_MAX
     )]
     Env,
-    /// A value that is not to be stored.
-    #[error("a variable whose name is that of a secret is given by name alone")]
+    /// The value of a secret was given, which must not be stored.
+    #[error("the value of a secret must not be given, only its name")]
     Secret,
-    /// The grace is too long.
+    /// The grace period is too long.
     #[error("a grace is at most {} ms", Spec::GRACE_MS_MAX)]
     Grace,
-    /// No such signal.
+    /// There is no such signal.
     #[error("signals are 1 to {}", Spec::SIGNAL_MAX)]
     Signal,
-    /// The text of a line is empty, has a line break in it, or is too long.
+    /// The text of the line is empty, contains a line break, or is too long.
     #[error(
         "the text of a line has 1 to {} bytes, and no line break",
         Spec::LINE_BYTES_MAX
     )]
     Line,
-    /// Signs of life of one that gives none.
+    /// A watchdog was requested for a process that sends no notices.
     #[error("a watchdog needs ready = \"notify\"")]
     Watchdog,
-    /// A name of a user or a group that cannot be one.
+    /// The name of a user or group is invalid.
     #[error(
         "a user or group has a name or number of 1 to {} bytes",
         Tags::NAME_BYTES_MAX
     )]
     User,
-    /// Too many limits, or a soft one above the hard one.
+    /// There are too many limits, or a soft limit exceeds its hard limit.
     #[error(
         "there are at most {} limits, each soft one no more than its hard one",
         Spec::LIMITS_MAX
     )]
     Limits,
-    /// Files of output that are too short, or too many.
+    /// The limit for output files is too small, or too many are kept.
     #[error(
         "a file of output has at least {} bytes, and at most {} are kept",
         Spec::OUTPUT_BYTES_MIN,
         Spec::OUTPUT_KEPT_MAX
     )]
     Output,
-    /// Files of output are to be read or rotated, and there are none.
+    /// Output files are to be read or rotated, but the process has none.
     #[error(
-        "records are read from files, and files are rotated: what has the streams of its caller has none"
+        "output that goes to the streams of the caller is not in a file, so it can neither be read for records nor rotated"
     )]
     Streams,
     /// The type is too long.
@@ -153,7 +153,7 @@ pub enum Flaw {
     /// The URL is too long.
     #[error("a URL has at most {} bytes", Tags::VALUE_BYTES_MAX)]
     Url,
-    /// Too many labels, or too long.
+    /// There are too many labels, or a label is too long.
     #[error(
         "there are at most {} labels, with names of 1 to {} bytes and values of at most {}",
         Tags::LABELS_MAX,
@@ -164,15 +164,15 @@ pub enum Flaw {
     /// The error text is too long.
     #[error("an error has at most 1024 bytes")]
     Error,
-    /// The services cannot be as they are defined.
-    #[error("the services cannot be as they are defined")]
+    /// The definitions of services are invalid.
+    #[error("the definitions of the services are invalid")]
     Services,
-    /// No process is meant.
+    /// The identity names no process.
     #[error("an identity has a PID and a start time")]
     Identity,
 }
 
-/// The type of a process that says none, as `ArchiveBox` tells it from its arguments.
+/// Returns the type of a process that names none, derived from its arguments as in `ArchiveBox`.
 pub fn kind_of(argv: &[Bytes]) -> &'static str {
     let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
     let line = words.collect::<Vec<_>>().join(" ").to_lowercase();
@@ -197,28 +197,28 @@ pub fn kind_of(argv: &[Bytes]) -> &'static str {
 }
 
 impl Spec {
-    /// The largest number of a signal.
+    /// The highest signal number.
     pub const SIGNAL_MAX: u8 = 64;
-    /// The first signal of a stop, unless the spec names another: SIGTERM.
+    /// The default first signal of a stop: SIGTERM.
     pub const STOP_SIGNAL: u8 = 15;
     /// The most arguments.
     pub const ARGV_MAX: usize = 4096;
-    /// The most bytes of arguments, environment and paths together.
+    /// The most bytes of arguments, environment and paths in total.
     pub const BYTES_MAX: usize = 256 << 10;
-    /// The most variables.
+    /// The most environment variables.
     pub const ENV_MAX: usize = 1024;
-    /// The longest grace, an hour.
+    /// The longest grace period, an hour.
     pub const GRACE_MS_MAX: u32 = 3_600_000;
-    /// The longest text of a line that says that it is ready.
+    /// The maximum length of the text that marks readiness, in bytes.
     pub const LINE_BYTES_MAX: usize = 1024;
-    /// The most limits.
+    /// The most resource limits.
     pub const LIMITS_MAX: usize = 16;
-    /// The shortest file of output that is rotated.
+    /// The smallest size at which output is rotated, in bytes.
     pub const OUTPUT_BYTES_MIN: u64 = 64 << 10;
-    /// The most rotated files of one stream.
+    /// The most rotated files kept for one stream.
     pub const OUTPUT_KEPT_MAX: u8 = 100;
 
-    /// The first signal of a stop.
+    /// Returns the first signal of a stop.
     pub const fn first_signal(&self) -> u8 {
         if self.stop_signal == 0 {
             Self::STOP_SIGNAL
@@ -227,7 +227,7 @@ impl Spec {
         }
     }
 
-    /// How many bytes it says.
+    /// Returns its size in bytes, for the limits.
     pub fn bytes(&self) -> usize {
         let length = |bytes: &Bytes| bytes.as_bytes().len();
         let argv: usize = self.argv.iter().map(length).sum();
@@ -252,10 +252,10 @@ impl Spec {
         argv + rest + env.chain(secrets).chain(paths).chain(names).sum::<usize>()
     }
 
-    /// What of it cannot be.
+    /// Checks that it is valid.
     ///
     /// # Errors
-    /// The first that was found.
+    /// Returns the first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
         let has_program = self
             .argv
@@ -326,7 +326,7 @@ impl Spec {
         Ok(())
     }
 
-    /// What is to be looked for while it runs, if anything.
+    /// Returns what is expected of the process while it is running, if anything.
     pub fn expects(&self, is_ready: bool) -> Option<Box<Expectation>> {
         let is_watched = self.watchdog_ms > 0 || self.output_bytes_max > 0;
         let is_awaited = self.ready != Ready::Running;
@@ -341,27 +341,27 @@ impl Spec {
     }
 }
 
-/// What a record says of a process beside what it runs.
+/// The description of a process in its record, beside what it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tags {
     /// Its type: `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word of 1 to 32 bytes.
     pub kind: String,
-    /// A URL that it is about.
+    /// A URL associated with it.
     pub url: Option<String>,
-    /// Free labels.
+    /// Labels, as name and value.
     pub labels: Vec<(String, String)>,
 }
 
 impl Tags {
     /// The most labels.
     pub const LABELS_MAX: usize = 16;
-    /// The longest name of a type or label.
+    /// The maximum length of a type or of a label's name, in bytes.
     pub const NAME_BYTES_MAX: usize = 32;
-    /// The longest value of a label, or URL.
+    /// The maximum length of a label's value, or of the URL, in bytes.
     pub const VALUE_BYTES_MAX: usize = 1024;
 
-    /// How many bytes they say.
+    /// Returns their size in bytes.
     pub fn bytes(&self) -> usize {
         let labels = self
             .labels
@@ -370,10 +370,10 @@ impl Tags {
         self.kind.len() + self.url.as_ref().map_or(0, String::len) + labels.sum::<usize>()
     }
 
-    /// What of them cannot be. An empty type is none: it is found from the arguments.
+    /// Checks that they are valid. The type may be empty: then it is derived from the arguments.
     ///
     /// # Errors
-    /// The first that was found.
+    /// Returns the first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
         if self.kind.len() > Self::NAME_BYTES_MAX {
             return Err(Flaw::Kind);
@@ -395,20 +395,20 @@ impl Tags {
     }
 }
 
-/// Whose child a process is in the tree.
+/// The position of a process in the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Parentage {
-    /// What `SEXTON_PROCESS_ID` says where it was asked for.
+    /// The record named by `SEXTON_PROCESS_ID` in the requester's environment.
     pub named: Option<ProcessId>,
-    /// Who asked, its parent, and so on upwards, as the kernel has them: the first that has a record counts, if no name
-    /// does.
+    /// The requester and its ancestors as the kernel reports them. If `named` has no record, the first of these that has one becomes the
+    /// parent.
     pub line: Vec<super::identity::Identity>,
-    /// Whether it is launched only while the one that is named lives: what that has a right to ends with it.
+    /// Whether it is launched only if the named process is alive, since the right to launch it ends with that process.
     pub bound: bool,
 }
 
 impl Parentage {
-    /// The most that are looked at upwards.
+    /// The most processes in `line` that are considered.
     pub const LINE_MAX: usize = 16;
 }

@@ -1,4 +1,4 @@
-//! Records and the indexes over them, and the only ways in which they change.
+//! All records with their indexes, and the only operations that change them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,7 +21,7 @@ use crate::spine::machine::Start;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Every record, and where it is found.
+/// All records, and their indexes.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rules: Rules,
@@ -30,12 +30,12 @@ pub(super) struct State {
     pub(super) pages: Pages,
     pub(super) index: Index,
     pub(super) services: Services,
-    /// The sum of all profiles.
+    /// The combined digest of all profiles.
     profiles: Digest,
     newest: Profiles,
-    /// Whether no date removes anything: the wall clock is in doubt.
+    /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
-    /// What is gone that somebody watches, until the end of the entry by which it is.
+    /// Watched processes that are gone by the current entry.
     departed: Vec<(ActorId, Gone)>,
 }
 
@@ -55,13 +55,13 @@ impl State {
         }
     }
 
-    /// The record of this id, and where it is.
+    /// Returns the record with this id, and its slot.
     pub(super) fn find(&self, id: ProcessId) -> Option<(Slot, &Record)> {
         let slot = *self.index.ids.get(&id)?;
         Some((slot, &self.records[slot]))
     }
 
-    /// The live record of this process. One that was launched goes before one that registered itself while the report of
+    /// Returns the live record of this process. A launched record takes precedence over one that the process registered while the report of
     /// its launch was on its way.
     pub(super) fn find_live(&self, identity: &Identity) -> Option<(Slot, &Record)> {
         let records = self
@@ -77,13 +77,13 @@ impl State {
             .min_by_key(|(_, record)| (!record.launched, record.id))
     }
 
-    /// The records above one, as far as they are there, from its parent up.
+    /// Returns the ancestors of a record from its parent up, as far as they exist.
     pub(super) fn above(&self, parent: Option<ProcessId>) -> impl Iterator<Item = (Slot, &Record)> {
         let first = parent.and_then(|id| self.find(id));
         std::iter::successors(first, |(_, record)| self.find(record.parent?))
     }
 
-    /// A record and all below it, as far as something lives there.
+    /// Returns a record and its descendants that are live or have live descendants.
     pub(super) fn below(&self, id: ProcessId) -> Vec<(Slot, &Record)> {
         let mut found: Vec<(Slot, &Record)> = self.find(id).into_iter().collect();
         let mut next = 0;
@@ -98,7 +98,7 @@ impl State {
         found
     }
 
-    /// Puts a new record into a free slot.
+    /// Inserts a new record into a free slot.
     pub(super) fn insert(&mut self, entry: Seq, slot: Slot, mut record: Record) {
         record.profile = self.newest.shared(record.profile);
         self.touch_profile(entry, slot);
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Changes a record, and with it pages, digest, deadlines and every index.
+    /// Changes a record, and with it pages, digest, deadlines and all indexes.
     pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Record)) {
         let record = &self.records[slot];
         let (stayed, parent) = (record.stays(), record.parent);
@@ -133,10 +133,10 @@ impl State {
         }
     }
 
-    /// Takes a record out. What it was the parent of has none from then on.
+    /// Removes a record. Its children have no parent from then on.
     ///
     /// # Panics
-    /// If it is not removable.
+    /// Panics if it is not removable.
     pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
         let record = &self.records[slot];
         assert!(record.is_removable(), "what somebody depends on stays");
@@ -146,8 +146,8 @@ impl State {
         self.records.remove(self.pages.by(entry), slot);
     }
 
-    /// What lives below the one on this path begins to hold those above, or no longer does: only up to the first that
-    /// something else holds, too.
+    /// Updates the counts of live children along the ancestors when a record becomes live or ceases to be. This stops at the first ancestor
+    /// that something else keeps live, too.
     fn hold_above(&mut self, parent: Option<ProcessId>, holds: bool) {
         let mut next = parent;
         while let Some(slot) = next.and_then(|id| self.index.ids.get(&id)).copied() {
@@ -179,7 +179,7 @@ impl State {
         self.pages.by(entry).touch(profile_page(slot), encode);
     }
 
-    /// The server started: spans begin again.
+    /// Handles a start of the server: spans begin again.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         let head = Head {
             epoch: stamp.at,
@@ -190,12 +190,12 @@ impl State {
         self.records.begin_spans(stamp.at);
     }
 
-    /// What is gone since the last time this was asked, and who is to be told.
+    /// Takes the watched processes that are gone since the last call, with the actors to notify.
     pub(super) fn take_departed(&mut self) -> Vec<(ActorId, Gone)> {
         std::mem::take(&mut self.departed)
     }
 
-    /// Whether somebody waits for the tree of this record to end, or for one above it.
+    /// Returns whether an actor waits for the tree of this record to end, or for a tree that contains it.
     pub(super) fn is_tree_watched(&self, record: &Record) -> bool {
         let is_watched = |record: &Record| {
             let mut watchers = record.watchers.iter();
@@ -204,12 +204,12 @@ impl State {
         is_watched(record) || self.above(record.parent).any(|(_, it)| is_watched(it))
     }
 
-    /// Holds back what is removed on its date, or no longer.
+    /// Suspends or resumes removals by date.
     pub(super) fn hold(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// The first record whose time to be kept ends, and when that is.
+    /// Returns the first record whose retention ends, and when that is.
     fn first_removal(&self) -> Option<(Date, Slot)> {
         let mut removable = self.index.removable.iter();
         let first = removable.find(|(_, slot)| !self.index.quarantined.contains(slot));
@@ -218,7 +218,7 @@ impl State {
         (!self.held).then_some(removal)
     }
 
-    /// A time before which nothing is due.
+    /// Returns a time before which nothing is due.
     pub(super) fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         let removal = self.first_removal().map(|(date, _)| offset.time(date));
         [self.records.deadline(offset), removal]
@@ -227,7 +227,7 @@ impl State {
             .min()
     }
 
-    /// The record on which time acts first.
+    /// Returns the record that is due first.
     pub(super) fn due(&mut self, now: Now) -> Option<Slot> {
         let removal = self.first_removal();
         let removal = removal.map(|(date, slot)| (now.offset.time(date), slot));
@@ -240,12 +240,12 @@ impl State {
             .map(|(_, slot)| slot)
     }
 
-    /// Whether time no longer acts on a record, although it would.
+    /// Returns whether time no longer acts on a record because that failed.
     pub(super) fn is_quarantined(&self, slot: Slot) -> bool {
         self.index.quarantined.contains(&slot) || self.records.is_forgotten(slot)
     }
 
-    /// Takes a record on which time failed to act out of all order, until something else puts it back.
+    /// Exempts a record on which time failed to act from all deadlines, until it changes.
     pub(super) fn quarantine(&mut self, slot: Slot, now: Now) {
         self.records.forget_deadline(slot, now);
         let Some(record) = self.records.get(slot) else {
@@ -257,7 +257,7 @@ impl State {
         }
     }
 
-    /// The digest of durable state.
+    /// Returns the digest of durable state.
     pub(super) fn digest(&self) -> Digest {
         let mut digest = self.records.digest();
         digest.merge(self.profiles);
@@ -266,13 +266,13 @@ impl State {
         digest
     }
 
-    /// The state with these pages in it, which come in ascending order: records before their profiles.
+    /// Builds the state from pages, which come in ascending order: records before their profiles.
     ///
     /// # Panics
-    /// If they contradict each other.
+    /// Panics if the pages contradict each other.
     pub(super) fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::new(rules);
-        // Those whose profile is still to come, as their slots ascend.
+        // The records whose profiles are still to come, in ascending order of slots.
         let mut without = VecDeque::new();
         for page in pages {
             match page {
@@ -299,7 +299,7 @@ impl State {
         state
     }
 
-    /// Builds every index.
+    /// Builds all indexes.
     fn build(&mut self) {
         let slots: Vec<Slot> = self.records.iter().map(|(slot, _)| slot).collect();
         for slot in &slots {
@@ -317,13 +317,13 @@ impl State {
     }
 }
 
-/// Notes who is to be told that a process is gone, or its tree.
+/// Notes which actors are to be notified that a process, or its tree, is gone.
 fn depart(departed: &mut Vec<(ActorId, Gone)>, record: &Record, until: Until) {
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
     departed.extend(watchers.map(|(by, _)| (*by, record.gone(until))));
 }
 
-/// What the digest is made of for a profile.
+/// Returns the bytes of a profile that enter the digest.
 fn profile_bytes(slot: Slot, profile: &Profile) -> Vec<u8> {
     let mut bytes = b"profile".to_vec();
     bytes.extend_from_slice(&slot.0.to_le_bytes());

@@ -1,10 +1,10 @@
-//! Who waits for something of a record. Volatile: the host states it again after a rebuild.
+//! Clients waiting for a condition of a record. Volatile: the host states the waits again after a rebuild.
 
 use crate::actors::process::reply::Watch;
 use crate::ids::{ProcessId, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tickets, by record.
+/// The waits, by record.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     watches: BTreeMap<Ticket, Watch>,
@@ -12,7 +12,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Begins to wait for something of this record, in the place of what the ticket stood for.
+    /// Adds a wait for this record, replacing an earlier one of the same ticket.
     pub(super) fn watch(&mut self, ticket: Ticket, id: ProcessId, watch: Watch) {
         self.forget(ticket);
         self.by_id.insert((id, ticket));
@@ -26,13 +26,13 @@ impl Waiting {
         }
     }
 
-    /// Everything that is waited for.
+    /// Returns all waits.
     #[cfg(test)]
     pub(super) fn all(&self) -> impl Iterator<Item = &Watch> {
         self.watches.values()
     }
 
-    /// Those who wait for something of this record.
+    /// Returns the waits for this record.
     pub(super) fn of(&self, id: ProcessId) -> Vec<(Ticket, Watch)> {
         let all = (id, Ticket(0))..=(id, Ticket(u64::MAX));
         let tickets = self.by_id.range(all).map(|(_, ticket)| *ticket);

@@ -1,4 +1,4 @@
-//! What becomes of jobs that are to be added, one by one or many at once, and of root jobs: decided, not done.
+//! Decides about adding jobs, one by one or in batches, and about registering root jobs.
 
 use crate::actors::queue::canonical::canonical;
 use crate::actors::queue::decide::after;
@@ -12,14 +12,14 @@ use crate::clock::Date;
 use crate::spine::machine::Moment;
 use std::collections::{BTreeSet, HashMap};
 
-/// One job of a batch, as it is looked at.
+/// A job of a batch, while the batch is decided.
 struct Wish<'a> {
     put: &'a Put,
     rules: &'a TypeRules,
     key: Option<DedupKey>,
-    /// The job that it is one with, of those that are there, or whose keys are remembered.
+    /// The id of an existing job that it duplicates, or of the one that was added under its remembered key.
     twin: Option<u64>,
-    /// The last of the batch that it is one with: itself, if it counts.
+    /// The index of the last job of the batch with the same key; its own index if it is that job or has no key.
     last: usize,
 }
 
@@ -53,7 +53,7 @@ impl QueueMachine {
         }
     }
 
-    /// All of them, or none.
+    /// Decides about a batch: all of its jobs are added, or none.
     pub(super) fn decide_batch(&self, moment: &Moment, puts: &[Put]) -> Outcome {
         let rules = |put: &Put| self.state.rules.of(&put.queue);
         let refused = |put: &Put| self.admits(moment, put, rules(put)).err();
@@ -121,7 +121,7 @@ impl QueueMachine {
         (0..).zip(puts.iter().zip(&keys)).map(wish).collect()
     }
 
-    /// Whether this job may be added at all.
+    /// Checks that this job may be added at all.
     fn admits(&self, moment: &Moment, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
@@ -135,8 +135,8 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Whether there is room for so many more jobs, with so many bytes. For none there always is, also where what was said
-    /// of failures takes more than there is room for.
+    /// Checks that there is room for `count` more jobs with `bytes` bytes. Adding none is always allowed, even if
+    /// stored errors already take more than the limit.
     fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
         if count == 0 {
             return Ok(());
@@ -151,7 +151,7 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Whether there is room for these queues, each of which is named once, among those that last.
+    /// Checks that there is room for these queues among the durable ones. Each must be named once.
     pub(super) fn numbers_for<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a QueueName>,
@@ -180,7 +180,7 @@ impl QueueMachine {
         }
     }
 
-    /// Whether there is room for root jobs of these keys, each of which is named once.
+    /// Checks that there is room for root jobs with these keys. Each must be named once.
     fn slots_for(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
         let roots = &self.state.roots;
         let is_new = |key: &DedupKey| roots.newest(*key).is_none();
@@ -192,7 +192,7 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Whether there is room for so many more keys that are remembered.
+    /// Checks that there is room for `new` more remembered keys.
     fn keys_for(&self, new: usize) -> Result<(), Refused> {
         let most = self.state.rules.across.keys_max.min(pages::SLOTS_MAX) as usize;
         if new > 0 && self.state.uniques.known.len() + new > most {
@@ -202,7 +202,7 @@ impl QueueMachine {
     }
 }
 
-/// The key by which it is one with others: its own, or that of what it says if the rules want that, or if it is to be unique.
+/// Returns the deduplication key of a job: its own, or that of its canonical body if its type deduplicates or it is to be unique.
 fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
     let form = || canonical(put.body.as_bytes(), &rules.dedup_ignore);
     let by_body = || (rules.dedup || put.unique_for_ms > 0).then(|| DedupKey::of(&form()));

@@ -1,5 +1,5 @@
-//! Claims that are bound to processes: they end when the process is gone, or its tree. One whose time runs out may have its
-//! tree killed before the job is given on: it is `fencing` until then, and nobody's.
+//! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim runs out of time, the tree may have
+//! to be killed before anyone else can claim the job: until then the claim is `fencing` and no longer valid.
 
 use crate::actors::binding::{self, Binding, Gone, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
@@ -11,7 +11,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::collections::BTreeSet;
 
 impl QueueMachine {
-    /// A process is gone, and its claims with it.
+    /// Decides to end the claims that are bound to a process that is gone.
     pub(super) fn decide_gone(&self, gone: Gone) -> Outcome {
         let ends = |slot: &Slot| {
             let bound = self.state.job(*slot).and_then(|job| job.story().binding());
@@ -20,7 +20,7 @@ impl QueueMachine {
         self.given_back(self.state.of_process(gone.process).filter(ends))
     }
 
-    /// Claims end without a word.
+    /// Decides to end claims whose workers are gone. A job on its last try is abandoned.
     pub(super) fn given_back(&self, claims: impl Iterator<Item = Slot>) -> Outcome {
         let is_last = |slot: &Slot| self.state.job(*slot).is_some_and(Job::is_last_try);
         let (abandoned, back): (Vec<Slot>, Vec<Slot>) = claims.partition(is_last);
@@ -55,7 +55,7 @@ impl QueueMachine {
         self.state_binding(slot, effects);
     }
 
-    /// Asks to be told when the process of a claim is gone.
+    /// Asks the `ProcessActor` to report when the process of a claim is gone, and to kill its tree if the claim is fencing.
     pub(super) fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let story = self.state.job(slot).map(Job::story);
         let bound = story.and_then(|story| story.bound.as_ref());
@@ -64,7 +64,7 @@ impl QueueMachine {
         }
     }
 
-    /// States all that is to be watched, and killed, once each.
+    /// States every watch and every kill that is due again, each once.
     pub(super) fn state_bindings(&self, effects: &mut Effects<Self>) {
         let slots = self.state.bound.iter().map(|(_, slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
@@ -87,7 +87,7 @@ impl QueueMachine {
     }
 }
 
-/// What the `ProcessActor` is to do for a claim.
+/// Returns the messages that the `ProcessActor` is sent about a claim.
 fn obligations(bound: &Bound) -> impl Iterator<Item = ToProcesses> + use<> {
     let Binding { process, until, .. } = bound.binding;
     let by = QueueMachine::ID;
@@ -96,7 +96,7 @@ fn obligations(bound: &Bound) -> impl Iterator<Item = ToProcesses> + use<> {
     std::iter::once(watch).chain(fence)
 }
 
-/// The process that a message binds a claim to.
+/// Returns the process that a message binds a claim to.
 pub(super) const fn bound_by(message: &Message) -> Option<Binding> {
     if let Message::Bind { to, .. } = message {
         Some(*to)

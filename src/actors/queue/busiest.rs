@@ -1,4 +1,4 @@
-//! Which queues have the most to do, for those who look at the whole: some of a share, and where to go on.
+//! The busiest queues, for an overview of the server. One query looks at a bounded number of queues and returns where to continue.
 
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::queue::Queue;
@@ -9,8 +9,8 @@ use crate::ids::Slot;
 use std::cmp::Reverse;
 
 impl QueueMachine {
-    /// Of the queues that stand from here on, a share of them, those with the most jobs; among equals those that more
-    /// wait for, then those to which more was added. The busiest first.
+    /// Returns the busiest queues, busiest first, among the next [`LOOKED_AT_MAX`] slots from `from` on. Queues are
+    /// ranked by their number of jobs, then by the number of clients that wait, then by the number of jobs ever added.
     pub(super) fn busiest(&self, (from, most): (Slot, u32), offset: Offset) -> Reply {
         let queues = &self.state.queues;
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(queues.extent());

@@ -1,15 +1,15 @@
-//! Where jobs stand, by their numbers.
+//! An index from job ids to slots.
 //!
-//! Numbers are given one after the other, so those of jobs that come and go together lie together: in ranges, each as
-//! large as a line of the processor's cache. What is worked on at both ends of a long queue is always near.
+//! Ids are given in sequence, so jobs that come and go together have neighbouring ids. They are stored in ranges of the
+//! size of a cache line, so that work at both ends of a long queue touches little memory.
 
 use crate::ids::Slot;
 use std::collections::BTreeMap;
 
-/// Numbers in a range.
+/// The number of ids in a range.
 const RANGE: usize = 16;
 
-/// Slots by number.
+/// Slots by job id.
 #[derive(Debug, Default)]
 pub(super) struct ById {
     ranges: BTreeMap<u64, [Slot; RANGE]>,
@@ -28,10 +28,10 @@ impl ById {
         (slot != Slot::NONE).then_some(slot)
     }
 
-    /// Notes where a new job stands.
+    /// Adds a new job.
     ///
     /// # Panics
-    /// If there is one with this number.
+    /// Panics if there is already a job with this id.
     pub(super) fn insert(&mut self, id: u64, slot: Slot) {
         let (range, place) = place(id);
         let range = self.ranges.entry(range).or_insert([Slot::NONE; RANGE]);
@@ -42,10 +42,10 @@ impl ById {
         self.len += 1;
     }
 
-    /// Forgets a job.
+    /// Removes a job.
     ///
     /// # Panics
-    /// If there is none with this number.
+    /// Panics if there is no job with this id.
     pub(super) fn remove(&mut self, id: u64) {
         let (number, place) = place(id);
         let range = self.ranges.get_mut(&number);
@@ -61,7 +61,7 @@ impl ById {
     }
 }
 
-/// Its range, and its place there.
+/// Returns the range of an id, and its index within the range.
 fn place(id: u64) -> (u64, usize) {
     let (range, place) = (id / RANGE as u64, id % RANGE as u64);
     (range, usize::try_from(place).unwrap_or_default())

@@ -1,16 +1,16 @@
-//! What a job says, in a form that is the same for all that say the same: JSON without spaces, its members in order.
+//! A canonical form of job bodies: JSON without whitespace, its members sorted by name.
 //!
-//! Numbers and strings stay as they are written: two bodies of one form mean the same to every reader, though some that
-//! mean the same have two. Never here: whether JSON is right. What is not understood stands for itself.
+//! Numbers and strings stay as they are written, so two bodies with the same form mean the same to every reader, while some that mean the
+//! same have different forms. Never here: validation of JSON. A body that is not understood is its own form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The longest body that is looked into, and how deep: it is done while others wait.
+/// The longest body that is canonicalised, and the deepest nesting: other requests wait in the meantime.
 const BYTES_MAX: usize = 64 << 10;
 const DEPTH_MAX: u32 = 32;
 
-/// Members that `MediaWiki` does not count either.
+/// Members that `MediaWiki` ignores when it compares jobs.
 const IGNORED: [&str; 4] = [
     "jobReleaseTimestamp",
     "requestId",
@@ -18,8 +18,8 @@ const IGNORED: [&str; 4] = [
     "rootJobTimestamp",
 ];
 
-/// The canonical form of a body that is an object or a list in JSON, without the members of it that are ignored; of
-/// any other body what it is.
+/// Returns the canonical form of a body that is a JSON object or array, without its ignored top-level members. Any
+/// other body is returned unchanged.
 pub(super) fn canonical<'b>(body: &'b [u8], ignored: &[String]) -> Cow<'b, [u8]> {
     let mut reader = Reader {
         rest: body,
@@ -39,7 +39,7 @@ struct Reader<'b, 'i> {
 }
 
 impl<'b> Reader<'b, '_> {
-    /// The form of the next value; none if it is not understood.
+    /// Returns the canonical form of the next value; `None` if it is not understood.
     fn value(&mut self, depth: u32) -> Option<Vec<u8>> {
         if depth == DEPTH_MAX {
             return None;
@@ -67,7 +67,7 @@ impl<'b> Reader<'b, '_> {
             let name = self.string()?;
             let value = self.take(b':').then(|| self.value(depth + 1))??;
             if depth > 0 || !self.is_ignored(name) {
-                // Of several of one name the last counts, as nearly every reader has it.
+                // Of several members with the same name the last one counts, as in nearly every reader.
                 members.insert(name, value);
             }
             is_over = self.take(b'}');
@@ -94,7 +94,7 @@ impl<'b> Reader<'b, '_> {
         Some([b"[", &items.join(&b',')[..], b"]"].concat())
     }
 
-    /// A string as it is written, with its quotes.
+    /// Returns the next string as it is written, with its quotes.
     fn string(&mut self) -> Option<&'b [u8]> {
         if !self.is_next(b'"') {
             return None;
@@ -114,7 +114,7 @@ impl<'b> Reader<'b, '_> {
         all.any(|it| name.get(1..name.len() - 1) == Some(it.as_bytes()))
     }
 
-    /// Whether this comes next, behind any spaces, which are passed over.
+    /// Skips whitespace and returns whether `byte` comes next.
     fn is_next(&mut self, byte: u8) -> bool {
         self.rest = self.rest.trim_ascii_start();
         self.rest.first() == Some(&byte)

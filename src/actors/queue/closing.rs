@@ -1,6 +1,6 @@
-//! The queues that are closed for a while because something was claimed from them, by when they open.
+//! Queues that are closed for a while because a job was claimed from them, ordered by when they open.
 //!
-//! A queue opens without an entry, so a page may have some that are open by now: their time is over for a reader, too.
+//! A queue opens without a journal entry, so a page may list queues that are open by now; a reader goes by the stored time.
 
 use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;
@@ -9,7 +9,7 @@ use crate::ids::Slot;
 use crate::spine::machine::Stamp;
 
 impl State {
-    /// Closes the queue of this job, which was claimed now, if its type is throttled. A duplicate is no work.
+    /// Closes the queue of a job that was just claimed, if its type is throttled. Claiming a duplicate does not count as work.
     pub(super) fn close(&mut self, job: Slot, Stamp { seq, at }: Stamp) {
         let Some(job) = self.jobs.get(job) else {
             return;
@@ -22,7 +22,7 @@ impl State {
         let (closings, queues) = (&self.closings, &self.queues);
         let page = |content: &mut Vec<u8>| encode_closed(closings, queues, content);
         self.pages.touch(CLOSED, seq, page);
-        // In a replay it is among them still.
+        // In a replay the queue may still be among them.
         let before = self.queue(slot).throttle.opens();
         self.closings.remove(&(before, slot));
         self.attend(slot, |queue| queue.throttle.close(at, items));
@@ -31,7 +31,7 @@ impl State {
         self.review(slot);
     }
 
-    /// Opens every queue whose time has come at `at`.
+    /// Opens every queue whose closing ends at or before `at`.
     pub(super) fn open(&mut self, at: Timestamp) {
         while let Some((opens, slot)) = self.closings.first().copied()
             && opens <= at
@@ -44,7 +44,7 @@ impl State {
         self.settle_turns();
     }
 
-    /// Closes queues that were closed when a snapshot was taken, unless their types are throttled no more.
+    /// Closes the queues that were closed when a snapshot was taken, except those whose types are no longer throttled.
     pub(super) fn load_closed(&mut self, closed: Vec<Closed>) {
         for (name, end_us) in closed {
             if self.rules.of(&name).throttle_milli == 0 {
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// When the first queue is to be opened.
+    /// Returns when the next queue opens.
     pub(super) fn opens(&self) -> Option<Timestamp> {
         self.closings.first().map(|(opens, _)| *opens)
     }

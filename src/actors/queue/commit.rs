@@ -1,4 +1,4 @@
-//! Makes an outcome so. Nothing is decided here, and nothing depends on the rules.
+//! Applies an outcome. Nothing is decided here, and nothing depends on the rules.
 
 use crate::actors::queue::bound::bound_by;
 use crate::actors::queue::job::Bound;
@@ -177,7 +177,7 @@ impl QueueMachine {
         });
     }
 
-    /// After its last try, however that ended, it is abandoned.
+    /// Abandons a job after its last try, however that ended.
     fn commit_last(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
         if let Message::Release { priority, .. } = message {
             self.state.change(slot, stamp.seq, |job| {
@@ -188,7 +188,7 @@ impl QueueMachine {
         } else if let Some(error) = said(message) {
             self.state.change(slot, stamp.seq, |job| {
                 let story = job.story_mut();
-                // Why it was cancelled says more than how its command was stopped.
+                // The reason for the cancellation says more than how the command was stopped.
                 if !story.is_cancelled() {
                     story.error.clone_from(error);
                 }
@@ -199,7 +199,7 @@ impl QueueMachine {
         self.state.give_back(slot, stamp);
     }
 
-    /// Abandoned, as after its last try; one that a process has, when that has ended.
+    /// Cancels a job: abandons it as after a last try or, if its claim is bound to a process, marks it to be abandoned when that ends.
     fn cancel(&mut self, slot: Slot, stamp: Stamp, prune: Date, message: &Message) {
         let Message::Cancel { error, .. } = message else {
             unreachable!("only a cancellation cancels")
@@ -295,7 +295,7 @@ impl QueueMachine {
         });
     }
 
-    /// A failed job belongs to nobody until it is tried again. The newest error is kept, or none if nothing was said.
+    /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the old one, even if it is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let error = said(message).expect("only a failure fails");
         self.state.change(slot, stamp.seq, |job| {
@@ -308,7 +308,7 @@ impl QueueMachine {
         });
     }
 
-    /// It belongs to nobody until it is tried, as one that failed, but was not tried.
+    /// Ends a claim whose job is put off. The job waits like a failed one, but the claim does not count as a try.
     fn commit_defer(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let error = said(message).expect("only what is deferred is deferred");
         self.state.change(slot, stamp.seq, |job| {
@@ -390,7 +390,7 @@ impl QueueMachine {
     }
 }
 
-/// What is said of a failure, if the message is about one.
+/// Returns the error that a failure or deferral reports; `None` for other messages.
 const fn said(message: &Message) -> Option<&Option<ErrorText>> {
     if let Message::Fail { error, .. } | Message::Defer { error, .. } = message {
         Some(error)

@@ -1,4 +1,4 @@
-//! The machine and its model, looked at side by side: everything that can be asked, and everything that must hold.
+//! Compares the machine with its model: every query must give the same answer, and every invariant must hold.
 
 use crate::actors::queue::selected;
 use crate::actors::queue::tests::Pair;
@@ -7,7 +7,7 @@ use crate::ids::Slot;
 use crate::spine::machine::{Machine as _, Paged as _, Shown as _, Timed as _};
 
 impl Pair {
-    /// Everything that can be asked, and everything that must hold.
+    /// Compares the answers to all queries, and checks all invariants.
     pub(super) fn compare(&mut self) {
         let told = std::mem::take(&mut self.told);
         assert_eq!(told, std::mem::take(&mut self.model.told), "it is watched");

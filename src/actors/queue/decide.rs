@@ -1,6 +1,6 @@
-//! What a message does, without doing it: which job goes to whom, and what becomes of it.
+//! Decides what a message does, without doing it: which job is claimed by whom, and what happens to it.
 //!
-//! Rests on durable state and the rules, never on who waits or is present: a replay decides again, and compares.
+//! Depends on durable state and rules alone, never on who waits or is connected: a replay decides again and compares.
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;
@@ -27,7 +27,7 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            // The listener tells a client that waits: a tick must come to something.
+            // The listener tells waiting clients about the drain. A tick for one of them must have an outcome.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
                 if moment.draining == Draining::All =>
             {
@@ -180,7 +180,7 @@ impl QueueMachine {
         Outcome::Claimed {
             slot,
             until: match terms {
-                // It is known whether the process lives.
+                // The claim ends with its process, so it needs no time limit.
                 (Claimant::Process(_), 0) => Timestamp(u64::MAX),
                 (_, 0) => until(now.at, job, rules),
                 (_, ms) => now.at.plus_ms(ms),
@@ -198,7 +198,7 @@ impl QueueMachine {
         self.state.rules.of(&self.state.queue_of(job).name)
     }
 
-    /// The job that is claimed by this right.
+    /// Returns the job, if `by` is a right to its present claim.
     fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
         let story = job.story();
@@ -216,7 +216,7 @@ impl QueueMachine {
         }
     }
 
-    /// The same, unless it is not wanted any more: its worker is to stop.
+    /// Like `claimed`, but a cancelled job is refused, so that its worker stops.
     fn worked_on(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.claimed(id, by)?;
         if job.story().is_cancelled() {
@@ -278,7 +278,7 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
-                    // What would last as long as a process is tried again as if it had claimed as others do.
+                    // A claim without a time limit is retried as if it had been made with the default one.
                     None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
@@ -288,7 +288,7 @@ impl QueueMachine {
         }
     }
 
-    /// The wait is the longer, the oftener the job was given back.
+    /// Decides to put a job off. The wait grows with the number of times that the job was given back.
     fn decide_defer(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         let (slot, job) = match self.claimed(id, by) {
             Ok(claimed) => claimed,
@@ -321,7 +321,7 @@ impl QueueMachine {
         }
     }
 
-    /// Any queue may be paused: whether anybody has to do with it is no durable state.
+    /// Any queue may be paused, whether or not it exists: presence is not durable state.
     fn decide_pause(&self, date: Date, queue: &QueueName, ms: u64) -> Outcome {
         if ms > 0 && self.numbers_for([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
@@ -350,12 +350,12 @@ impl QueueMachine {
         let rules = self.rules_of(job);
         let is_last = job.is_last_try();
         let is_fenced = job.story().binding().is_some_and(|bound| bound.fence);
-        // A claim for ever has nothing to come back to.
+        // A job claimed without a time limit is never ready again.
         let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0;
         match job.phase {
             Phase::Claimed if is_fenced => Outcome::Fenced { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            // Once, a job that failed at its last try waited as well.
+            // In older logs, a job that failed on its last try waited as well.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
             Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
@@ -366,29 +366,29 @@ impl QueueMachine {
     }
 }
 
-/// A number that nobody foresees and a replay finds again.
+/// Returns a random number that is unpredictable, yet the same in a replay.
 fn chance(moment: &Moment) -> u64 {
     let drawn = moment.draw(0);
     let [low, high] = [0, 64].map(|by| (drawn >> by) & u128::from(u64::MAX));
     u64::try_from(low ^ high).unwrap_or_default()
 }
 
-/// When a claim that is made at `at` ends, unless it says so itself.
+/// Returns when a claim made at `at` ends, if it does not specify that itself.
 fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     match (job.ttr_ms, rules.claim_ttl_ms) {
         (0, 0) => at.plus_ms(rules.prune_ms).plus_ms(1),
-        // Due at the first instant later than that, as MediaWiki has it.
+        // Due at the first instant after the limit, as in MediaWiki.
         (0, ttl) => at.plus_ms(ttl).plus_ms(1),
         (ttr, _) => at.plus_ms(ttr),
     }
 }
 
-/// When a job is pruned that was claimed on this date and not since.
+/// Returns when a job is pruned that was last claimed on `date`.
 fn pruned(date: Date, rules: &TypeRules) -> Date {
     date.plus_ms(rules.prune_ms).plus_ms(1)
 }
 
-/// How many milliseconds after so many tries a job is tried again that failed.
+/// Returns the wait in milliseconds before the retry that follows `tries` tries.
 fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     let factor = u64::from(rule.factor).saturating_pow(tries.saturating_sub(1));
     let ms = rule.first_ms.saturating_mul(factor).min(rule.max_ms);
@@ -397,7 +397,7 @@ fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     (ms - spread).saturating_add(by_chance)
 }
 
-/// Of the jobs in a phase so many at most are kicked.
+/// Decides to kick at most `most` of the `there` jobs in a phase.
 fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     match there.min(most) {
         0 => Outcome::Absent,
@@ -405,7 +405,7 @@ fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     }
 }
 
-/// The offer that chance falls on, each as often as its weight says.
+/// Picks an offer at random, with a probability proportional to its weight.
 fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     let all: u64 = offers.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let mut rest = chance.checked_rem(all)?;
@@ -418,7 +418,7 @@ fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     None
 }
 
-/// The date so much later; zero if that is at once.
+/// Returns `date` plus `ms` milliseconds; zero, which means at once, if `ms` is 0.
 pub(super) fn after(date: Date, ms: u64) -> Date {
     if ms == 0 { Date(0) } else { date.plus_ms(ms) }
 }

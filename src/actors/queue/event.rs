@@ -1,6 +1,6 @@
-//! What an entry of the journal came to, as events for whoever listens: which job came, who took it, what became of it.
+//! The events that a journal entry causes, for subscribers: which job was added, who claimed it, what happened to it.
 //!
-//! Told before the commit, while jobs stand as they were. Touches are no events: they change nothing but a deadline.
+//! Published before the commit, while jobs are in their previous state. A touch is not an event: it changes nothing but a deadline.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
@@ -13,11 +13,11 @@ use crate::clock::Date;
 use crate::ids::{Seq, Slot};
 use crate::spine::event::Happening;
 
-/// Whoever is told.
+/// The function that events are passed to.
 type Tell<'a> = &'a mut dyn FnMut(Happening);
 
 impl QueueMachine {
-    /// Tells what this outcome comes to, in order.
+    /// Passes the events that this outcome causes to `tell`, in order.
     pub(super) fn tell(&self, seq: Seq, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
         match (outcome, message) {
             (Outcome::Put { job, .. }, Message::Put(put)) => tell(added(put, job)),
@@ -91,7 +91,7 @@ impl QueueMachine {
         }
     }
 
-    /// Tells of claims that ended without a word.
+    /// Passes the events for claims that ended because their worker or process is gone.
     fn tell_departed(
         &self,
         message: &Message,
@@ -109,7 +109,7 @@ impl QueueMachine {
         }
     }
 
-    /// Tells of a claim whose span begins again, which is no event.
+    /// Passes a renewed claim to `tell`. Only the story of a job includes these; they are not events.
     pub(super) fn tell_touched(&self, outcome: &Outcome, tell: Tell<'_>) {
         if let Outcome::Touched { slot, until } = outcome {
             self.about("touched", *slot, |_, told| {
@@ -126,7 +126,7 @@ impl QueueMachine {
     }
 }
 
-/// What is told of a job by its name alone. Nothing of what changes nothing, or nothing but a deadline or a number.
+/// Returns the kind and the job of an event that has no other fields. `None` for outcomes that are handled elsewhere or cause no event.
 fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     let named = match outcome {
         Outcome::Buried { slot } => ("buried", slot),
@@ -165,7 +165,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     Some((named.0, *named.1))
 }
 
-/// The process that a claim is bound to, by its record.
+/// Returns the record of the process that a claim is bound to.
 fn process_of(message: &Message) -> Option<String> {
     let (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }) = message else {
         return None;
@@ -177,7 +177,7 @@ fn process_of(message: &Message) -> Option<String> {
     }
 }
 
-/// With what ended a claim, if that was the end of its process.
+/// Adds the cause to the event if a claim ended with its process.
 fn caused(message: &Message, told: Happening) -> Happening {
     if let Message::Gone(gone) = message {
         told.text("cause", "process")
@@ -203,7 +203,7 @@ fn added(put: &Put, job: &NewJob) -> Happening {
     ready_at(told.number("priority", put.priority), job.until)
 }
 
-/// With the time at which the job is ready, if it is not at once.
+/// Adds the time at which the job is ready, unless it is ready at once.
 fn ready_at(told: Happening, until: Date) -> Happening {
     if until == Date(0) {
         told

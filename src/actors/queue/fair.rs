@@ -1,4 +1,4 @@
-//! Tenants have their turns, however many jobs each has, and whatever comes between.
+//! Tests that tenants get their turns, however many jobs each has and whatever happens in between.
 
 use crate::actors::queue::{
     Across, AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply,
@@ -71,7 +71,7 @@ impl Bench {
         }
     }
 
-    /// Claims the job of whoever's turn it is, and ends it; of which queue it is.
+    /// Claims a job of the tenant whose turn it is, and deletes it. Returns the name of its queue.
     fn take(&mut self, of: &AnyType) -> Option<String> {
         let pop = Message::Pop(Pop {
             queues: [].into(),
@@ -103,12 +103,12 @@ fn types(types: &[&str]) -> AnyType {
     }
 }
 
-/// Ends the jobs of one tenant beside those of another with far more: the k-th is claimed within 2k claims.
+/// Processes the jobs of one tenant next to those of another with far more: the k-th of them is claimed within 2k claims.
 fn few_beside(many: usize) {
     for of in [AnyType::default(), types(&["mails"])] {
         let mut bench = Bench::new(&[], &[]);
         bench.put("big:mails", many);
-        // It has had the place for itself.
+        // Until now this tenant was the only one.
         bench.takes(&of, 100);
         bench.put("small:mails", 10);
         let taken = bench.takes(&of, 20);
@@ -161,7 +161,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
     }
     let of_many = taken.iter().filter(|it| *it == "many:x").count();
     assert!((19..=21).contains(&of_many), "{taken:?}");
-    // Nor do ever new ones.
+    // Nor do tenants that are new each time.
     let mut waited = 0;
     for number in 0..50 {
         bench.put(&format!("new{number}:x"), 1);
@@ -170,7 +170,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
             Some(queue) if queue == "many:x" => 0,
             _ => waited + 1,
         };
-        // Two come for each that is served: the line grows, and nobody is passed over.
+        // Two are added for each one served: the line grows, but nobody is passed over.
         assert!(waited <= 2 * (number + 1), "{waited} after {number}");
     }
 }
@@ -232,7 +232,7 @@ fn other_rules_are_gone_by_at_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Between two turns of a tenant another has as many as its weight allows, and one more; of equal tenants each has one.
+    /// Between two turns of a tenant, another gets at most as many as its weight allows, plus one. Equal tenants get one each.
     #[test]
     fn no_tenant_that_is_ready_waits_for_longer_than_the_weights_of_others_say(
         weights in prop::collection::vec(1u32..6, 2..7),
@@ -244,7 +244,7 @@ proptest! {
         let weighed: Vec<(&str, u32)> = names.iter().map(String::as_str).zip((0..).map(weight)).collect();
         let mut bench = Bench::new(&weighed, &[]);
         let mut there = vec![0usize; weights.len()];
-        // How often each of the others was served since this one was served or became ready.
+        // How often each of the others was served since this one was last served or became ready.
         let mut served = vec![vec![0u32; weights.len()]; weights.len()];
         for (tenant, jobs, kind) in comes {
             let tenant = tenant % weights.len();

@@ -1,11 +1,11 @@
-//! The jobs of a queue that are claimed, in no order that means anything: so that all of a queue's jobs
-//! are found without a walk over those of others. They hang together by the links that a ready job does not need then.
+//! The claimed jobs of a queue, in no particular order, so that all jobs of a queue can be found without walking those
+//! of others. They are linked by the fields that link ready jobs in `ready.rs`.
 
 use crate::actors::queue::job::Job;
 use crate::ids::Slot;
 use crate::lookup::slab::Slab;
 
-/// Jobs that nobody can claim just now.
+/// A linked list of claimed jobs.
 #[derive(Debug)]
 pub(super) struct Held {
     first: Slot,
@@ -28,7 +28,7 @@ impl Held {
         (job.previous, job.next) = (Slot::NONE, next);
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     pub(super) fn remove(&mut self, jobs: &mut Slab<Job>, slot: Slot) {
         let Job { previous, next, .. } = jobs[slot];
         if next != Slot::NONE {
@@ -41,7 +41,7 @@ impl Held {
         }
     }
 
-    /// The jobs.
+    /// Returns the slots of all jobs in the list.
     pub(super) fn iter<'a>(&self, jobs: &'a Slab<Job>) -> impl Iterator<Item = Slot> + 'a {
         let some = |slot: Slot| Some(slot).filter(|slot| *slot != Slot::NONE);
         std::iter::successors(some(self.first), move |slot| some(jobs[*slot].next))

@@ -1,5 +1,5 @@
-//! The indexes over jobs and queues: every job in that of its phase, every queue among those from which something can
-//! be claimed if that is so. Built again from durable state, and never part of it.
+//! The indexes over jobs and queues: every job is in the index of its phase, and every queue with claimable jobs is in
+//! the index of offered queues. Rebuilt from durable state, and never part of it.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 use crate::ids::Slot;
 
 impl State {
-    /// Puts a job into the indexes of its phase.
+    /// Adds a job to the indexes of its phase.
     pub(super) fn enter(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         let id = job.id;
@@ -53,7 +53,7 @@ impl State {
         self.count(slot, true);
     }
 
-    /// Takes a job out of the indexes of its phase.
+    /// Removes a job from the indexes of its phase.
     pub(super) fn leave(&mut self, slot: Slot) {
         self.count(slot, false);
         let job = &self.jobs[slot];
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// Keeps counts: called before a job leaves its phase, and after it entered one.
+    /// Updates the counts. Called before a job leaves its phase, and after it entered one.
     fn count(&mut self, slot: Slot, present: bool) {
         let job = &self.jobs[slot];
         let (phase, priority, queue) = (job.phase, job.priority, self.slot_of_queue(job));
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// Whether something can be claimed from a queue, and whether anybody waits for it.
+    /// Updates the indexes of queues with claimable jobs: those that are offered, and those that clients wait for.
     pub(super) fn review(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
         let can = queue.is_poppable();
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// What a queue's order goes by.
+/// Returns the key by which ready jobs are sorted in a queue with this order.
 fn rank(order: Order, job: &Job) -> u64 {
     match order {
         Order::Priority => job.priority.into(),

@@ -1,4 +1,4 @@
-//! Walks all of the queue state and asserts what `state.rs` promises about it. For tests, and slow.
+//! Walks the whole queue state and asserts the invariants of `state.rs`. Slow; for tests only.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
@@ -11,8 +11,8 @@ use crate::ids::{Digest, Seq, Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl QueueMachine {
-    /// Asserts that every job is in each index or in none, that queues are there for a reason, and that running sums
-    /// are those of a fresh count.
+    /// Asserts that every job is in each index or in none, that every queue has a reason to exist, and that the running
+    /// counts match a fresh count.
     pub(in crate::actors::queue) fn assert_whole(&self) {
         let state = &self.state;
         for (slot, queue) in state.queues.iter() {
@@ -42,7 +42,7 @@ impl QueueMachine {
         state.numbers.assert_whole();
     }
 
-    /// Asserts that a queue knows who has to do with it.
+    /// Asserts that a queue knows which clients wait for it, use it and watch it.
     fn assert_attendance(&self, slot: Slot, queue: &Queue) {
         let pops = self.waiting.pops();
         let waiting: BTreeSet<Ticket> = pops
@@ -171,7 +171,7 @@ impl State {
         );
     }
 
-    /// Asserts that time acts on what it should, and that claims are known by worker.
+    /// Asserts that the right jobs have deadlines, and that claims are indexed by worker and by process.
     fn assert_time(&self) {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
@@ -214,7 +214,7 @@ impl State {
         );
     }
 
-    /// Asserts that what can be claimed is known, and who should be given it.
+    /// Asserts that the indexes of offered queues, and of those that clients wait for, are right.
     fn assert_offers(&self) {
         let offered = |queue: &Queue| queue.is_poppable() && !queue.is_read_only;
         let mut wanted = BTreeSet::new();

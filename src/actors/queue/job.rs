@@ -1,6 +1,6 @@
-//! One job: what is kept of it.
+//! One job, as it is kept in memory.
 //!
-//! Change rule: the fields but for the links are durable, see `message.rs`.
+//! Change rule: all fields except the links are durable, see `message.rs`.
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::{DedupKey, Root, is_not};
@@ -13,48 +13,48 @@ use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// Of a job that has lived through nothing.
+/// The story of a job that has none yet.
 static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 
-/// One job. Sized for millions: 72 bytes, and its body; what most jobs never come to have stands apart.
+/// One job. Kept small for millions of them: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,
-    /// None as long as it is still to be read from a page of its own.
+    /// `None` until it has been read from a page of its own.
     pub(super) body: Option<Body>,
     pub(super) created: Timestamp,
     pub(super) ttr_ms: u64,
-    /// Neighbours among what is ready, see `ready.rs`, or among what is not, see `held.rs`.
+    /// Links to its neighbours: among ready jobs, see `ready.rs`, or among claimed ones, see `held.rs`.
     pub(super) previous: Slot,
     pub(super) next: Slot,
     /// The number of its queue.
     pub(super) queue: Slot,
     pub(super) priority: u32,
     pub(super) phase: Phase,
-    /// Whether it ends with the process.
+    /// Whether it is kept in memory only, so that it does not outlive the server process.
     pub(super) passing: bool,
-    /// Whether it is tried again when a claim ends without a word.
+    /// Whether it is tried again when a claim ends without a result.
     pub(super) retries: bool,
     /// Whether a tube command added it.
     pub(super) tube: bool,
     pub(super) story: Option<Box<Story>>,
 }
 
-/// What a job has lived through.
+/// The history of a job, and the state of its claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Story {
-    /// When its phase began, or its claim was touched.
+    /// When its phase began, or when its claim was last touched.
     pub(super) since: Timestamp,
-    /// When its claim ends, or it is tried again; of a delay or an abandonment the date, see [`Job::ends`].
+    /// When its claim ends or it is retried. For a delayed or abandoned job it is a date, see [`Job::ends`].
     pub(super) until: Timestamp,
     pub(super) delay_ms: u64,
-    /// The entry of its newest claim.
+    /// The journal entry of its newest claim; zero if it is not claimed.
     pub(super) token: Token,
-    /// Whose the claim is, if a connection's.
+    /// The worker that claimed it, if the claim belongs to a connection.
     pub(super) worker: Option<Worker>,
-    /// Given back, it is abandoned, and pruned then; zero if this is not its last try.
+    /// If this is its last try, the date on which it is pruned should it be abandoned; otherwise zero.
     pub(super) prune: Date,
-    /// The entry that buried it.
+    /// The journal entry that buried it.
     pub(super) buried: Seq,
     pub(super) attempts: u32,
     pub(super) reserves: u32,
@@ -64,34 +64,34 @@ pub(super) struct Story {
     pub(super) kicks: u32,
     pub(super) dedup: Option<DedupKey>,
     pub(super) root: Option<Root>,
-    /// What was said when it failed last.
+    /// The error of its last failure.
     #[serde(default)]
     pub(super) error: Option<ErrorText>,
-    /// Only of a claim that is bound to a process.
+    /// Only set for a claim that is bound to a process.
     #[serde(default)]
     pub(super) bound: Option<Box<Bound>>,
-    /// How many items of work it is; 0 counts as 1.
+    /// Its number of work items; 0 counts as 1.
     #[serde(default)]
     pub(super) items: u32,
-    /// How far the newest try came, if its worker said so.
+    /// The progress that the worker of the newest try has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) progress: Option<Box<Progress>>,
 }
 
-/// What a claim has that is bound to a process.
+/// The binding of a claim to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bound {
-    /// To which, and until when.
+    /// The process, and how much of its tree must end.
     pub(super) binding: Binding,
-    /// Whether its time has run out, and its tree is being killed.
+    /// Whether the time of the claim has run out and its process tree is being killed.
     pub(super) fencing: bool,
-    /// Whether the job is not wanted any more, and only the process has to end.
+    /// Whether the job was cancelled and only waits for the process to end.
     #[serde(default, skip_serializing_if = "is_not")]
     pub(super) cancelled: bool,
 }
 
 impl Bound {
-    /// Of a new claim.
+    /// Creates the binding of a new claim.
     pub(super) const fn to(binding: Binding) -> Self {
         Self {
             binding,
@@ -102,22 +102,22 @@ impl Bound {
 }
 
 impl Story {
-    /// The process that its claim is bound to.
+    /// Returns the process that its claim is bound to, and how.
     pub(super) fn binding(&self) -> Option<Binding> {
         self.bound.as_ref().map(|bound| bound.binding)
     }
 
-    /// Whether the time of its claim has run out, and its tree is being killed.
+    /// Returns whether the time of its claim has run out and its process tree is being killed.
     pub(super) fn is_fencing(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.fencing)
     }
 
-    /// Whether it is not wanted any more, and only the process of its claim has to end.
+    /// Returns whether it was cancelled and only waits for the process of its claim to end.
     pub(super) fn is_cancelled(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.cancelled)
     }
 
-    /// Whether its claim ends with its process alone.
+    /// Returns whether its claim only ends with its process.
     pub(super) fn is_endless(&self) -> bool {
         self.is_fencing() || self.bound.is_some() && self.until == Timestamp(u64::MAX)
     }
@@ -128,12 +128,12 @@ impl Job {
         self.body.as_ref().expect("bodies are read with their jobs")
     }
 
-    /// What it has lived through; nothing yet, for most.
+    /// Returns its history; an empty one for most jobs.
     pub(super) fn story(&self) -> &Story {
         self.story.as_deref().unwrap_or_else(|| &NOTHING)
     }
 
-    /// Bytes of its body, of its newest error, and of what its worker reported.
+    /// Returns the number of bytes of its body, its newest error and its progress report.
     pub(super) fn bytes(&self) -> u64 {
         let story = self.story();
         let error = story.error.as_ref().map_or(0, |error| error.as_str().len());
@@ -145,7 +145,7 @@ impl Job {
         self.story.get_or_insert_default()
     }
 
-    /// Claims that count as tries. One that was put aside begins again when somebody takes it.
+    /// Returns the number of claims that count as tries. A job that was buried or abandoned starts again at zero when it is claimed.
     pub(super) fn tries(&self) -> u32 {
         match self.phase {
             Phase::Buried | Phase::Abandoned => 0,
@@ -155,12 +155,12 @@ impl Job {
         }
     }
 
-    /// Whether it is abandoned if its claim ends without a word.
+    /// Returns whether it is abandoned if its claim ends without a result.
     pub(super) fn is_last_try(&self) -> bool {
         self.story().prune != Date(0)
     }
 
-    /// When time acts on it, if spans began again at `epoch`.
+    /// Returns the job's deadline, if all spans were restarted at `epoch`.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
         match self.phase {
@@ -172,7 +172,7 @@ impl Job {
         }
     }
 
-    /// When its claim ends, if it is claimed and spans began again at `epoch`.
+    /// Returns when its claim ends, if it is claimed and all spans were restarted at `epoch`.
     pub(super) fn claimed_until(&self, epoch: Timestamp) -> Option<Timestamp> {
         match self.ends(epoch)? {
             Deadline::Time(at) => Some(at),
@@ -180,7 +180,7 @@ impl Job {
         }
     }
 
-    /// Puts what the digest is made of for the body into `bytes`.
+    /// Replaces `bytes` by what the digest of the body is computed from.
     pub(super) fn canonical_body(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
         bytes.extend_from_slice(&self.id.to_le_bytes());
@@ -188,16 +188,16 @@ impl Job {
     }
 }
 
-/// The end of a span that begins again at `epoch`.
+/// Returns the end of a span that was restarted at `epoch`.
 fn later(story: &Story, epoch: Timestamp) -> Timestamp {
     let begins = story.since.max(epoch);
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))
 }
 
-// Every job is one of perhaps millions: whoever makes it larger should mean to.
+// There may be millions of jobs: a change that makes them larger should be deliberate.
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Option<Job>>() == 72);
 
-/// The token of a claim that there is none of.
+/// Returns the token; `None` if it is zero, which means that there is no claim.
 pub(super) fn shown(token: Token) -> Option<Token> {
     Some(token).filter(|token| *token != Token(0))
 }

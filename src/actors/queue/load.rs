@@ -1,4 +1,4 @@
-//! Queue state from its pages: every index built again.
+//! Builds queue state from its pages. Every index is rebuilt.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,13 +14,13 @@ use crate::lookup::kept::Loaded;
 use std::collections::VecDeque;
 
 impl State {
-    /// The state with these pages in it, which come in ascending order: those of jobs before those of their queues.
+    /// Builds the state from these pages, which come in ascending order, jobs before their queues.
     ///
     /// # Panics
-    /// If they contradict each other.
+    /// Panics if the pages contradict each other.
     pub(super) fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
         let mut state = Self::new(rules);
-        // Those whose body is still to come, as their slots ascend.
+        // Jobs whose bodies are still to come, by ascending slot.
         let mut without = VecDeque::new();
         let (mut closed, mut turns) = (Vec::new(), None);
         for page in pages {
@@ -49,7 +49,7 @@ impl State {
             }
         }
         assert!(without.is_empty(), "a job without a body has a page for it");
-        // A lane of what is ready takes those that come by age; all others would stand apart.
+        // A lane of ready jobs only takes jobs in order of age; any other would have to go into the tree.
         let jobs = state.jobs.iter();
         let mut by_age: Vec<(u64, Slot)> = jobs.map(|(slot, job)| (job.id, slot)).collect();
         by_age.sort_unstable();
@@ -67,7 +67,7 @@ impl State {
         state
     }
 
-    /// Makes the queues of a page.
+    /// Creates the queues of a page.
     fn load_queues(&mut self, mut page: Loaded<Numbered>) {
         for (number, numbered) in &mut page.items {
             numbered.queue = self.queue_for(&numbered.name);

@@ -1,4 +1,4 @@
-//! What the `QueueActor` tells of itself: answers to questions, and what a claim is told.
+//! Queries about jobs and queues, and the reply to a claim.
 
 use crate::actors::queue::job::{Job, shown};
 use crate::actors::queue::machine::QueueMachine;
@@ -13,7 +13,7 @@ use crate::clock::Offset;
 use crate::ids::Slot;
 
 impl QueueMachine {
-    /// What whoever claimed this job is told.
+    /// Returns the reply to the client that claimed this job.
     pub(super) fn claim_reply(&self, slot: Slot) -> Reply {
         let job = self.state.job(slot).expect("a claimed job is there");
         let story = job.story();
@@ -29,7 +29,7 @@ impl QueueMachine {
         }))
     }
 
-    /// What whoever asked for something that is not there is told.
+    /// Returns the reply for an outcome that found nothing.
     pub(super) fn absent(&self, message: &Message) -> Reply {
         if let Message::Pop(pop) = message {
             return self.nothing(pop);
@@ -102,7 +102,7 @@ impl QueueMachine {
         }
     }
 
-    /// A job, with its end in node time.
+    /// Returns a view of a job, with its deadline in node time.
     pub(super) fn job_view(&self, (slot, job): (Slot, &Job), offset: Offset) -> JobView {
         let story = job.story();
         JobView {
@@ -136,7 +136,7 @@ impl QueueMachine {
         }
     }
 
-    /// What is durable, with dates as they are.
+    /// Returns a view of all durable state. Dates are not converted to node time.
     pub(super) fn show(&self) -> View {
         let dates = Offset::default();
         let durable = self

@@ -1,7 +1,7 @@
-//! The machine: what the host asks of the rules of queues, and what is due when.
+//! The machine: the interface between the queue rules and the host, and the order in which items are due.
 //!
-//! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what is done with it. Decides without
-//! changing anything (`decide.rs`), and commits without deciding anything (`commit.rs`).
+//! A job is what it is in MediaWiki's `JobQueue`, and the operations on it are those of beanstalkd's protocol. Deciding
+//! (`decide.rs`) changes nothing, and committing (`commit.rs`) decides nothing.
 
 use crate::actors::queue::message::{Message, Outcome, Placed, Pop};
 use crate::actors::queue::pages::Page;
@@ -20,8 +20,8 @@ use crate::spine::machine::{
     Weight,
 };
 
-/// What is due: a job, by its slot; a queue whose pause is over, by its number; a root job that is to be forgotten, by its
-/// slot, or a result; or somebody who waits for a job that is there, by ticket.
+/// The kinds of items that can be due, in the upper bits of an item. A job, root job, result or key is identified by its slot, a paused
+/// queue by its number, and a client that waits for an available job by its ticket. Jobs have no bit set.
 const QUEUE: u64 = 1 << 62;
 const WAITER: u64 = 2 << 62;
 const ROOT: u64 = 3 << 62;
@@ -29,7 +29,7 @@ const RESULT: u64 = 7 << 61;
 const KEY: u64 = 3 << 61;
 const KINDS: u64 = 7 << 61;
 
-/// The rules of queues, over their state.
+/// The queue rules and the state that they act on.
 #[derive(Debug)]
 pub struct QueueMachine {
     pub(super) state: State,
@@ -59,12 +59,12 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Whether a claim that is made or touched is undone by the end of the process, and counts for nothing.
+    /// Returns whether a claim that is made or touched ends with the server process anyway, and does not count as a try.
     fn ends_with_connection(&self, slot: Slot, message: &Message) -> bool {
         let Some(job) = self.state.job(slot) else {
             return false;
         };
-        // It outlives the connection from now on.
+        // The claim outlives the connection from now on.
         if let Message::Bind { .. } = message {
             return false;
         }
@@ -78,7 +78,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Tells those who wait for it that no job is claimed.
+    /// Answers the requests that wait until no job is claimed.
     fn wake_if_unclaimed(&mut self, effects: &mut Effects<Self>) {
         if self.state.totals.jobs.claimed == 0 {
             for ticket in self.waiting.take_unclaimed() {
@@ -89,7 +89,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Tells those who wait for the end of jobs that these are over.
+    /// Answers the requests that wait for the end of a job, if it is over.
     fn wake_of_over(&mut self, effects: &mut Effects<Self>) {
         for id in std::mem::take(&mut self.state.over) {
             for ticket in self.waiting.take_ends(id) {
@@ -126,8 +126,8 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
-    /// A job that is kept in memory passes with the process, and so does all that becomes of it. Of the others, the
-    /// claims of connections do, as long as nobody counts them.
+    /// A job kept in memory passes with the process, and so does everything that happens to it. Of other jobs, the
+    /// claims of connections pass as long as they are not counted as tries.
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
@@ -137,7 +137,7 @@ impl Machine for QueueMachine {
             | Outcome::Refused(_) => {
                 return Keeping::Nothing;
             }
-            // What is remembered beside the job lasts.
+            // A registered root job or a remembered key is durable, even if the job is not.
             Outcome::Put { job, .. } => {
                 let registers = matches!(message, Message::Put(put) if put.registers().is_some());
                 job.passing && !registers && job.unique_until.is_none()
@@ -161,7 +161,7 @@ impl Machine for QueueMachine {
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))
             }
-            // A report that is lost with the machine has been overtaken by then.
+            // A report that is lost in a crash would be outdated by then.
             Outcome::Reported { .. }
             | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
@@ -199,7 +199,7 @@ impl Machine for QueueMachine {
         effects: &mut Effects<Self>,
     ) {
         self.state.entry = entry.seq;
-        // In a replay nobody else does.
+        // In a replay nothing else opens them.
         self.state.open(entry.at);
         self.apply(entry, message, outcome, effects);
         self.state.settle_turns();
@@ -264,7 +264,7 @@ impl Machine for QueueMachine {
         }
     }
 
-    /// A claim that has ended, or whose job has, is not shown again.
+    /// A claim that has ended, or whose job has, is refused instead of being shown again.
     fn reply_again(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         if let Outcome::Claimed { slot, .. } = outcome {
             let job = self.state.job(*slot);
@@ -301,7 +301,7 @@ impl Machine for QueueMachine {
             | Message::KickJob { .. }
             | Message::KeepResult(_)
             | Message::Pause { .. } => Weight::Keeps,
-            // Whoever waits is due until there is an answer: a refusal would be repeated for ever.
+            // A waiting client is due until it is answered: a refusal would be repeated forever.
             Message::Pop(Pop {
                 ticket: Some(_), ..
             })
@@ -489,24 +489,24 @@ impl Shown for QueueMachine {
         let gauge = |name, help, value| Gauge { name, help, value };
         let jobs = totals.jobs;
         vec![
-            gauge("queues", "queues that are there", totals.queues.into()),
+            gauge("queues", "queues that exist", totals.queues.into()),
             gauge("ready", "jobs that can be claimed", jobs.ready.into()),
-            gauge("delayed", "jobs that will be ready", jobs.delayed.into()),
+            gauge("delayed", "jobs that are delayed", jobs.delayed.into()),
             gauge("claimed", "jobs that are claimed", jobs.claimed.into()),
             gauge(
                 "retrying",
                 "jobs that failed and will be tried again",
                 jobs.retrying.into(),
             ),
-            gauge("buried", "jobs that were put aside", jobs.buried.into()),
+            gauge("buried", "jobs that were buried", jobs.buried.into()),
             gauge(
                 "abandoned",
-                "jobs whose last try is over",
+                "jobs that were abandoned after their last try",
                 jobs.abandoned.into(),
             ),
             gauge(
                 "bytes",
-                "bytes of the bodies of jobs, and of their errors",
+                "bytes of job bodies, errors and progress reports",
                 totals.bytes,
             ),
         ]
@@ -542,7 +542,7 @@ impl Shown for QueueMachine {
     }
 }
 
-/// The slot or number in an item.
+/// Returns the slot or queue number of an item.
 fn slot_of(item: u64) -> Slot {
     Slot(u32::try_from(item & !KINDS).expect("items are of 32 bits, but for tickets"))
 }

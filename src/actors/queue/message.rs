@@ -1,8 +1,8 @@
-//! What may change a queue, and what can come of it.
+//! Messages that change queues, and their outcomes.
 //!
-//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an old reader or an old log would
-//! not understand raises `FORMAT_VERSION`, with a golden directory and a CHANGELOG line under "Formats". Fields are stored
-//! by their place: what may be left out stands last.
+//! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand,
+//! or that cannot read an older log, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under
+//! "Formats". Fields are stored by position, so optional ones come last.
 
 use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
@@ -17,194 +17,194 @@ use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use std::sync::Arc;
 
-/// The key by which a job is one with another.
+/// The deduplication key of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DedupKey(pub [u8; 20]);
 
-/// What may change a queue.
+/// A request to change queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
     /// Add a job.
     Put(Put),
-    /// Add jobs: all of them, or none. Of those that are one with each other the last counts.
+    /// Add jobs, either all of them or none. Of several that are duplicates of each other, only the last is added.
     Batch(Vec<Put>),
-    /// Use up the number of a job that is not to be.
+    /// Skip one job id.
     Spoil,
-    /// There is a newer root job: jobs that come from an older one of the same key are duplicates.
+    /// Register a root job. Jobs that come from an older root job with the same key become duplicates.
     Register(Root),
     /// Claim the best job of some queues.
     Pop(Pop),
     /// Claim one job, unless it is claimed already.
     PopJob {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// For whom.
+        /// The claimant.
         by: Claimant,
     },
-    /// End a job: it is done, or not wanted any more.
+    /// Delete a job, because it is done or no longer needed.
     Delete {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who says so.
+        /// The right by which it is deleted.
         by: Right,
     },
-    /// Give a claimed job back.
+    /// Release a claimed job, so that it can be claimed again.
     Release {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
-        /// Its priority from now on; as it was if `None`.
+        /// The new priority; `None` to keep the present one.
         priority: Option<u32>,
-        /// Milliseconds until it is ready.
+        /// Milliseconds until the job is ready.
         delay_ms: u64,
     },
-    /// Put a claimed job aside until it is kicked.
+    /// Bury a claimed job: nobody can claim it until it is kicked.
     Bury {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
-        /// Its priority from now on; as it was if `None`.
+        /// The new priority; `None` to keep the present one.
         priority: Option<u32>,
     },
-    /// Begin the span of a claim again.
+    /// Restart the span of a claim.
     Touch {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
     },
-    /// Bind a claim to a process, whatever it was bound to before, and begin its span again.
+    /// Bind a claim to a process, whatever it was bound to before, and restart its span.
     Bind {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
-        /// The process.
+        /// The process to bind it to.
         to: Binding,
     },
-    /// A claimed job was tried and failed: it belongs to nobody until it is tried again. After its last try it is abandoned.
+    /// Report that a claimed job failed. The claim ends, and the job is retried later or, if this was its last try, abandoned.
     Fail {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
-        /// Milliseconds until then; if `None`, as its type says, or the rest of the claim's span.
+        /// Milliseconds until the retry; `None` for the backoff of its type or, without one, the rest of the claim's span.
         retry_after_ms: Option<u64>,
-        /// What went wrong.
+        /// The error message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
-    /// A claimed job cannot be tried now: it belongs to nobody until then, and the claim counts as no try. Once the job is
-    /// [`Message::DEFERRED_MS_MAX`] old this is a failure like any other.
+    /// Put a claimed job off without counting the claim as a try. Once the job is older than
+    /// [`Message::DEFERRED_MS_MAX`], this is treated as a failure.
     Defer {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
-        /// Why.
+        /// The reason.
         #[serde(default)]
         error: Option<ErrorText>,
-        /// Milliseconds until then; if `None`, the longer, the oftener it was given back.
+        /// Milliseconds until it is tried; `None` for a wait that grows each time the job is given back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     },
-    /// The worker of a claimed job reports how far it has come. A new claim begins without a report.
+    /// Report the progress of a claimed job. A new claim starts without a report.
     Report {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Who has it.
+        /// The right to the claim.
         by: Right,
-        /// How far.
+        /// The progress.
         progress: Progress,
     },
-    /// Make buried jobs ready, the oldest first, and after them abandoned ones; if there are none, delayed ones, the
-    /// soonest first, and after them those that failed.
+    /// Make jobs ready: buried ones in the order of their burial, then abandoned ones. If there are neither, delayed
+    /// ones, the soonest first, then failed ones that wait for a retry.
     Kick {
-        /// Of which queue.
+        /// The queue.
         queue: QueueName,
-        /// So many at most.
+        /// The maximum number of jobs to kick.
         count: u32,
     },
-    /// Make abandoned jobs ready, as if they had never been tried; the oldest first.
+    /// Make abandoned jobs ready, oldest first, and reset their tries.
     Repush {
-        /// Of which queue.
+        /// The queue.
         queue: QueueName,
-        /// So many at most.
+        /// The maximum number of jobs to repush.
         count: u32,
     },
-    /// Make one job ready that is neither ready nor claimed.
+    /// Make one job ready, unless it is ready or claimed already.
     KickJob {
-        /// Which.
+        /// The job id.
         id: u64,
     },
-    /// Let nothing be claimed from a queue for so long; 0 ends a pause.
+    /// Pause a queue: nothing can be claimed from it for `ms` milliseconds. 0 ends a pause.
     Pause {
-        /// Which queue.
+        /// The queue.
         queue: QueueName,
-        /// Milliseconds.
+        /// Length of the pause in milliseconds.
         ms: u64,
     },
-    /// End every job of a queue, claimed ones too.
+    /// Delete every job of a queue, including claimed ones.
     Flush {
-        /// Which queue.
+        /// The queue.
         queue: QueueName,
     },
-    /// A worker's connection has ended.
+    /// A worker's connection has ended: give back its claims.
     Depart {
-        /// Whose.
+        /// The worker.
         worker: Worker,
     },
-    /// A process is gone, or its tree: what is bound to it ends.
+    /// From the `ProcessActor`: a process or its tree is gone, so the claims bound to it end.
     Gone(binding::Gone),
-    /// Let time act on the job in this slot.
+    /// Tick: a deadline of the job in this slot has passed.
     Expire {
         /// The slot.
         slot: Slot,
     },
-    /// A pause is over.
+    /// Tick: the pause of a queue is over.
     Unpause {
-        /// Of which queue.
+        /// The queue.
         queue: QueueName,
     },
-    /// A root job has been remembered for long enough.
+    /// Tick: the time for which a root job is remembered is over.
     Forget {
-        /// Where it stands.
+        /// The slot of the root job.
         slot: Slot,
     },
-    /// Take no new jobs from now on, until the next start.
+    /// Refuse new jobs until the next start.
     Drain,
-    /// A job is not wanted any more: it is abandoned. One whose claim is bound to a process is so when that has ended, or has
-    /// said what became of the job.
+    /// Cancel a job: it is abandoned. If its claim is bound to a process, that happens once the process has ended or
+    /// has reported how the job ended.
     Cancel {
-        /// Which.
+        /// The job id.
         id: u64,
-        /// Why, to be shown with it.
+        /// The reason, which is shown with the job.
         #[serde(default)]
         error: Option<ErrorText>,
     },
-    /// Note how the work on a claimed job ended. What ends the job comes after it.
+    /// Store how the work on a claimed job ended. A later message ends the job itself.
     KeepResult(Box<KeepResult>),
-    /// A result has been kept for long enough.
+    /// Tick: the time for which a result is kept is over.
     DropResult {
-        /// Where it stands.
+        /// The slot of the result.
         slot: Slot,
     },
-    /// A deduplication key has been remembered for long enough.
+    /// Tick: the time for which a deduplication key is remembered is over.
     ForgetKey {
-        /// Where it stands.
+        /// The slot of the key.
         slot: Slot,
     },
 }
 
 impl Message {
-    /// How long the result of a job may be kept, in milliseconds: 30 days.
+    /// The longest time for which the result of a job may be kept, in milliseconds: 30 days.
     pub const RESULT_MS_MAX: u64 = 30 * 86_400_000;
 
-    /// How old a job may become that is deferred again and again, in milliseconds: a day.
+    /// The age up to which a job may be deferred again and again, in milliseconds: one day.
     pub const DEFERRED_MS_MAX: u64 = 86_400_000;
 }
 
@@ -212,36 +212,36 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Put {
-    /// Where.
+    /// The queue to add it to.
     pub queue: QueueName,
-    /// 0 is the most urgent.
+    /// The priority; 0 is the most urgent.
     pub priority: u32,
     /// Milliseconds until it is ready.
     pub delay_ms: u64,
-    /// Milliseconds that whoever claims it has; the queue's own time if 0.
+    /// Length of a claim in milliseconds; 0 for the default of its type.
     pub ttr_ms: u64,
-    /// What it says.
+    /// The payload.
     pub body: Body,
-    /// If given, nothing is added while an unclaimed job of the queue has the same.
+    /// If given, the job is not added while the queue has an unclaimed job with the same key.
     #[serde(default)]
     pub dedup: Option<DedupKey>,
-    /// Whether it is tried again when its claim ends without a word.
+    /// Whether it is tried again when its claim ends without a result.
     #[serde(default = "yes")]
     pub retries: bool,
-    /// The root job it comes from, if that is to be known.
+    /// The root job that it comes from, if that is tracked.
     #[serde(default)]
     pub root: Option<Root>,
-    /// Whether it is that root job itself, which is registered along with it.
+    /// Whether it is that root job itself, which is then registered along with it.
     #[serde(default)]
     pub is_root: bool,
-    /// Whether a tube command adds it: it is tried as often as beanstalkd would, unless its type says otherwise.
+    /// Whether it was added by a tube command. It is then tried as often as beanstalkd would, unless its type says otherwise.
     #[serde(default)]
     pub tube: bool,
-    /// How many items of work it is, for the throttle of its queue; 0 counts as 1.
+    /// Its number of work items, for the throttle of its queue; 0 counts as 1.
     #[serde(default)]
     pub items: u32,
-    /// Milliseconds from now for which nothing else is added under its key, whatever becomes of it; none if 0. Its key is that of
-    /// its body unless it has one. Longer than [`Put::UNIQUE_MS_MAX`] counts as that.
+    /// Milliseconds from now during which no other job is added under its key, whatever happens to this one; 0 for no such limit. Without a
+    /// `dedup` key, the key is derived from the body. Values above [`Put::UNIQUE_MS_MAX`] are lowered to it.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub unique_for_ms: u64,
 }
@@ -250,7 +250,7 @@ impl Put {
     /// The longest time for which a key is remembered, in milliseconds: 366 days.
     pub const UNIQUE_MS_MAX: u64 = 366 * 86_400_000;
 
-    /// A job with nothing special about it: for this queue, as urgent as can be, ready at once.
+    /// Creates a job for this queue with default settings: most urgent priority, no delay.
     pub fn new(queue: QueueName, body: Body) -> Self {
         Self {
             queue,
@@ -268,7 +268,7 @@ impl Put {
         }
     }
 
-    /// The root job that is registered along with it: itself, if it is one.
+    /// Returns the root job that is registered along with this job: the job itself, if it is one.
     pub fn registers(&self) -> Option<Root> {
         self.root.filter(|_| self.is_root)
     }
@@ -288,18 +288,18 @@ const fn is_nothing(ms: &u64) -> bool {
     *ms == 0
 }
 
-/// What a root job is known by: `MediaWiki`'s way to give up a cascade of jobs that a newer one has made superfluous.
+/// Identifies a root job: `MediaWiki`'s mechanism to drop a cascade of jobs that a newer root job has made obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
-    /// The key of its signature, in its queue.
+    /// The key derived from its signature and its queue.
     pub key: DedupKey,
-    /// Its time, in whatever unit: the larger is the newer.
+    /// Its time in any unit; a larger value is newer.
     pub at: u64,
 }
 
 impl Root {
-    /// The root job of this signature in a queue.
+    /// Returns the root job with this signature in a queue.
     pub fn of(queue: &QueueName, signature: &str, at: u64) -> Self {
         let key = [queue.as_bytes(), b"\0", signature.as_bytes()].concat();
         Self {
@@ -313,263 +313,263 @@ impl Root {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pop {
-    /// From which queues: the most urgent job of all of them, among equals the oldest.
+    /// The queues to claim from. The most urgent job of all of them is claimed, the oldest among equals.
     pub queues: Arc<[QueueName]>,
-    /// For whom.
+    /// The claimant.
     pub by: Claimant,
-    /// Whether whoever asks waits if there is none. What is asked behind it is not done before it is answered.
+    /// Whether the client waits if there is no job. Its later requests are held up until this one is answered.
     #[serde(default)]
     pub waits: bool,
-    /// Who is answered, of those that wait.
+    /// The waiting request that this claim answers, if any.
     #[serde(default)]
     pub ticket: Option<Ticket>,
-    /// How often a queue comes first, in proportion and at least 1 each, if that is left to chance; else empty.
+    /// The weight of each queue if a queue is chosen at random; values below 1 and missing ones count as 1. Empty to choose by urgency.
     #[serde(default)]
     pub weights: Arc<[u32]>,
-    /// Milliseconds that the claim lasts; if 0, as the job or its type says.
+    /// Length of the claim in milliseconds; 0 for that of the job or its type.
     #[serde(default)]
     pub ttr_ms: u64,
-    /// If given, no queues are named: the job is of whichever tenant's turn it is of these.
+    /// If given, `queues` is empty and the job comes from the tenant whose turn it is among the selected queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub any: Option<Arc<AnyType>>,
 }
 
-/// Queues from which tenants give jobs in turn.
+/// A selection of queues whose tenants provide jobs in turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnyType {
-    /// Those of this tenant; empty for the default one. Of any, if `None`.
+    /// The tenant; empty for the default tenant. `None` for all tenants.
     pub tenant: Option<String>,
-    /// None with jobs of these types. Counts only if `types` is empty.
+    /// Types that are left out. Ignored unless `types` is empty.
     pub except: Vec<String>,
-    /// Those with jobs of these types; if empty, of any but the ones that are set to be asked for by name.
+    /// The types of jobs. If empty, all types except those that must be asked for by name.
     pub types: Vec<String>,
 }
 
 impl AnyType {
-    /// Whether jobs of this type are left out.
+    /// Returns whether jobs of this type are left out.
     pub(super) fn excepts(&self, kind: &[u8]) -> bool {
         self.except.iter().any(|it| it.as_bytes() == kind)
     }
 }
 
-/// What was decided. Jobs are named by their slots.
+/// The decision about a message. Jobs are identified by their slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A new job.
+    /// A job is added.
     Put {
-        /// Where it stands.
+        /// The slot of the job.
         slot: Slot,
-        /// What it is.
+        /// The properties that the rules give it.
         job: NewJob,
     },
-    /// New jobs, each in the lowest free slot.
+    /// Jobs are added, each in the lowest free slot.
     Batch {
-        /// What became of each, in order.
+        /// The result for each job, in order.
         placed: Vec<Placed>,
     },
     /// A root job is remembered.
     Registered {
-        /// Where it stands.
+        /// The slot of the root job.
         slot: Slot,
     },
     /// A root job is forgotten.
     Forgotten {
-        /// Where it stood.
+        /// The slot of the root job.
         slot: Slot,
     },
-    /// The number is used up.
+    /// A job id is skipped.
     Spoiled {
-        /// The number.
+        /// The job id.
         id: u64,
     },
     /// A job is claimed.
     Claimed {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
-        /// When the claim ends; the end of time, if with its process alone.
+        /// When the claim ends; the end of time if it only ends with its process.
         until: Timestamp,
-        /// If this is its last try: when it is pruned, given back. Else zero.
+        /// If this is the last try, the date on which the job is pruned should it be abandoned; otherwise zero.
         prune: Date,
-        /// If it was claimed in a turn of its tenant: where that ended.
+        /// If the job was claimed in its tenant's turn, the virtual time at which that turn ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<u64>,
     },
-    /// A claim's span begins again.
+    /// The span of a claim is restarted.
     Touched {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
         /// When the claim ends.
         until: Timestamp,
     },
-    /// It is noted how far the work on a job has come.
+    /// The progress of a job is recorded.
     Reported {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A job is gone.
+    /// A job is deleted.
     Deleted {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A claimed job is given back.
+    /// A claimed job is released.
     Released {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
-        /// When it is ready; at once if zero.
+        /// When it is ready; zero for at once.
         until: Date,
     },
-    /// A claimed job is put aside.
+    /// A claimed job is buried.
     Buried {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A claimed job failed.
+    /// A claimed job has failed.
     Failed {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
-        /// When it is tried again.
+        /// When it is retried.
         until: Timestamp,
     },
-    /// A claimed job is not tried now.
+    /// A claimed job is put off.
     Deferred {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
         /// When it is tried.
         until: Timestamp,
     },
-    /// Jobs are ready that were not.
+    /// Jobs are made ready.
     Kicked {
-        /// What they were: buried, and beyond all of those abandoned; delayed, and beyond all of those failed; or only
-        /// abandoned.
+        /// The phase that they are taken from. `Buried` continues with abandoned jobs once all buried ones are kicked,
+        /// and `Delayed` with failed ones; `Abandoned` takes only abandoned ones.
         phase: Phase,
-        /// How many.
+        /// The number of jobs.
         count: u32,
     },
-    /// A job is ready that was neither ready nor claimed.
+    /// One job is made ready that was neither ready nor claimed.
     KickedJob {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A queue is paused, or no longer.
+    /// A queue is paused, or its pause ends.
     Paused {
-        /// Until when; zero for no pause.
+        /// The end of the pause; zero if it ends now.
         until: Date,
     },
-    /// Every job of a queue is gone: so many.
+    /// Every job of a queue is deleted.
     Flushed {
-        /// How many.
+        /// The number of jobs.
         count: u32,
     },
-    /// The time of a claim has run out, and the tree of its process is killed before the job is given on.
+    /// The time of a claim has run out, and its process tree is killed before anyone else can claim the job.
     Fenced {
-        /// Which job.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A worker is gone, or a process, and its claims with it.
+    /// A worker or a process is gone, and its claims end.
     Departed {
-        /// Jobs that are ready again.
+        /// Jobs that are ready again, or deleted if they are run at most once.
         back: Vec<Slot>,
-        /// Jobs whose last try it was.
+        /// Jobs that were on their last try.
         abandoned: Vec<Slot>,
     },
-    /// A delay is over, or the time of a job that failed.
+    /// The delay of a job, or its wait for a retry, is over.
     Ready {
-        /// Which job.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A claim is over, and the job is ready again.
+    /// A claim has run out, and the job is ready again.
     TimedOut {
-        /// Which job.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A claim is over, or was given back, and it was the last.
+    /// The last try of a job is over: its claim ran out, failed or was given back.
     Abandoned {
-        /// Which job.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// A job has been abandoned for long enough.
+    /// The retention time of an abandoned job, or of one claimed without a time limit, is over.
     Pruned {
-        /// Which job.
+        /// The slot of the job.
         slot: Slot,
     },
-    /// No new jobs from now on.
+    /// New jobs are refused from now on.
     Draining,
-    /// An unclaimed job with that key is there. Changes nothing.
+    /// There is an unclaimed job with the same key. Changes nothing.
     Duplicate {
-        /// Which.
+        /// The slot of that job.
         slot: Slot,
     },
-    /// A job is not wanted any more.
+    /// A job is cancelled.
     Cancelled {
-        /// Which.
+        /// The slot of the job.
         slot: Slot,
         /// When it is pruned.
         prune: Date,
     },
-    /// The result of a job is kept.
+    /// The result of a job is stored.
     ResultKept {
-        /// Which job.
+        /// The slot of the job.
         slot: Slot,
-        /// What the wall clock showed.
+        /// The date on which the job ended.
         ended: Date,
-        /// Until when.
+        /// The date until which the result is kept.
         until: Date,
-        /// Results that gave way, by where they stood.
+        /// The slots of older results that are dropped to make room.
         dropped: Vec<Slot>,
     },
-    /// A result is forgotten.
+    /// A result is dropped.
     ResultDropped {
-        /// Where it stood.
+        /// The slot of the result.
         slot: Slot,
     },
-    /// The key of the job is remembered. Changes nothing.
+    /// The key of the job is still remembered. Changes nothing.
     Remembered {
-        /// The number of the job that was added under it.
+        /// The id of the job that was added under the key.
         id: u64,
     },
     /// A deduplication key is forgotten.
     KeyForgotten {
-        /// Where it stood.
+        /// The slot of the key.
         slot: Slot,
     },
-    /// There is nothing of the kind. Changes nothing.
+    /// There is no such job or queue, or nothing to do. Changes nothing.
     Absent,
-    /// Not done, and why. Changes nothing.
+    /// The message was refused. Changes nothing.
     Refused(Refused),
 }
 
-/// What the rules make of a job that is added.
+/// The properties that the rules give to a job when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewJob {
-    /// Its number.
+    /// The job id.
     pub id: u64,
-    /// When it is ready; at once if zero.
+    /// When it is ready; zero for at once.
     pub until: Date,
-    /// Whether it ends with the process.
+    /// Whether the job is kept in memory only, so that it does not outlive the server process.
     pub passing: bool,
-    /// Whether it is tried again.
+    /// Whether it is tried again when its claim ends without a result.
     pub retries: bool,
-    /// The key by which it is one with another.
+    /// The deduplication key.
     pub dedup: Option<DedupKey>,
-    /// Until when its key is remembered, if that is asked for.
+    /// The date until which its key is remembered, if it is to be unique for a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_until: Option<Date>,
 }
 
-/// What became of one job of a batch.
+/// The result for one job of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placed {
-    /// It is added.
+    /// The job is added.
     New(NewJob),
-    /// It is one with the job of this number.
+    /// The job is a duplicate of the one with this id.
     Twin(u64),
 }
 
 impl DedupKey {
-    /// The key of whatever these bytes stand for: their SHA-1.
+    /// Returns the key for these bytes: their SHA-1 digest.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha1::digest(bytes).into())
     }

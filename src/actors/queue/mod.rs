@@ -1,30 +1,30 @@
-//! The `QueueActor`: every queue that the coordinator keeps, whichever door asks.
+//! The `QueueActor`: owns every queue of the server, whichever protocol it is used through.
 //!
-//! Follows MediaWiki's `JobQueue` for what a job is, and beanstalkd's protocol for what can be done with one; adds claims
-//! that are fenced by a token, and time that acts when it should.
+//! A job is what it is in MediaWiki's `JobQueue`, and the operations on it are those of beanstalkd's protocol. Added
+//! are claims that are fenced by a token, and timeouts that take effect exactly when they are due.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `refused.rs` `right.rs` `name.rs` | what may change a queue, and what can come of it |
-//! | `reply.rs` | what can be asked and waited for, and what is answered |
-//! | `rules.rs` | configuration: what holds for all queues, and for each type |
-//! | `job.rs` `said.rs` `phase.rs` `queue.rs` | one job; what is said of it; what can be the matter with it; one queue |
-//! | `ready.rs` `held.rs` | the jobs of a queue that can be claimed, in order; those that are claimed |
-//! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, moving a job from phase to phase; the indexes over them |
+//! | `message.rs` `refused.rs` `right.rs` `name.rs` | messages that change queues, and their outcomes |
+//! | `reply.rs` | queries, watches and replies |
+//! | `rules.rs` | configuration: for all queues, and for each type of job |
+//! | `job.rs` `said.rs` `phase.rs` `queue.rs` | one job; what its worker reports about it; the phases of a job; one queue |
+//! | `ready.rs` `held.rs` | the ready jobs of a queue, in order; its claimed jobs |
+//! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, and moving a job from phase to phase; the indexes over them |
 //! | `bound.rs` | claims that are bound to processes |
-//! | `roots.rs` | root jobs, and which jobs they have made superfluous |
-//! | `turns.rs` `turning.rs` | whose turn it is among tenants, and which of its queues gives a job |
-//! | `uniques.rs` | deduplication keys that are remembered for a time |
-//! | `results.rs` | how jobs ended that are over |
-//! | `throttle.rs` `closing.rs` | queues that are closed for a while because something was claimed |
-//! | `waiting.rs` | who waits for a job, who has to do with a queue |
-//! | `pages.rs` `load.rs` | durable state as pages; indexes built again from them |
-//! | `machine.rs` | what the host asks, and what is due when |
-//! | `canonical.rs` | one form for all bodies that say the same |
-//! | `decide.rs` `adding.rs` `commit.rs` | the rules: which job goes to whom, and what becomes of it; what is added; and making it so |
-//! | `look.rs` `select.rs` `busiest.rs` | answers to questions; to those that walk far, in shares |
-//! | `event.rs` | what is told to whoever listens |
-//! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` `fair.rs` | the machine compared with a plain model, its state walked |
+//! | `roots.rs` | root jobs, and the jobs that they make obsolete |
+//! | `turns.rs` `turning.rs` | which tenant's turn it is, and which of its queues provides the job |
+//! | `uniques.rs` | deduplication keys that are remembered for a given time |
+//! | `results.rs` | results of finished jobs |
+//! | `throttle.rs` `closing.rs` | queues that are closed for a while after a claim, to limit their rate |
+//! | `waiting.rs` | clients that wait for a job, and clients that use or watch a queue |
+//! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
+//! | `machine.rs` | the interface to the host, and the order in which items are due |
+//! | `canonical.rs` | a canonical form of bodies, for deduplication |
+//! | `decide.rs` `adding.rs` `commit.rs` | the rules: claiming jobs, and what happens to them; adding jobs; applying an outcome |
+//! | `look.rs` `select.rs` `busiest.rs` | queries; those that walk far, in bounded steps |
+//! | `event.rs` | the events that an outcome causes, for subscribers |
+//! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` `fair.rs` | invariant checks; tests against a model |
 
 mod adding;
 mod bound;

@@ -5,23 +5,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of a queue: the type of its jobs, and the tenant they belong to, if it is not the default one.
+/// The name of a queue: the type of its jobs and, unless it is the default one, the tenant that they belong to.
 ///
-/// Written `TYPE` or `TENANT:TYPE`. Both parts are 1 to 200 bytes of letters, digits and `-+/;.$_()`, the first no `-`:
-/// the names that beanstalkd's tubes may have. Cloning is cheap.
+/// Written `TYPE` or `TENANT:TYPE`. Each part has 1 to 200 bytes: letters, digits and `-+/;.$_()`, not beginning with
+/// `-`. These are the names that beanstalkd allows for tubes. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Arc<[u8]>);
 
 impl QueueName {
-    /// The longest type or tenant.
+    /// The maximum length of a type or a tenant, in bytes.
     pub const PART_BYTES_MAX: usize = 200;
 
-    /// A queue of the default tenant; `None` if that is no name.
+    /// Returns the default tenant's queue for jobs of this type; `None` if the type is not valid.
     pub fn new(kind: &[u8]) -> Option<Self> {
         is_part(kind).then(|| Self(kind.into()))
     }
 
-    /// A queue by its name as it is written; `None` if that is no name.
+    /// Parses a name as it is written; `None` if it is not valid.
     pub fn parse(name: &[u8]) -> Option<Self> {
         let whole = match name.iter().position(|byte| *byte == b':') {
             None => is_part(name),
@@ -33,7 +33,7 @@ impl QueueName {
         whole.then(|| Self(name.into()))
     }
 
-    /// The queue of a tenant, empty for the default one, with jobs of this type; `None` if that is no name.
+    /// Returns a tenant's queue for jobs of this type; `None` if a part is not valid. An empty tenant is the default one.
     pub fn of(tenant: &[u8], kind: &[u8]) -> Option<Self> {
         if tenant.is_empty() {
             return Self::new(kind);
@@ -41,22 +41,22 @@ impl QueueName {
         Self::parse(&[tenant, b":", kind].concat())
     }
 
-    /// The name as it is written.
+    /// Returns the name as it is written, in bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The name as text.
+    /// Returns the name as it is written.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The type of its jobs.
+    /// Returns the type of its jobs.
     pub fn kind(&self) -> &[u8] {
         self.0.rsplit(|byte| *byte == b':').next().unwrap_or(&[])
     }
 
-    /// The tenant; empty for the default one.
+    /// Returns the tenant; empty for the default one.
     pub fn tenant(&self) -> &[u8] {
         let kind = self.kind().len();
         self.0

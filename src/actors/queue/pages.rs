@@ -1,5 +1,5 @@
-//! Durable queue state as pages hold it: jobs by slot, queues by number, long bodies one by one, root jobs by slot, and
-//! what there is but once.
+//! Pages of durable queue state: jobs by slot, queues by number, long bodies one by one, root jobs, results and keys by
+//! slot, and single pages for the rest.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -21,27 +21,27 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A body that is longer has a page of its own, which is written once and not with each change of its job.
+/// A longer body has a page of its own, which is not written again with each change of its job.
 const INLINE_BYTES_MAX: usize = 200;
 
-/// The kind of pages that each hold the body of one job, by its slot. See [`Item::KIND`] for the others.
+/// The kind of the pages that hold one job body each, by slot. See [`Item::KIND`] for the other kinds.
 const BODIES: u8 = 2;
 
-/// The kind of pages with results.
+/// The kind of the pages that hold results.
 pub(super) const RESULTS: u8 = <KnownResult as Item>::KIND;
 
-/// The kind of pages with keys that are remembered.
+/// The kind of the pages that hold remembered keys.
 pub(super) const KEYS: u8 = <KnownKey as Item>::KIND;
 
-/// Slots of jobs stay below this, so that each has a page for its body.
+/// Upper bound on the slots of jobs, so that each has a page for its body.
 pub(super) const SLOTS_MAX: u32 = PageId::len(BODIES);
 
-/// The page of the body of the job in this slot.
+/// Returns the page of the body of the job in this slot.
 pub(super) const fn body_page(slot: Slot) -> PageId {
     PageId::new(BODIES, slot.0)
 }
 
-/// Whether a body has a page of its own.
+/// Returns whether a body has a page of its own.
 pub(super) fn is_apart(body: &Body) -> bool {
     body.as_bytes().len() > INLINE_BYTES_MAX
 }
@@ -53,13 +53,13 @@ pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
     }
 }
 
-/// The page of queues that are closed by their throttles.
+/// The page of the queues that are closed by their throttles.
 pub(super) const CLOSED: PageId = PageId::new(4, 0);
 
-/// A queue that is closed, and until when, in microseconds since 1970.
+/// A closed queue, and when it opens, in microseconds since 1970.
 pub(super) type Closed = (QueueName, u64);
 
-/// Writes the queues that are closed.
+/// Writes the page of closed queues.
 pub(super) fn encode_closed(
     closings: &BTreeSet<(Timestamp, Slot)>,
     queues: &Slab<Queue>,
@@ -70,31 +70,31 @@ pub(super) fn encode_closed(
     kept::write(&closed.collect::<Vec<_>>(), content);
 }
 
-/// A page, decoded.
+/// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// What there is but once.
+    /// State of which there is a single instance.
     Head(Head),
-    /// Jobs by slot.
+    /// A range of jobs, by slot.
     Jobs(Loaded<Job>),
-    /// Queues by number.
+    /// A range of queues, by number.
     Queues(Loaded<Numbered>),
     /// The body of the job in a slot.
     Body(Slot, Body),
-    /// Root jobs by slot.
+    /// A range of root jobs, by slot.
     Roots(Loaded<KnownRoot>),
-    /// Queues that are closed by their throttles, and until when.
+    /// The queues that are closed by their throttles, and when each opens.
     Closed(Vec<Closed>),
-    /// Whose turn it is among tenants.
+    /// The turns of tenants.
     Turns(StoredTurns),
-    /// Results by slot.
+    /// A range of results, by slot.
     Results(Loaded<KnownResult>),
-    /// Keys that are remembered, by slot.
+    /// A range of remembered keys, by slot.
     Keys(Loaded<KnownKey>),
 }
 
 impl Page {
-    /// Reads a page.
+    /// Decodes the content of a page.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         match page.kind() {
             _ if page == PageId::HEAD => Once::decode(content).map(Self::Head),
@@ -110,14 +110,14 @@ impl Page {
     }
 }
 
-/// What there is but once.
+/// State of which there is a single instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans began again last: the coordinator's newest start.
+    /// When all spans were last restarted: the most recent start of the server.
     pub(super) epoch: Timestamp,
     /// Whether new jobs are refused.
     pub(super) draining: bool,
-    /// The number of the next job.
+    /// The id of the next job.
     pub(super) next_id: u64,
 }
 
@@ -139,10 +139,10 @@ impl Single for Head {
     }
 }
 
-/// A job as a page holds it.
+/// A job as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct StoredJob {
-    /// Slot within the page.
+    /// The slot, relative to the page.
     place: u8,
     id: u64,
     created: Timestamp,
@@ -154,7 +154,7 @@ pub struct StoredJob {
     passing: bool,
     retries: bool,
     story: Option<Box<Story>>,
-    /// None, if it has a page of its own.
+    /// `None` if it has a page of its own.
     body: Option<Body>,
     #[serde(default, skip_serializing_if = "is_not")]
     tube: bool,
@@ -212,7 +212,7 @@ impl Item for Job {
         })
     }
 
-    /// All but its body: that never changes, and counts apart.
+    /// Everything but the body, which never changes and has a digest of its own.
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
         for word in [self.id, self.created.0, self.ttr_ms] {
             bytes.extend_from_slice(&word.to_le_bytes());
@@ -295,10 +295,10 @@ impl Story {
     }
 }
 
-/// A queue as a page holds it.
+/// A queue as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct StoredQueue {
-    /// Number within the page.
+    /// The number, relative to the page.
     place: u8,
     name: QueueName,
     pause: Option<Pause>,

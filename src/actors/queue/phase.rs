@@ -1,8 +1,8 @@
-//! What can be the matter with a job, and how many of a queue it is the matter with.
+//! The phases of a job, and the number of jobs in each.
 
 use serde::{Deserialize, Serialize};
 
-/// What is the matter with a job.
+/// The phase of a job.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// It can be claimed.
     Ready,
-    /// It will be ready.
+    /// It becomes ready after a delay.
     Delayed,
-    /// Somebody works on it.
+    /// A worker has claimed it.
     Claimed,
-    /// A client has put it aside.
+    /// It was buried by a client, and waits to be kicked.
     Buried,
     /// Its last try is over.
     Abandoned,
-    /// It failed, and belongs to nobody until it is tried again.
+    /// It failed or was deferred, and waits to be tried again.
     Retrying,
 }
 
 impl Phase {
-    /// Whether nobody works on it and somebody will: another that is one with it is not added.
+    /// Returns whether it is unclaimed and still to be worked on, so that a duplicate of it is not added.
     pub(super) fn is_waiting(self) -> bool {
         matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
     }
 
-    /// As pages and digests have it: before `retrying` was a phase, a failed job was claimed under no token.
+    /// Returns the phase as it is stored in pages and digests: before `retrying` was a phase, a failed job was claimed under no token.
     pub(super) fn stored(self) -> Self {
         if self == Self::Retrying {
             Self::Claimed
@@ -38,30 +38,30 @@ impl Phase {
     }
 }
 
-/// Jobs by phase.
+/// The number of jobs in each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Ready, with a priority below 1024.
+    /// Ready jobs with a priority number below 1024.
     pub urgent: u32,
-    /// Ready.
+    /// Ready jobs.
     pub ready: u32,
-    /// Delayed.
+    /// Delayed jobs.
     pub delayed: u32,
-    /// Claimed.
+    /// Claimed jobs.
     pub claimed: u32,
-    /// Buried by a client.
+    /// Jobs buried by a client.
     pub buried: u32,
-    /// Abandoned after the last try.
+    /// Jobs abandoned after their last try.
     pub abandoned: u32,
-    /// Failed, and to be tried again.
+    /// Failed jobs that wait for a retry.
     pub retrying: u32,
 }
 
-/// Jobs with a lower number than this are urgent.
+/// Jobs with a priority number below this are urgent.
 const URGENT_BELOW: u32 = 1024;
 
 impl Counts {
-    /// Counts a job in, or out.
+    /// Counts a job in if it is `present`, otherwise out.
     pub(super) fn note(&mut self, phase: Phase, priority: u32, present: bool) {
         let count = match phase {
             Phase::Ready => &mut self.ready,
@@ -77,7 +77,7 @@ impl Counts {
         }
     }
 
-    /// Those in a phase.
+    /// Returns the number of jobs in a phase.
     pub fn of(&self, phase: Phase) -> u32 {
         match phase {
             Phase::Ready => self.ready,
@@ -89,7 +89,7 @@ impl Counts {
         }
     }
 
-    /// All of them.
+    /// Returns the number of all jobs.
     pub fn all(&self) -> u32 {
         self.ready + self.delayed + self.claimed + self.buried + self.abandoned + self.retrying
     }

@@ -1,4 +1,4 @@
-//! One queue: its jobs in the order of each phase, and who has to do with it.
+//! One queue: its jobs by phase, and the clients that use it.
 
 use crate::actors::queue::held::Held;
 use crate::actors::queue::job::Job;
@@ -15,61 +15,60 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One queue. What is durable of it stands under its number; the rest is built again.
+/// One queue. Its durable part is stored under its number; the rest is rebuilt.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) order: Order,
     pub(super) is_read_only: bool,
-    /// Its number, while it has anything durable.
+    /// Its number, while it has durable state.
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
-    /// What was put aside: buried jobs in the order in which that was done, and behind them abandoned ones, the oldest
-    /// first, see [`aside`].
+    /// Buried jobs in the order of their burial, then abandoned jobs, the oldest first, see [`aside`].
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
-    /// Jobs that failed, the oldest first.
+    /// Failed jobs that wait for a retry, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
     /// Claimed jobs.
     pub(super) held: Held,
     pub(super) counts: Counts,
     pub(super) is_paused: bool,
     pub(super) throttle: Throttle,
-    /// Who waits for a job of it, first come first.
+    /// The requests that wait for a job of this queue, the oldest first.
     pub(super) waiting: BTreeSet<Ticket>,
     pub(super) using: u32,
     pub(super) watching: u32,
-    /// Who wants it to be there, without having to do with it.
+    /// The number of watches that keep the queue in existence without using it.
     pub(super) standing: u32,
     pub(super) total: u64,
     pub(super) deletes: u64,
     pub(super) pauses: u64,
-    /// Where it stands among those that are offered.
+    /// Its index among the offered queues.
     pub(super) place: Option<u32>,
-    /// Where it stands among the queues of its tenant.
+    /// Its place among the queues of its tenant.
     pub(super) stand: Stand,
 }
 
-/// What is durable of a queue that has jobs or is paused, by its number.
+/// The durable part of a queue that has jobs or is paused, stored by its number.
 #[derive(Debug)]
 pub struct Numbered {
     pub(super) name: QueueName,
     pub(super) pause: Option<Pause>,
-    /// Where it stands in memory.
+    /// The slot of the queue in memory.
     pub(super) queue: Slot,
 }
 
-/// A time in which nothing is claimed from a queue.
+/// A span of time in which nothing can be claimed from a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pause {
     pub(super) since: Date,
     pub(super) until: Date,
 }
 
-/// Where abandoned jobs begin among those that were put aside: no entry has that number.
+/// The first key of abandoned jobs in `Queue::buried`; no journal entry has that number.
 pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
 
-/// Where a job stands among those that were put aside.
+/// Returns the key of a buried or abandoned job in `Queue::buried`.
 pub(super) fn aside(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq, u64, Slot) {
     if phase == Phase::Abandoned {
         (ABANDONED.0, id, slot)
@@ -105,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// Goes by other rules from now on. Jobs that are ready keep their order.
+    /// Applies other rules from now on. Jobs that are ready keep their order.
     pub(super) fn go_by(&mut self, rules: &TypeRules) {
         self.is_read_only = rules.read_only.is_some();
         self.throttle.go_by(rules);
@@ -114,33 +113,33 @@ impl Queue {
         }
     }
 
-    /// Whether something can be claimed from it.
+    /// Returns whether a job can be claimed from it.
     pub(super) const fn is_poppable(&self) -> bool {
         self.has_claimable() && !self.throttle.is_closed()
     }
 
-    /// The same for a decision, which does not rest on whether anybody has opened it yet.
+    /// Like `is_poppable`, for a decision: does not depend on whether the queue has been opened since its closing ended.
     pub(super) fn is_poppable_at(&self, at: Timestamp) -> bool {
         self.has_claimable() && self.throttle.opens() <= at
     }
 
-    /// Whether something could be claimed from it, but for its throttle.
+    /// Returns whether a job could be claimed from it if its throttle were open.
     pub(super) const fn has_claimable(&self) -> bool {
         self.counts.ready > 0 && !self.is_paused
     }
 
-    /// Whether there is anything of it that outlives the process.
+    /// Returns whether it has state that outlives the process.
     pub(super) fn is_durable(&self) -> bool {
         self.counts.all() > 0 || self.is_paused
     }
 
-    /// Whether anybody has to do with it. One that is closed stays: made anew, it would be open.
+    /// Returns whether it has a reason to exist. A closed queue stays, since it would be open if it were created again.
     pub(super) fn is_present(&self) -> bool {
         let attended = self.using > 0 || self.watching > 0 || !self.waiting.is_empty();
         self.is_durable() || attended || self.standing > 0 || self.throttle.is_closed()
     }
 
-    /// All of its jobs, by slot.
+    /// Returns the slots of all of its jobs, in ascending order.
     pub(super) fn slots(&self, jobs: &Slab<Job>) -> Vec<Slot> {
         let delayed = self.delayed.iter().map(|(_, _, slot)| *slot);
         let buried = self.buried.iter().map(|(_, _, slot)| *slot);

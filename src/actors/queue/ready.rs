@@ -1,7 +1,7 @@
-//! The jobs of a queue that can be claimed, in order: by rank, then by number.
+//! The ready jobs of a queue, ordered by rank, then by id.
 //!
-//! A job mostly comes behind all others of its rank: those hang together in a lane, without memory of its own for any
-//! of them. One that comes back among younger ones (released, kicked, out of time) stands apart, in a tree.
+//! A job usually comes after all others of its rank. Such jobs form a linked list, called a lane, which takes no memory
+//! of its own for a job. A job that returns among younger ones (released, kicked, timed out) is kept apart, in a tree.
 
 use crate::actors::queue::job::Job;
 use crate::clock::Timestamp;
@@ -9,20 +9,20 @@ use crate::ids::Slot;
 use crate::lookup::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many ranks are looked at for the oldest job.
+/// How many ranks are searched for the oldest job.
 const RANKS: usize = 64;
 
-/// As the previous job of one that stands apart.
+/// The value of `previous` that marks a job in the tree.
 const APART: Slot = Slot(u32::MAX - 1);
 
-/// Jobs in order.
+/// Ready jobs, in order.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     lanes: BTreeMap<u64, Lane>,
     apart: BTreeSet<(u64, u64, Slot)>,
 }
 
-/// Jobs of one rank, each younger than the one before.
+/// A linked list of jobs of one rank, ordered by age.
 #[derive(Debug)]
 struct Lane {
     first: Slot,
@@ -56,7 +56,7 @@ impl Ready {
         (job.previous, job.next) = (previous, next);
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     pub(super) fn remove(&mut self, jobs: &mut Slab<Job>, slot: Slot, rank: u64) {
         let Job {
             id, previous, next, ..
@@ -84,7 +84,7 @@ impl Ready {
         }
     }
 
-    /// All of them: those in lanes by rank and number, then those that stand apart.
+    /// Returns the slots of all jobs: those in lanes by rank and id, then those in the tree.
     pub(super) fn iter<'a>(&'a self, jobs: &'a Slab<Job>) -> impl Iterator<Item = Slot> + 'a {
         let lane = move |lane: &Lane| {
             let next = move |slot: &Slot| Some(jobs[*slot].next).filter(|next| *next != Slot::NONE);
@@ -94,7 +94,7 @@ impl Ready {
         self.lanes.values().flat_map(lane).chain(apart)
     }
 
-    /// Asserts that lanes are by age, linked both ways, and that what stands apart knows it.
+    /// Asserts that lanes are ordered by age and linked both ways, and that jobs in the tree are marked.
     #[cfg(test)]
     pub(super) fn assert_whole(&self, jobs: &Slab<Job>) {
         for lane in self.lanes.values() {
@@ -112,7 +112,7 @@ impl Ready {
         }
     }
 
-    /// When the oldest was added of those that come first in the first ranks.
+    /// Returns when the oldest of the first jobs of the first [`RANKS`] ranks was added.
     pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
         let lanes = self.lanes.values().map(|lane| lane.first);
         let apart = self.apart.iter().map(|(_, _, slot)| *slot);
@@ -120,12 +120,12 @@ impl Ready {
         first.map(|slot| jobs[slot].created).min()
     }
 
-    /// The first job: rank, number, slot.
+    /// Returns rank, id and slot of the first job.
     pub(super) fn first(&self, jobs: &Slab<Job>) -> Option<(u64, u64, Slot)> {
         self.from(jobs, 0)
     }
 
-    /// The first job of this rank or a later one, else the first of all.
+    /// Returns the first job of this rank or a later one; if there is none, the first of all.
     pub(super) fn around(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
         self.from(jobs, rank).or_else(|| self.first(jobs))
     }

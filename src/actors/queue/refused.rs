@@ -1,33 +1,33 @@
-//! Why a queue does not do what is asked. Stored: see the change rule of `message.rs`.
+//! Reasons for which a queue refuses a message. Stored: see the change rule of `message.rs`.
 
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// Why something was not done.
+/// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// No new jobs: the coordinator drains.
+    /// The server is draining and accepts no new jobs.
     Draining,
-    /// The job is claimed under another token: the right has passed on.
+    /// The job is not claimed under this token any more: the claim has ended.
     StaleToken,
     /// The time of the claim has run out, and its process is being killed.
     Fencing,
-    /// There are as many jobs, or as many bytes of them, as are allowed.
+    /// The configured maximum number of jobs, or of their bytes, is reached.
     Full,
-    /// There are as many queues as are allowed.
+    /// The configured maximum number of queues is reached.
     QueuesFull,
-    /// There are as many root jobs as are allowed.
+    /// The configured maximum number of root jobs is reached.
     RootsFull,
-    /// The body is longer than is allowed.
+    /// The body is longer than the configured maximum.
     TooBig,
-    /// The queue takes no jobs.
+    /// The queue is read-only: it accepts no jobs.
     ReadOnly,
     /// The disk is full.
     DiskFull,
-    /// The key came before, with another request.
+    /// The idempotency key was used before, with another request.
     KeyReused,
-    /// As many deduplication keys are remembered as are allowed.
+    /// The configured maximum number of remembered deduplication keys is reached.
     KeysFull,
 }
 

@@ -1,5 +1,4 @@
-//! What the `QueueActor` can be asked that changes nothing, what can be waited for, and what it answers. Nothing of it is
-//! stored.
+//! Queries and watches of the `QueueActor`, and its replies. None of them is stored.
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::Pop;
@@ -17,208 +16,208 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A question about queues.
+/// A query about queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// A job with its body.
+    /// A job's body.
     Peek {
-        /// Which.
+        /// The job id.
         id: u64,
     },
-    /// The next job of a queue in a phase: the most urgent ready, the soonest delayed, else the oldest that failed, the
-    /// oldest buried, else the oldest abandoned.
+    /// The next job of a queue in a phase: the most urgent ready job; the delayed job due first or, if there is none,
+    /// the oldest failed one; the first buried job or, if there is none, the oldest abandoned one.
     PeekNext {
-        /// Which queue.
+        /// The queue.
         queue: QueueName,
-        /// In which phase.
+        /// The phase.
         phase: Phase,
     },
-    /// What is known of a job.
+    /// A view of a job.
     Job {
-        /// Which.
+        /// The job id.
         id: u64,
     },
-    /// The result that is kept of a job, over or not.
+    /// The stored result of a job, whether or not the job is over.
     Result {
-        /// Which.
+        /// The job id.
         id: u64,
     },
-    /// What is known of a queue.
+    /// A view of a queue.
     Queue {
-        /// Which.
+        /// The queue.
         queue: QueueName,
     },
-    /// What is known of all of them together.
+    /// The totals over all queues.
     Totals,
-    /// The names of a share of the queues.
+    /// The names of queues, a bounded number of slots at a time.
     Queues {
-        /// Those that stand here and after it.
+        /// The slot to begin at, inclusive.
         from: Slot,
     },
-    /// Some of the jobs that a filter lets through.
+    /// One page of the jobs that match a filter.
     SelectJobs(JobSelection),
-    /// Some of the queues that a filter lets through.
+    /// One page of the queues that match a filter.
     SelectQueues(QueueSelection),
-    /// The queues of a share that have the most to do.
+    /// The busiest queues among a bounded number of slots.
     Busiest {
-        /// Where the share begins.
+        /// The slot to begin at, inclusive.
         from: Slot,
-        /// The most queues to tell.
+        /// The maximum number of queues to return.
         most: u32,
     },
-    /// A queue from which something can be claimed, by chance.
+    /// A random queue from which something can be claimed.
     Next(Choice),
 }
 
-/// Which jobs are asked for, and how many of them. What is left out lets all through.
+/// A filter over jobs and a page size. A field that is `None` matches every job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSelection {
-    /// Those of this queue.
+    /// Match jobs of this queue.
     pub queue: Option<QueueName>,
-    /// Those of this type, in whichever tenant.
+    /// Match jobs of this type, of any tenant.
     pub kind: Option<String>,
-    /// Those in one of these phases; in any, if there is none.
+    /// Match jobs in one of these phases; in any phase if empty.
     pub phases: Vec<Phase>,
-    /// Those whose newest error has this in it.
+    /// Match jobs whose newest error contains this text.
     pub error: Option<String>,
-    /// Those whose claims are bound to this process.
+    /// Match jobs whose claim is bound to this process.
     pub process: Option<ProcessId>,
-    /// Those in this slot and behind it.
+    /// The slot to begin at, inclusive.
     pub from: Slot,
-    /// The most jobs to tell.
+    /// The maximum number of jobs to return.
     pub most: u32,
 }
 
-/// Which queues are asked for, and how many of them. What is left out lets all through.
+/// A filter over queues and a page size. A field that is `None` matches every queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSelection {
-    /// Those of this tenant; empty for the default one.
+    /// Match queues of this tenant; empty for the default one.
     pub tenant: Option<String>,
-    /// Those with jobs of this type.
+    /// Match queues of this type.
     pub kind: Option<String>,
-    /// Those that stand here and behind it.
+    /// The slot to begin at, inclusive.
     pub from: Slot,
-    /// The most queues to tell.
+    /// The maximum number of queues to return.
     pub most: u32,
 }
 
-/// Which of the queues is chosen, of those from which something can be claimed and that take jobs.
+/// A random choice among the queues from which something can be claimed and that are not read-only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What the choice derives from.
+    /// The random number that the choice derives from.
     pub chance: u64,
-    /// Those with jobs of these types; of any, if there are none here.
+    /// Choose among queues of these types; of any type if empty.
     pub kinds: Arc<HashSet<Vec<u8>>>,
-    /// How many have been looked at before.
+    /// How many queues earlier queries of the same choice have looked at.
     pub from: u32,
-    /// How many of those might have been chosen.
+    /// How many of those could have been chosen.
     pub among: u32,
 }
 
-/// Something about queues that can be waited for, or held.
+/// A condition that a request can wait for, or an interest in a queue that lasts as long as the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// A job of these queues. What was waited for is claimed.
+    /// Wait for a job of these queues. The job is claimed.
     Job(Pop),
-    /// That no job is claimed.
+    /// Wait until no job is claimed.
     Unclaimed,
-    /// That a job is over: done, gone, or abandoned.
+    /// Wait until a job is over: done, deleted or abandoned.
     Over {
-        /// Which.
+        /// The job id.
         id: u64,
     },
-    /// Nothing: this queue is there as long as somebody says so, whoever has to do with it.
+    /// Keep this queue in existence, even if no client uses it. Never answered.
     Standing(QueueName),
-    /// Nothing: these queues are there as long as somebody says so.
+    /// Keep these queues in existence and count the client among their users. Never answered.
     Presence {
-        /// The queue that new jobs go to.
+        /// The queue that the client adds jobs to.
         using: QueueName,
-        /// The queues that jobs are claimed from.
+        /// The queues that the client claims jobs from.
         watching: Arc<[QueueName]>,
     },
 }
 
-/// An answer.
+/// A reply of the `QueueActor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The job has this number.
+    /// The job was added, or is a duplicate of an existing one.
     Put {
-        /// Its number.
+        /// The id of the added job, or of the existing one.
         id: u64,
-        /// The phase of the one that was there already, if it was not added.
+        /// The phase of the existing job; `None` if the job was added.
         duplicate: Option<Phase>,
     },
-    /// Not added: its key is remembered, and the job that was added under it may be over.
+    /// The job was not added: its key is remembered. The job that was added under it may be over.
     Remembered {
-        /// The number of that job.
+        /// The id of that job.
         id: u64,
     },
-    /// Each job of a batch: its number, or that of the one it is one with, and whether it was added.
+    /// For each job of a batch, its id or that of the job it duplicates, and whether it was added.
     Batch(Vec<(u64, bool)>),
-    /// A job is claimed.
+    /// A job was claimed.
     Claim(Box<Claim>),
-    /// There is nothing to claim.
+    /// There is no job to claim.
     Nothing {
-        /// Whether whoever asked waits.
+        /// Whether the client asked to wait.
         waits: bool,
-        /// When the first of its claims ends.
+        /// When the first of the worker's own claims ends.
         soonest: Option<Timestamp>,
     },
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// The job was given back, and its last try is over.
+    /// The job was given back on its last try, and is abandoned.
     Abandoned,
-    /// So many.
+    /// The number of jobs affected.
     Count(u32),
-    /// No such job, or not the asker's.
+    /// There is no such job, or the caller has no right to it.
     Absent,
-    /// Not done, and why.
+    /// The message was refused.
     Refused(Refused),
-    /// A job with its body.
+    /// A job id and the job's body.
     Found(u64, Body),
-    /// What is known of a job.
+    /// A view of a job.
     Job(Box<JobView>),
-    /// How the newest try of a job ended that somebody noted the result of.
+    /// The stored result of a job, from the newest try for which one was stored.
     Result(Box<JobResult>),
-    /// What is known of a queue.
+    /// A view of a queue.
     Queue(Box<QueueView>),
-    /// What is known of all of them together.
+    /// The totals over all queues.
     Totals(Box<Totals>),
-    /// Names of queues.
+    /// The names of queues.
     Queues {
-        /// In no order that means anything.
+        /// The names, in no particular order.
         names: Vec<QueueName>,
-        /// Where to go on, unless that was the last.
+        /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
-    /// Some of the jobs that were asked for.
+    /// One page of matching jobs.
     JobPage {
-        /// By slot.
+        /// The jobs, by slot.
         jobs: Vec<JobView>,
-        /// Where to go on, unless that was the last.
+        /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
-    /// Some of the queues that were asked for.
+    /// One page of matching queues.
     QueuePage {
-        /// In no order that means anything.
+        /// The queues, in no particular order.
         queues: Vec<QueueView>,
-        /// Where to go on, unless that was the last.
+        /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
-    /// The queues of a share that have the most to do, the busiest first.
+    /// The busiest queues among the slots that were looked at.
     Busiest {
-        /// Them.
+        /// The queues, busiest first.
         queues: Vec<BusyQueue>,
-        /// Where the next share begins, unless that was the last.
+        /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
-    /// A queue by chance.
+    /// A random choice of a queue.
     Chosen {
-        /// Which; the one chosen before, or none, if it is none of these.
+        /// The queue. If `None`, keep the choice of the queries before, if any.
         queue: Option<QueueName>,
-        /// Of how many it was chosen, with those before.
+        /// Among how many queues it was chosen, including those of the queries before.
         among: u32,
-        /// How many have been looked at, unless there is no need to look further.
+        /// How many queues have been looked at; `None` if the choice is complete.
         next: Option<u32>,
     },
 }
@@ -226,169 +225,169 @@ pub enum Reply {
 /// A job that was claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Its number.
+    /// The job id.
     pub id: u64,
     /// The token of the claim.
     pub token: Token,
-    /// Its queue.
+    /// The queue of the job.
     pub queue: QueueName,
-    /// How often it was claimed, this time included.
+    /// Number of claims since it was added or kicked, including this one.
     pub attempts: u32,
-    /// When the claim ends; the end of time, if with its process alone.
+    /// When the claim ends; the end of time if it only ends with its process.
     pub until: Timestamp,
-    /// Whether it is tried again if the claim ends without a word.
+    /// Whether it is tried again if the claim ends without a result.
     pub retries: bool,
-    /// Whether a newer root job has made it superfluous.
+    /// Whether a newer root job has made it obsolete.
     pub duplicate: bool,
-    /// What it says.
+    /// The payload.
     pub body: Body,
 }
 
 impl Claim {
-    /// When the claim ends, unless with its process alone.
+    /// Returns when the claim ends; `None` if it only ends with its process.
     pub fn ends(&self) -> Option<Timestamp> {
         Some(self.until).filter(|until| *until != Timestamp(u64::MAX))
     }
 }
 
-/// What is known of a job.
+/// A view of a job.
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobView {
-    /// Its number.
+    /// The job id.
     pub id: u64,
-    /// Its queue.
+    /// The queue of the job.
     pub queue: QueueName,
-    /// What is the matter with it.
+    /// The phase of the job.
     pub phase: Phase,
-    /// 0 is the most urgent.
+    /// The priority; 0 is the most urgent.
     pub priority: u32,
     /// When it was added.
     pub created: Timestamp,
-    /// When its delay or its claim ends.
+    /// The job's next deadline: when its delay, claim, retry wait or retention ends.
     pub until: Option<Timestamp>,
     /// Its newest delay, in milliseconds.
     pub delay_ms: u64,
-    /// Milliseconds that whoever claims it has; the queue's own time if 0.
+    /// Length of a claim in milliseconds; 0 for the default of its type.
     pub ttr_ms: u64,
-    /// Claims since it was added or kicked.
+    /// Number of claims since it was added or kicked.
     pub attempts: u32,
-    /// Claims.
+    /// Number of claims in all.
     pub reserves: u32,
-    /// Claims that ran out.
+    /// Number of claims that ran out.
     pub timeouts: u32,
-    /// How often it was given back.
+    /// Number of times that it was released or deferred.
     pub releases: u32,
-    /// How often it was buried.
+    /// Number of times that it was buried.
     pub buries: u32,
-    /// How often it was kicked.
+    /// Number of times that it was kicked.
     pub kicks: u32,
     /// The token of its claim.
     pub token: Option<Token>,
-    /// Whether it is tried again when a claim ends without a word.
+    /// Whether it is tried again when a claim ends without a result.
     pub retries: bool,
-    /// Whether it ends with the process.
+    /// Whether it is kept in memory only, so that it does not outlive the server process.
     pub passing: bool,
-    /// Bytes of its body.
+    /// Length of its body in bytes.
     pub bytes: u64,
-    /// What was said when it failed last.
+    /// The error of its last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorText>,
-    /// The process that its claim is bound to.
+    /// The process that its claim is bound to, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Binding>,
-    /// Whether the time of its claim has run out, and its tree is being killed.
+    /// Whether the time of its claim has run out and its process tree is being killed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fencing: bool,
-    /// Whether it is not wanted any more, and only its process has to end.
+    /// Whether it was cancelled and only waits for its process to end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
-    /// How far the newest try came, as its worker reported.
+    /// The progress that the worker of the newest try has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
 }
 
-/// What is known of a queue.
+/// A view of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QueueView {
-    /// Its name.
+    /// The name of the queue.
     pub name: QueueName,
-    /// Its jobs.
+    /// The number of jobs in each phase.
     pub jobs: Counts,
-    /// Jobs since it came into being, or since the process started: those that were there then count.
+    /// Number of jobs added since the queue was created or the server started. Jobs that were there at the start count.
     pub total: u64,
-    /// Who adds to it.
+    /// Number of clients that add jobs to it.
     pub using: u32,
-    /// Who claims from it.
+    /// Number of clients that claim jobs from it.
     pub watching: u32,
-    /// Who waits for a job of it.
+    /// Number of requests that wait for a job.
     pub waiting: u32,
-    /// Jobs deleted since then.
+    /// Number of jobs deleted since then.
     pub deletes: u64,
-    /// Pauses since then.
+    /// Number of pauses since then.
     pub pauses: u64,
-    /// How long it was paused for, in milliseconds; 0 if it is not.
+    /// Length of the present pause in milliseconds; 0 if it is not paused.
     pub pause_ms: u64,
     /// When the pause ends.
     pub paused_until: Option<Timestamp>,
-    /// When its throttle lets something be claimed again, if it does not now.
+    /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
 }
 
-/// What is known of a queue that has much to do.
+/// A busy queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyQueue {
-    /// What is known of any.
+    /// The view of the queue.
     pub view: QueueView,
-    /// When the oldest of its ready jobs was added, as far as was looked.
+    /// When the oldest of its ready jobs was added, as far as they were searched.
     pub oldest: Option<Timestamp>,
 }
 
-/// What is known of all queues together.
+/// Totals over all queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Jobs.
+    /// The number of jobs in each phase.
     pub jobs: Counts,
-    /// Bytes of their bodies, and of the texts of their errors.
+    /// Bytes of their bodies, errors and progress reports.
     pub bytes: u64,
-    /// Jobs added since the process started; those that were there then count.
+    /// Number of jobs added since the server started. Jobs that were there at the start count.
     pub added: u64,
-    /// Jobs that ended since then, however they did.
+    /// Number of jobs deleted since then, for any reason.
     pub deletes: u64,
-    /// Claims that ran out since then.
+    /// Number of claims that ran out since then.
     pub timeouts: u64,
-    /// Jobs that were ready again after that.
+    /// Number of jobs that became ready again after their claim ran out.
     pub recycled: u64,
-    /// Jobs that were abandoned since then.
+    /// Number of jobs abandoned since then.
     pub abandoned: u64,
-    /// Jobs that had been abandoned, or claimed for ever, for long enough.
+    /// Number of jobs removed after being abandoned, or claimed without a time limit, for the retention time.
     pub pruned: u64,
-    /// Jobs that were not added, since one was there already.
+    /// Number of jobs that were not added because they were duplicates.
     pub duplicates: u64,
-    /// Queues.
+    /// Number of queues.
     pub queues: u32,
-    /// Those that wait for a job.
+    /// Number of requests that wait for a job.
     pub waiting: u32,
     /// Whether new jobs are refused.
     pub draining: bool,
 }
 
-/// The state of queues, to look at.
+/// The whole durable queue state, for `inspect` and `replay`.
 #[derive(Debug, Serialize)]
 pub struct View {
-    /// All of them together.
+    /// Totals over all queues.
     pub totals: Totals,
-    /// The number of the next job.
+    /// The id of the next job.
     pub next_id: u64,
     /// The queues that have jobs or are paused, by name.
     pub queues: Vec<QueueView>,
-    /// Their jobs, by number.
+    /// All jobs, by id.
     pub jobs: Vec<JobView>,
-    /// The results of jobs that are over, by number.
+    /// All stored results, by job id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<JobResult>,
-    /// Deduplication keys that are remembered, by the numbers of their jobs.
+    /// All remembered deduplication keys, by job id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KnownKey>,
 }

@@ -1,7 +1,7 @@
-//! How jobs ended, as their workers said, for as long as that is to be known: a result outlasts its job.
+//! Results of jobs, as reported by their workers and kept for a given time: a result outlives its job.
 //!
-//! A worker notes the result of a job that it has, and then ends the job, or fails it. Until the job is over its result is told to
-//! nobody, and the result of a later try takes its place. Bounded in number and bytes: the oldest give way to a new one.
+//! A worker stores the result of a job that it has claimed, and then ends or fails the job. The result is not shown until the job is over,
+//! and the result of a later try replaces it. Results are bounded in number and bytes: a new one displaces the oldest.
 //!
 //! Change rule: [`KnownResult`] is stored in pages, see `message.rs`.
 
@@ -17,10 +17,10 @@ use crate::spine::machine::Stamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a result counts beside its output and its error, in bytes.
+/// The bytes that a result counts in addition to its output and its error.
 const OVERHEAD: u64 = 200;
 
-/// The most results that give way to one: more than a full house of short ones needs.
+/// The maximum number of results dropped for a new one. The largest result needs fewer to go, even if all of them are empty.
 const DROPPED_MAX: usize = 1000;
 
 impl JobEnd {
@@ -30,30 +30,30 @@ impl JobEnd {
     }
 }
 
-/// How a job ended, and until when that is known.
+/// How a job ended, and until when the result is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobResult {
-    /// The number of the job.
+    /// The job id.
     pub id: u64,
-    /// Its queue.
+    /// The queue of the job.
     pub queue: QueueName,
-    /// What its worker said.
+    /// How it ended, as reported by its worker.
     pub end: JobEnd,
-    /// Claims since it was added or kicked, the last one included.
+    /// Number of claims since it was added or kicked, including the last one.
     pub attempts: u32,
-    /// Milliseconds from when it was added to its end.
+    /// Milliseconds from the addition of the job to its end.
     pub age_ms: u64,
     /// When it ended.
     pub ended: Date,
-    /// Until when this is known.
+    /// The date until which the result is kept.
     pub until: Date,
 }
 
-/// A result that is kept.
+/// A stored result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownResult {
     pub(super) result: JobResult,
-    /// The entry that it came with.
+    /// The journal entry that stored it.
     seq: Seq,
 }
 
@@ -66,7 +66,7 @@ impl Plain for KnownResult {
     }
 }
 
-/// Results, by job and by age.
+/// All stored results, indexed by job and by age.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) known: Kept<KnownResult>,
@@ -76,13 +76,13 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// The result of a job.
+    /// Returns the result of a job.
     pub(super) fn of(&self, id: u64) -> Option<&JobResult> {
         let known = self.known.get(*self.by_job.get(&id)?)?;
         Some(&known.result)
     }
 
-    /// The oldest results that have to go, so that there is room for one of this job.
+    /// Returns the oldest results, which have to be dropped to make room for a result of this job.
     pub(super) fn in_the_way(&self, rules: ResultRules, id: u64, end: &JobEnd) -> Vec<Slot> {
         let own = self.by_job.get(&id);
         let bytes_of = |slot: &Slot| self.known.get(*slot).map_or(0, |it| it.result.end.bytes());
@@ -99,7 +99,7 @@ impl Results {
         goes.copied().collect()
     }
 
-    /// Keeps a result, in the place of an older one of its job.
+    /// Stores a result. It replaces an older one of the same job.
     pub(super) fn keep(&mut self, change: Change<'_>, stamp: Stamp, result: JobResult) {
         let id = result.id;
         let known = KnownResult {
@@ -125,7 +125,7 @@ impl Results {
         self.by_age.insert((stamp.seq, slot));
     }
 
-    /// Forgets a result.
+    /// Drops a result.
     pub(super) fn remove(&mut self, change: Change<'_>, slot: Slot) {
         let gone = self.known.remove(change, slot);
         self.bytes -= gone.result.end.bytes();
@@ -133,7 +133,7 @@ impl Results {
         self.by_age.remove(&(gone.seq, slot));
     }
 
-    /// Puts those of a page behind all others.
+    /// Appends the results of a page.
     pub(super) fn load(&mut self, page: Loaded<KnownResult>) {
         for (slot, known) in &page.items {
             self.bytes += known.result.end.bytes();
@@ -143,7 +143,7 @@ impl Results {
         self.known.load(page);
     }
 
-    /// Asserts that what is known is found by job and by age, and counted.
+    /// Asserts that every result is found by job and by age, and counted.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let known = || self.known.iter();
@@ -158,7 +158,7 @@ impl Results {
 }
 
 impl JobResult {
-    /// The result of a job that is claimed, which is over now.
+    /// Creates the result of a claimed job that ends now.
     pub(super) fn of(
         (job, queue): (&Job, QueueName),
         at: Timestamp,

@@ -1,7 +1,7 @@
-//! The newest root job of each key, as long as it is remembered: `MediaWiki`'s root-job deduplication.
+//! The newest root job of each key, while it is remembered: `MediaWiki`'s root-job deduplication.
 //!
-//! A job that comes from an older root job than the newest of its key is a duplicate: whoever claims it is told so, and
-//! ends it without doing anything. Equal times are no duplicates.
+//! A job that comes from an older root job than the newest of its key is a duplicate. Its claimant is told so, and ends
+//! the job without doing the work. Jobs from a root job with an equal time are not duplicates.
 
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::clock::Timestamp;
@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 /// Milliseconds for which a root job is remembered: `MediaWiki`'s 28 days.
 const REMEMBERED_MS: u64 = 28 * 24 * 3_600_000;
 
-/// A root job that is remembered.
+/// A remembered root job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRoot {
     pub(super) root: Root,
-    /// Until when.
+    /// When it is forgotten.
     pub(super) until: Timestamp,
 }
 
-/// Root jobs, by key.
+/// The remembered root jobs, by key.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     pub(super) known: Kept<KnownRoot>,
@@ -37,29 +37,29 @@ impl KnownRoot {
 }
 
 impl Roots {
-    /// Whether a newer one is known.
+    /// Returns whether a newer root job is known.
     pub(super) fn is_outdated(&self, root: Root) -> bool {
         self.newest(root.key).is_some_and(|at| at > root.at)
     }
 
-    /// Whether it, or a newer one, is known.
+    /// Returns whether this root job or a newer one is known.
     pub(super) fn is_known(&self, root: Root) -> bool {
         self.newest(root.key).is_some_and(|at| at >= root.at)
     }
 
-    /// The time of the newest one of this key.
+    /// Returns the time of the newest root job with this key.
     pub(super) fn newest(&self, key: DedupKey) -> Option<u64> {
         let slot = self.keys.get(&key)?;
         Some(self.known.get(*slot)?.root.at)
     }
 
-    /// Where the root job of this key stands, or would.
+    /// Returns the slot of the root job with this key, or the slot that it would get.
     pub(super) fn slot_of(&self, key: DedupKey) -> Slot {
         let known = self.keys.get(&key).copied();
         known.unwrap_or_else(|| self.known.next_free())
     }
 
-    /// Remembers it, in the place of an older one of its key.
+    /// Remembers a root job. It replaces an older one with the same key.
     pub(super) fn put(&mut self, change: Change<'_>, known: KnownRoot) {
         let key = known.root.key;
         if let Some(slot) = self.keys.get(&key) {
@@ -71,13 +71,13 @@ impl Roots {
         }
     }
 
-    /// Forgets it.
+    /// Forgets a root job.
     pub(super) fn remove(&mut self, change: Change<'_>, slot: Slot) {
         let gone = self.known.remove(change, slot);
         self.keys.remove(&gone.root.key);
     }
 
-    /// Puts those of a page behind all others.
+    /// Appends the root jobs of a page.
     pub(super) fn load(&mut self, page: Loaded<KnownRoot>) {
         let keys = page
             .items
@@ -87,7 +87,7 @@ impl Roots {
         self.known.load(page);
     }
 
-    /// Asserts that what is known is found by key, and nothing else is.
+    /// Asserts that the index by key holds exactly the remembered root jobs.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let known = self.known.iter();

@@ -1,41 +1,41 @@
-//! Configuration of the `QueueActor`: what holds for all queues, and for each type of job.
+//! Configuration of the `QueueActor`: for all queues, and for each type of job.
 
 use crate::actors::queue::name::QueueName;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Configuration of the `QueueActor`. Noted in the journal: see the change rule in `persist/format.rs`.
+/// Configuration of the `QueueActor`. Stored in the journal: see the change rule in `persist/format.rs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The most jobs, in all queues together.
+    /// The maximum number of jobs in all queues together.
     pub jobs_max: u32,
-    /// The most bytes of bodies, and of what was said of failures, in all queues together. Beyond it nothing is added.
+    /// The maximum number of bytes of bodies and stored errors in all queues together. When it is reached, no job is added.
     pub bytes_max: u64,
-    /// The most queues.
+    /// The maximum number of queues.
     pub queues_max: u32,
-    /// The longest body.
+    /// The maximum length of a body, in bytes.
     pub body_bytes_max: u32,
-    /// The most root jobs that are remembered.
+    /// The maximum number of root jobs that are remembered.
     pub roots_max: u32,
-    /// What holds for a type that has no entry of its own.
+    /// The rules for types that have none of their own.
     pub default: TypeRules,
-    /// What holds for a type.
+    /// The rules for a type, by its name.
     pub types: BTreeMap<String, TypeRules>,
-    /// What holds across types. Left out of what is stored while nothing of it is set.
+    /// Rules that are not specific to a type. Not stored while all of them have their defaults.
     #[serde(skip_serializing_if = "Across::is_default")]
     pub across: Across,
 }
 
-/// What holds across types of jobs.
+/// Rules that are not specific to a type of job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Across {
-    /// What holds for a tenant, by its name; that of the default one is empty.
+    /// The rules for a tenant, by its name; the name of the default tenant is empty.
     pub tenants: BTreeMap<String, TenantRules>,
-    /// What holds for results of jobs that are over.
+    /// The limits on stored results.
     pub results: ResultRules,
-    /// The most deduplication keys that are remembered. Beyond it a push that needs one more is refused.
+    /// The maximum number of deduplication keys that are remembered. When it is reached, a push that needs another one is refused.
     pub keys_max: u32,
 }
 
@@ -55,11 +55,11 @@ impl Across {
     }
 }
 
-/// What holds for the jobs of one tenant.
+/// The rules for one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TenantRules {
-    /// How often it has its turn, in proportion to others: from 1 to [`TenantRules::WEIGHT_MAX`].
+    /// The tenant's share of turns relative to others, from 1 to [`TenantRules::WEIGHT_MAX`].
     pub weight: u32,
 }
 
@@ -67,7 +67,7 @@ impl TenantRules {
     /// The largest weight.
     pub const WEIGHT_MAX: u32 = 1000;
 
-    /// Whether a tenant may weigh so much.
+    /// Returns whether `weight` is valid.
     pub const fn is_weight(weight: &u32) -> bool {
         0 < *weight && *weight <= Self::WEIGHT_MAX
     }
@@ -79,13 +79,13 @@ impl Default for TenantRules {
     }
 }
 
-/// How much is kept of jobs that are over. Beyond it the oldest results are dropped.
+/// Limits on the results of finished jobs. Beyond them the oldest results are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResultRules {
-    /// The most results.
+    /// The maximum number of results.
     pub count_max: u32,
-    /// The most bytes of them.
+    /// The maximum number of bytes of results.
     pub bytes_max: u64,
 }
 
@@ -98,49 +98,49 @@ impl Default for ResultRules {
     }
 }
 
-/// What holds for the jobs of one type. Whoever asks what is in force is told every field.
+/// The rules for one type of job. A client that asks for the rules in force is sent every field.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TypeRules {
-    /// Where jobs are kept.
+    /// Where jobs are stored.
     pub class: Class,
-    /// In which order jobs are claimed.
+    /// The order in which jobs are claimed.
     pub order: Order,
-    /// Milliseconds that whoever claims a job has, unless the claim or the job says so itself; 0 for ever.
+    /// Length of a claim in milliseconds, unless the claim or the job specifies one; 0 for no limit.
     pub claim_ttl_ms: u64,
-    /// Tries after which a job is abandoned; 0 for no limit.
+    /// Number of tries after which a job is abandoned; 0 for no limit.
     pub max_tries: u32,
-    /// Whether a job whose claim ended without a word is tried again. If not, it is run at most once.
+    /// Whether a job is tried again if its claim ends without a result. If not, it is run at most once.
     pub retries: bool,
-    /// Whether a job without a key of its own is one with another that says the same.
+    /// Whether jobs without a deduplication key are deduplicated by their body.
     pub dedup: bool,
-    /// Milliseconds after which an abandoned job is pruned, and one that is claimed for ever.
+    /// Milliseconds after which an abandoned job is removed, and also one that was claimed without a time limit.
     pub prune_ms: u64,
-    /// Thousandths of an item that may be claimed a second; 0 for no limit.
+    /// The maximum number of items that may be claimed per second, in thousandths; 0 for no limit.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,
-    /// When a job is tried again that failed without a word of when; at the end of its claim if `None`.
+    /// When a failed job is retried if its worker does not specify that; at the end of its claim if `None`.
     pub backoff: Option<Backoff>,
-    /// Why nothing is added, if nothing is.
+    /// The reason for which no jobs may be added; `None` if they may.
     #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
-    /// Tries of a job that a tube command added; 0 for no limit.
+    /// Number of tries of a job that a tube command added; 0 for no limit.
     pub tube_max_tries: u32,
-    /// Members of a body in JSON that do not count when it is compared with others.
+    /// Members of a JSON body that are ignored when bodies are compared for deduplication.
     pub dedup_ignore: Vec<String>,
-    /// Whether its jobs are among those of any type.
+    /// Whether its jobs can be claimed by a request that names no type.
     pub in_any: bool,
-    /// In a tenant's turn, types of a lower rank come first.
+    /// In a tenant's turn, types with a lower rank come first.
     pub rank: u32,
 }
 
 impl TypeRules {
-    /// The rank of types that say nothing of it.
+    /// The default rank of a type.
     pub const RANK: u32 = 100;
 
-    /// Tries of a job, by whether a tube command added it.
+    /// Returns the number of tries of a job, which depends on whether a tube command added it.
     pub(super) fn tries(&self, tube: bool) -> u32 {
         if tube {
             self.tube_max_tries
@@ -150,24 +150,24 @@ impl TypeRules {
     }
 }
 
-/// For how long a job belongs to nobody that failed: the longer, the oftener it was tried.
+/// How long a failed job waits for its retry. The wait grows with each try.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Backoff {
     /// Milliseconds after the first try.
     pub first_ms: u64,
-    /// How many times as long it is after each further try, at least 1.
+    /// The factor by which the wait grows with each further try; at least 1.
     pub factor: u32,
-    /// The most milliseconds, but for chance.
+    /// The longest wait in milliseconds, before jitter.
     pub max_ms: u64,
-    /// Thousandths by which chance makes it longer or shorter, at most.
+    /// The largest random change of the wait, in thousandths of it.
     #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub jitter_milli: u32,
 }
 
-/// Thousandths as whoever set them wrote them.
+/// Serialises thousandths as the decimal number that is used in the configuration.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
 fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error> {
     if !serializer.is_human_readable() {
@@ -176,19 +176,19 @@ fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error>
     serializer.serialize_f64(f64::from(*milli) / 1000.0)
 }
 
-/// Where jobs are kept.
+/// Where jobs are stored.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// On disk: what is acknowledged outlives a crash.
+    /// On disk: an acknowledged job survives a crash.
     #[default]
     Durable,
-    /// In memory: nothing about a job waits for the disk, and every start of the coordinator begins without any.
+    /// In memory: nothing about a job waits for the disk, and every start of the server begins without any such job.
     Memory,
 }
 
-/// In which order jobs are claimed.
+/// The order in which jobs are claimed.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -196,11 +196,11 @@ pub enum Order {
     /// The most urgent first; among equals the oldest.
     #[default]
     Priority,
-    /// The oldest first, however urgent.
+    /// The oldest first, regardless of priority.
     Fifo,
-    /// By the time they were added.
+    /// By the time at which they were added.
     Timestamp,
-    /// Any, by chance.
+    /// In random order.
     Random,
 }
 
@@ -220,8 +220,8 @@ impl Default for Rules {
 }
 
 impl Default for TypeRules {
-    /// By priority, and tried so often that only what never succeeds is given up. What tube commands add is tried without
-    /// end, as beanstalkd does.
+    /// By priority, with so many tries that only a job that never succeeds is given up. Jobs added by tube commands are
+    /// tried without limit, as in beanstalkd.
     fn default() -> Self {
         Self {
             class: Class::Durable,
@@ -243,8 +243,8 @@ impl Default for TypeRules {
 }
 
 impl Default for Backoff {
-    /// A second, then twice as long each time, up to an hour; a tenth longer or shorter, so that what failed together is
-    /// not tried together.
+    /// One second, doubled each time up to an hour, plus or minus a tenth, so that jobs that failed together are not
+    /// retried together.
     fn default() -> Self {
         Self {
             first_ms: 1000,
@@ -256,30 +256,30 @@ impl Default for Backoff {
 }
 
 impl Rules {
-    /// What the entry is called that holds for types without one of their own.
+    /// The name of the rules for types that have none of their own.
     pub const DEFAULT: &str = "default";
 
-    /// Every entry with its name, that of the types without one first.
+    /// Returns all type rules with their names, the default ones first.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &TypeRules)> {
         let types = self.types.iter().map(|(kind, of)| (kind.as_str(), of));
         std::iter::once((Self::DEFAULT, &self.default)).chain(types)
     }
 
-    /// What the entry is called that holds for a queue.
+    /// Returns the name of the type rules that apply to a queue.
     pub fn entry(&self, queue: &QueueName) -> &str {
         let kind = std::str::from_utf8(queue.kind()).unwrap_or_default();
         let own = self.types.get_key_value(kind);
         own.map_or(Self::DEFAULT, |(name, _)| name)
     }
 
-    /// The weight of a queue's tenant.
+    /// Returns the weight of a queue's tenant.
     pub(super) fn weight_of(&self, queue: &QueueName) -> u32 {
         let name = std::str::from_utf8(queue.tenant()).unwrap_or_default();
         let own = self.across.tenants.get(name).copied();
         own.unwrap_or_default().weight
     }
 
-    /// What holds for a queue.
+    /// Returns the type rules that apply to a queue.
     pub fn of(&self, queue: &QueueName) -> &TypeRules {
         if self.types.is_empty() {
             return &self.default;

@@ -1,4 +1,4 @@
-//! What is said of a job by whoever works on it: what went wrong, how far it is, and how it ended. Bounded, since all of it is kept.
+//! Reports of workers about a job: errors, progress, and how it ended. All of it is stored, so all of it is bounded.
 //!
 //! Change rule: stored in the journal and in pages, see `message.rs`.
 
@@ -6,16 +6,16 @@ use crate::actors::queue::right::Right;
 use crate::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What was said of a failure: no more than its first [`ErrorText::BYTES_MAX`] bytes.
+/// An error message, cut to its first [`ErrorText::BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct ErrorText(Box<str>);
 
 impl ErrorText {
-    /// The most bytes that are kept.
+    /// The maximum length in bytes.
     pub const BYTES_MAX: usize = 1000;
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -34,18 +34,18 @@ impl From<ErrorText> for String {
     }
 }
 
-/// How far the work on a job has come, as its worker reports.
+/// The progress of a job, as reported by its worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Progress {
-    /// How much is done, in percent: 0 to 100.
+    /// The part of the work that is done, in percent: 0 to 100.
     pub percent: Option<u8>,
-    /// What is being done: the newest text.
+    /// The newest text, which describes what is being done.
     pub text: Option<ErrorText>,
 }
 
 impl Progress {
-    /// Takes over what a newer report has; what that leaves out stays.
+    /// Takes over the fields of a newer report. Fields that it leaves out stay.
     pub(super) fn update(&mut self, newer: &Self) {
         self.percent = newer.percent.map(|it| it.min(100)).or(self.percent);
         if newer.text.is_some() {
@@ -53,23 +53,23 @@ impl Progress {
         }
     }
 
-    /// Bytes of its text.
+    /// Returns the length of its text in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.text.as_ref().map_or(0, |text| text.as_str().len())
     }
 }
 
-/// How the work on a claimed job ended, to be kept.
+/// A request to store how the work on a claimed job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeepResult {
-    /// Which job.
+    /// The job id.
     pub id: u64,
-    /// Who has it.
+    /// The right to the claim.
     pub by: Right,
-    /// For so many milliseconds, at most [`super::Message::RESULT_MS_MAX`].
+    /// Milliseconds for which the result is kept, at most [`super::Message::RESULT_MS_MAX`].
     pub ms: u64,
-    /// How.
+    /// How the job ended.
     pub end: JobEnd,
 }
 
@@ -77,28 +77,28 @@ pub struct KeepResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobEnd {
-    /// Whether the job is done; else it has failed.
+    /// Whether the job is done; otherwise it failed.
     pub done: bool,
     /// The exit status of its command, if it has one.
     pub exit: Option<u8>,
-    /// What went wrong.
+    /// The error message.
     pub error: Option<ErrorText>,
-    /// The end of what it wrote.
+    /// The end of its output.
     pub output: OutputTail,
-    /// Milliseconds that its last try took.
+    /// Duration of its last try in milliseconds.
     pub took_ms: u64,
 }
 
-/// The end of what a command wrote: no more than its last [`OutputTail::BYTES_MAX`] bytes.
+/// The end of a command's output, cut to its last [`OutputTail::BYTES_MAX`] bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Bytes", into = "Bytes")]
 pub struct OutputTail(Bytes);
 
 impl OutputTail {
-    /// The most bytes that are kept.
+    /// The maximum length in bytes.
     pub const BYTES_MAX: usize = 16 << 10;
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -1,5 +1,5 @@
-//! Answers to questions that would walk far: over all jobs, all queues, or all of those from which something can be
-//! claimed. Each answer is of a share, and says where to go on: others get their turn in between.
+//! Queries that would walk far: over all jobs, all queues, or all queues with claimable jobs. Each answer covers a
+//! bounded part and returns where to continue, so that other requests get their turn in between.
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::job::Job;
@@ -11,14 +11,14 @@ use crate::clock::Offset;
 use crate::ids::Slot;
 use crate::spine::machine::Asked;
 
-/// How many are looked at for one answer.
+/// The maximum number of items that are looked at for one answer.
 pub(super) const LOOKED_AT_MAX: u32 = 8192;
 
-/// How often chance is asked for a queue before those that may be chosen are counted.
+/// How many random picks are tried before the matching queues are counted.
 const TRIES: u64 = 32;
 
 impl QueueMachine {
-    /// Jobs, by slot.
+    /// Returns the jobs that match the selection, by slot.
     pub(super) fn select_jobs(&self, selection: &JobSelection, offset: Offset) -> Reply {
         let JobSelection {
             queue,
@@ -55,7 +55,7 @@ impl QueueMachine {
                 && kind.as_ref().is_none_or(is_of)
                 && error.as_ref().is_none_or(has)
         };
-        // Those of a process are known, and all others are looked for.
+        // The jobs of a process are indexed; all others have to be searched for.
         let extent = self.state.jobs.extent();
         let end = match process {
             Some(_) => extent,
@@ -76,7 +76,7 @@ impl QueueMachine {
         Reply::JobPage { jobs, next }
     }
 
-    /// Queues, by where they stand in memory.
+    /// Returns the queues that match the selection, by their slot in memory.
     pub(super) fn select_queues(&self, selection: &QueueSelection, offset: Offset) -> Reply {
         let QueueSelection {
             tenant,
@@ -106,7 +106,7 @@ impl QueueMachine {
         Reply::QueuePage { queues, next }
     }
 
-    /// Names of queues, by where these stand in memory.
+    /// Returns the names of queues, by their slot in memory.
     pub(super) fn names(&self, from: Slot) -> Reply {
         let extent = self.state.queues.extent();
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
@@ -117,8 +117,8 @@ impl QueueMachine {
         }
     }
 
-    /// A queue by chance. Mostly one of the first tries will do, whatever the number of queues; where few may be
-    /// chosen of many, they are counted share by share.
+    /// Chooses a queue at random. Usually one of the first tries succeeds, whatever the number of queues. If only few
+    /// of many queues match, they are counted, a bounded number of queues per query.
     pub(super) fn choose(&self, choice: &Choice) -> Reply {
         let Choice {
             chance,
@@ -144,7 +144,7 @@ impl QueueMachine {
         let share = offered.iter().skip(*from as usize);
         let share: Vec<&Slot> = share.take(LOOKED_AT_MAX as usize).filter(may).collect();
         let among = among.saturating_add(u32::try_from(share.len()).unwrap_or(u32::MAX));
-        // Each is chosen with the same chance, whichever share it is in: all before stand for the rest of the places.
+        // Every queue is chosen with the same probability, whichever query it is looked at in: the new ones compete with all before.
         let place = mix(chance ^ u64::from(*from)).checked_rem(among.into());
         let place = place.and_then(|place| usize::try_from(place).ok());
         let chosen = place.and_then(|place| share.get(place));
@@ -156,7 +156,7 @@ impl QueueMachine {
         }
     }
 
-    /// What is asked, in usual commands: to find a queue by its name takes the sixteenth part of one.
+    /// Returns the cost of a request in units of a usual command. Finding a queue by name costs a sixteenth of one.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the rest is looked up by one number or name"
@@ -180,7 +180,7 @@ impl QueueMachine {
     }
 }
 
-/// One of these, by chance.
+/// Returns one of these at random.
 fn draw<T>(these: &[T], chance: u64) -> Option<&T> {
     let place = chance.checked_rem(these.len() as u64)?;
     these.get(usize::try_from(place).ok()?)

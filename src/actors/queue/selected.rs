@@ -1,4 +1,4 @@
-//! What is told share by share, compared with the model.
+//! Compares paged and random queries with the model.
 
 use crate::actors::queue::model::Model;
 use crate::actors::queue::{
@@ -9,7 +9,7 @@ use crate::spine::machine::{Machine as _, Now};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Pages, put together, are what there is; a filter lets through what it says; and chance chooses of what it may.
+/// Checks that pages together are complete, that a filter returns only what matches it, and that a random choice is allowed.
 pub(super) fn compare(machine: &QueueMachine, model: &Model) {
     let queues = model.queues();
     let any = std::iter::once(None);

@@ -1,9 +1,9 @@
 //! Jobs and queues, and the indexes over them; moving a job from phase to phase.
 //!
 //! Invariants: a job is in the index of its phase and in no other; a queue has a number while it has jobs or is paused,
-//! and exists while it has a number, is watched, used or waited for, or is closed by a throttle; counts equal what a walk
-//! would count. Never here: what should become of a job. `decide.rs` and `adding.rs` decide that, and `commit.rs` applies
-//! it through this file.
+//! and exists while it has a number, is watched, used or waited for, or is closed by a throttle; counts equal what a
+//! walk would count. Never here: the decision what happens to a job. `decide.rs` and `adding.rs` decide, and
+//! `commit.rs` applies their decisions through this file.
 
 #![expect(
     clippy::indexing_slicing,
@@ -34,54 +34,54 @@ use crate::lookup::table::Table;
 use crate::spine::machine::{Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every job and every queue, by every way of asking for one.
+/// All jobs and queues, and every index over them.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rules: Rules,
     pub(super) jobs: Kept<Job>,
-    /// The sum of their bodies.
+    /// The digest of all job bodies.
     pub(super) bodies: Digest,
     pub(super) ids: ById,
     pub(super) queues: Slab<Queue>,
     pub(super) names: Table,
-    /// What is durable of queues, by number.
+    /// The durable parts of queues, by number.
     pub(super) numbers: Kept<Numbered>,
-    /// Queues that are closed, by when they open.
+    /// Closed queues, by when they open.
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
-    /// What connections have claimed, by when the claim ends.
+    /// The claims of connections, by when they end.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// Claims that are bound to processes.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
-    /// The unclaimed jobs that others may be one with: by number of their queue and key, the oldest first.
+    /// Unclaimed jobs with a deduplication key, by the number of their queue and the key, the oldest first.
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
     pub(super) roots: Roots,
-    /// Keys that are remembered whatever becomes of their jobs.
+    /// Deduplication keys that are remembered whatever happens to their jobs.
     pub(super) uniques: Uniques,
-    /// How jobs ended that are over.
+    /// Results of finished jobs.
     pub(super) results: Results,
-    /// Jobs whose end somebody waits for, and those of them that are over. Volatile.
+    /// Jobs whose end a client waits for, and those of them that are over. Volatile.
     pub(super) awaited: BTreeSet<u64>,
     pub(super) over: Vec<u64>,
-    /// Queues that are offered to whoever asks for any: something can be claimed, and they are not read-only.
+    /// Queues that are offered to clients that name no queue: they have claimable jobs and are not read-only.
     pub(super) offered: Vec<Slot>,
-    /// Queues from which something can be claimed, and that somebody waits for.
+    /// Queues that have claimable jobs and waiting clients.
     pub(super) wanted: BTreeSet<Slot>,
-    /// Whose turn it is among tenants.
+    /// The turns of tenants.
     pub(super) turns: Turns,
-    /// The newest entry. Volatile.
+    /// The newest journal entry. Volatile.
     pub(super) entry: Seq,
     pub(super) totals: Totals,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
-    /// Whether nothing is removed by time. Volatile.
+    /// Whether removals by time are held back. Volatile.
     held: bool,
-    /// Bytes of the body being hashed, kept for the next.
+    /// A buffer for the body being hashed, kept for reuse.
     scratch: Vec<u8>,
 }
 
 impl State {
-    /// Goes by other rules from now on, also for queues that are there.
+    /// Applies other rules from now on, to existing queues too.
     pub(super) fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
@@ -94,7 +94,7 @@ impl State {
         self.reseat();
     }
 
-    /// Holds back what time removes for good, or no longer.
+    /// Holds back removals by time, or stops holding them back.
     pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
         self.jobs.hold(held);
@@ -140,13 +140,13 @@ impl State {
         self.jobs.get(slot)
     }
 
-    /// A job by its number.
+    /// Returns a job by its id.
     pub(super) fn find(&self, id: u64) -> Option<(Slot, &Job)> {
         let slot = self.ids.get(id)?;
         Some((slot, &self.jobs[slot]))
     }
 
-    /// A queue by its name, if anybody has to do with it.
+    /// Returns a queue by its name; `None` if it does not exist.
     pub(super) fn queue_named(&self, name: &QueueName) -> Option<(Slot, &Queue)> {
         let slot = self
             .names
@@ -158,23 +158,23 @@ impl State {
         &self.queues[slot]
     }
 
-    /// Where the queue of a job stands.
+    /// Returns the slot of the queue of a job.
     pub(super) fn slot_of_queue(&self, job: &Job) -> Slot {
         self.numbers[job.queue].queue
     }
 
-    /// The queue of a job.
+    /// Returns the queue of a job.
     pub(super) fn queue_of(&self, job: &Job) -> &Queue {
         self.queue(self.slot_of_queue(job))
     }
 
-    /// What is shown of a queue.
+    /// Returns a view of a queue.
     pub(super) fn queue_view(&self, queue: &Queue, offset: Offset) -> QueueView {
         let numbered = queue.number.and_then(|number| self.numbers.get(number));
         queue.view(numbered.and_then(|numbered| numbered.pause), offset)
     }
 
-    /// The oldest unclaimed job of a queue with this key.
+    /// Returns the oldest unclaimed job of a queue with this key.
     pub(super) fn twin(&self, queue: &QueueName, key: DedupKey) -> Option<Slot> {
         let number = self.queue_named(queue)?.1.number?;
         let mut twins = self.dedup.range((number, key, 0, Slot(0))..);
@@ -184,7 +184,7 @@ impl State {
         twin.map(|(.., slot)| *slot)
     }
 
-    /// The job that a claim from this queue would take at `at`. Chance is drawn only where it matters.
+    /// Returns rank, id and slot of the job that a claim from this queue would take at `at`. Calls `chance` only if the order is random.
     pub(super) fn best(
         &self,
         name: &QueueName,
@@ -200,36 +200,36 @@ impl State {
         }
     }
 
-    /// When the claim of a job ends.
+    /// Returns when the claim of a job ends.
     pub(super) fn claimed_until(&self, slot: Slot) -> Option<Timestamp> {
         self.jobs.get(slot)?.claimed_until(self.head.epoch)
     }
 
-    /// Whether a newer root job has made this job superfluous.
+    /// Returns whether a newer root job has made this job obsolete.
     pub(super) fn is_duplicate(&self, job: &Job) -> bool {
         let root = job.story.as_deref().and_then(|story| story.root);
         root.is_some_and(|root| self.roots.is_outdated(root))
     }
 
-    /// When the first of a worker's claims ends.
+    /// Returns when the first of a worker's claims ends.
     pub(super) fn soonest(&self, worker: Worker) -> Option<Timestamp> {
         let claims = self.workers.get(&worker)?;
         claims.first().map(|(until, _)| *until)
     }
 
-    /// A worker's claims, by when they end.
+    /// Returns the slots of a worker's claims, in the order in which they end.
     pub(super) fn claims(&self, worker: Worker) -> impl Iterator<Item = Slot> + '_ {
         let claims = self.workers.get(&worker).into_iter().flatten();
         claims.map(|(_, slot)| *slot)
     }
 
-    /// Claims that are bound to a process.
+    /// Returns the slots of the claims that are bound to a process.
     pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
         let all = (process, Slot(0))..=(process, Slot::NONE);
         self.bound.range(all).map(|(_, slot)| *slot)
     }
 
-    /// A queue that has a job, and who waits for it first: of several, the one with the most urgent job.
+    /// Returns the oldest waiting request for a queue that has claimable jobs. Of several queues, takes the one with the most urgent job.
     pub(super) fn wanted(&self) -> Option<Ticket> {
         let best = self.wanted.iter().min_by_key(|slot| {
             let first = self.queues[**slot].ready.first(&self.jobs);
@@ -242,7 +242,7 @@ impl State {
         !self.wanted.is_empty()
     }
 
-    /// The sum of all that there is more than once.
+    /// Returns the combined digest of all items, that is, of everything but the head.
     pub(super) fn digest_of_items(&self) -> Digest {
         let mut digest = self.bodies;
         digest.merge(self.jobs.digest());
@@ -275,7 +275,7 @@ impl State {
         }
     }
 
-    /// Changes what there is but once.
+    /// Changes the head, of which there is a single instance.
     pub(super) fn change_head(&mut self, seq: Seq, change: impl FnOnce(&mut Head)) {
         self.head.change(self.pages.by(seq), change);
         self.totals.draining = self.head.draining;
@@ -339,17 +339,17 @@ impl State {
         }
     }
 
-    /// Forgets a key.
+    /// Forgets a remembered key.
     pub(super) fn forget_key(&mut self, slot: Slot, seq: Seq) {
         self.uniques.forget(self.pages.by(seq), slot);
     }
 
-    /// No later job has this number, or a lower one.
+    /// Ensures that no later job gets this id or a lower one.
     pub(super) fn skip_ids(&mut self, seq: Seq, id: u64) {
         self.change_head(seq, |head| head.next_id = head.next_id.max(id + 1));
     }
 
-    /// The page of a body is about to change, if it stands apart.
+    /// Marks the page of a body as about to change, if the body has one of its own.
     fn touch_body(&mut self, slot: Slot, is_apart: bool, seq: Seq) {
         if is_apart {
             let jobs = &self.jobs;
@@ -358,7 +358,7 @@ impl State {
         }
     }
 
-    /// A job has come to its place: what stays as it is while its phases change.
+    /// Records what stays constant while a job changes phases: its body's digest, its size and its id.
     pub(super) fn settle(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
@@ -368,7 +368,7 @@ impl State {
         self.ids.insert(job.id, slot);
     }
 
-    /// Remembers a root job, unless it, or a newer one, is known.
+    /// Remembers a root job, unless it or a newer one is known.
     pub(super) fn register(&mut self, root: Root, stamp: Stamp) {
         if !self.roots.is_known(root) {
             let known = KnownRoot::new(root, stamp.at);
@@ -381,7 +381,7 @@ impl State {
         self.roots.remove(self.pages.by(seq), slot);
     }
 
-    /// Keeps the result of a job.
+    /// Stores the result of a job.
     pub(super) fn keep_result(
         &mut self,
         slot: Slot,
@@ -394,12 +394,12 @@ impl State {
         self.results.keep(self.pages.by(stamp.seq), stamp, result);
     }
 
-    /// Forgets a result.
+    /// Drops a result.
     pub(super) fn drop_result(&mut self, slot: Slot, seq: Seq) {
         self.results.remove(self.pages.by(seq), slot);
     }
 
-    /// Ends a job.
+    /// Removes a job.
     pub(super) fn delete(&mut self, slot: Slot, seq: Seq) {
         self.leave(slot);
         self.touch_body(slot, pages::is_apart(self.jobs[slot].body()), seq);
@@ -415,7 +415,7 @@ impl State {
         self.let_go(queue, seq);
     }
 
-    /// Changes a job, and with it page, digest, counts and every index.
+    /// Changes a job, and updates its page, the digest, the counts and every index.
     pub(super) fn change(&mut self, slot: Slot, seq: Seq, change: impl FnOnce(&mut Job)) {
         self.leave(slot);
         self.totals.bytes -= self.jobs[slot].bytes();
@@ -439,8 +439,8 @@ impl State {
         self.let_go(queue, stamp.seq);
     }
 
-    /// The coordinator started: what was kept in memory is gone, spans begin again, what belonged to connections is given
-    /// back, and a drain is over.
+    /// Starts the server: jobs kept in memory are removed, spans restart, the claims of connections are given back,
+    /// and a drain ends.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
         self.entry = stamp.seq;
@@ -478,8 +478,8 @@ impl State {
         self.settle_turns();
     }
 
-    /// A claim has ended without a word: the job is ready again, abandoned if that was its last try, or gone if it is
-    /// run at most once.
+    /// Gives back a claim that ended without a result: the job is ready again, abandoned if that was its last try, or
+    /// removed if it is run at most once.
     pub(super) fn give_back(&mut self, slot: Slot, stamp: Stamp) {
         if !self.jobs[slot].retries {
             return self.delete(slot, stamp.seq);
@@ -501,14 +501,14 @@ impl State {
         });
     }
 
-    /// A job is over: it is gone, or abandoned.
+    /// Records that a job is over (removed or abandoned), if a client waits for that.
     fn note_over(&mut self, id: u64) {
         if self.awaited.remove(&id) {
             self.over.push(id);
         }
     }
 
-    /// The queue of this name, made if there is none.
+    /// Returns the queue with this name, creating it if necessary.
     pub(super) fn queue_for(&mut self, name: &QueueName) -> Slot {
         if let Some((slot, _)) = self.queue_named(name) {
             return slot;
@@ -523,7 +523,7 @@ impl State {
         slot
     }
 
-    /// The number of a queue, given to it now if it has none: it is about to have something durable.
+    /// Returns the number of a queue. Assigns one if it has none, because it is about to have durable state.
     fn hold(&mut self, queue: Slot, seq: Seq) -> Slot {
         if let Some(number) = self.queues[queue].number {
             return number;
@@ -539,7 +539,7 @@ impl State {
         number
     }
 
-    /// Takes a queue's number away if it has nothing durable any more, and the queue if nobody has to do with it.
+    /// Releases a queue's number if it has no durable state any more, and removes the queue if nothing keeps it in existence.
     pub(super) fn let_go(&mut self, queue: Slot, seq: Seq) {
         if let Some(number) = self.queues[queue].number
             && !self.queues[queue].is_durable()
@@ -550,7 +550,7 @@ impl State {
         self.forsake(queue);
     }
 
-    /// Takes a queue away if nobody has to do with it.
+    /// Removes a queue if nothing keeps it in existence.
     pub(super) fn forsake(&mut self, queue: Slot) {
         if self.queues.get(queue).is_none_or(Queue::is_present) {
             return;
@@ -564,12 +564,12 @@ impl State {
         self.totals.queues -= 1;
     }
 
-    /// Somebody begins or ends to have to do with a queue.
+    /// Changes a queue, for example the counts of clients that use it.
     pub(super) fn attend(&mut self, queue: Slot, change: impl FnOnce(&mut Queue)) {
         change(&mut self.queues[queue]);
     }
 
-    /// Somebody begins or ends to wait for a job of a queue.
+    /// Adds or removes a request that waits for a job of a queue.
     pub(super) fn await_job(&mut self, queue: Slot, ticket: Ticket, waits: bool) {
         let waiting = &mut self.queues[queue].waiting;
         if waits {
@@ -581,7 +581,7 @@ impl State {
     }
 }
 
-/// The claim of a job is over.
+/// Clears the fields that belong to a claim.
 pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.since = at;
     story.until = Timestamp(0);

@@ -1,4 +1,5 @@
-//! Steps for the tests of the queue rules: what is asked, by whom, what time does in between; and what types there are.
+//! Random steps for the tests of the queue rules: messages, clients that come and go, and the passage of time. Also the
+//! rules of the types used.
 
 use crate::actors::binding::{Binding, Gone, Until};
 use crate::actors::queue::{
@@ -12,36 +13,36 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Send(Message),
-    /// Something about a job: the number in it says which of those that are there.
+    /// Send a message about a job. The number in it selects one of the existing jobs.
     About(Message, Whose),
     Wait(Pop),
     Attend(QueueName, Vec<QueueName>),
-    /// One of those who wait or are there goes.
+    /// One of the waiting or present clients leaves.
     Leave(usize),
     Pass(u64),
-    /// The wall clock steps by so many milliseconds.
+    /// The wall clock steps by this many milliseconds.
     Wall(i64),
-    /// The coordinator starts, and so many numbers are passed over.
+    /// The server starts, and this many sequence numbers are skipped.
     Start(u64),
-    /// A checkpoint begins, or goes on.
+    /// Begin a checkpoint, or continue one.
     Checkpoint,
-    /// The machine is built anew, from the newest snapshot and the log behind it.
+    /// Build a new machine from the newest snapshot and the log after it.
     Reload,
 }
 
-/// By what right something is asked of a job.
+/// The right with which a message about a job is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whose {
-    /// Of whoever has it.
+    /// That of its claimant.
     Claimant,
-    /// Of this worker, whether or not it has it.
+    /// That of this worker, whether or not it claimed the job.
     Worker(u64),
-    /// A token that is too old by so much.
+    /// A token that is outdated by this much.
     Stale(u64),
     Nobody,
 }
 
-/// Little is allowed, so that every limit is met.
+/// Low limits, so that every one of them is reached.
 pub(super) fn rules(order: Order) -> Rules {
     let default = TypeRules {
         order,
@@ -133,13 +134,13 @@ fn queue() -> impl Strategy<Value = QueueName> {
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
 
-/// Whose jobs have few tries.
+/// Queues whose jobs have few tries.
 fn few() -> impl Strategy<Value = QueueName> {
     let names = prop::sample::select(&["few", "t:few"][..]);
     names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
 
-/// Few different ones, so that ends meet; and some that never come.
+/// Few different spans, so that deadlines coincide, and one that never ends.
 fn span() -> impl Strategy<Value = u64> {
     prop::sample::select(&[0, 0, 0, 1000, 1000, 2000, 4000, u64::MAX][..])
 }
@@ -171,7 +172,7 @@ fn binding() -> impl Strategy<Value = Binding> {
 }
 
 fn pop() -> impl Strategy<Value = Pop> {
-    // With doubles among them, and none.
+    // Some with repetitions, and some empty.
     let queues = prop::collection::vec(queue(), 0..5);
     let weights = prop_oneof![
         3 => Just(Vec::new()),
@@ -189,7 +190,7 @@ fn pop() -> impl Strategy<Value = Pop> {
     })
 }
 
-/// A claim of whichever tenant's turn it is.
+/// A claim from the tenant whose turn it is.
 fn turn() -> impl Strategy<Value = Pop> {
     let kinds = || {
         let kind = queue().prop_map(|it| String::from_utf8_lossy(it.kind()).into_owned());
@@ -348,7 +349,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (queue(), prop::collection::vec(queue(), 0..3))
             .prop_map(|(using, watching)| Step::Attend(using, watching)),
         2 => (0usize..9).prop_map(Step::Leave),
-        // Whole seconds, so that ends meet; and others, so that they do not.
+        // Whole seconds, so that deadlines coincide, and others, so that they do not.
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..12_000).prop_map(Step::Pass),
         1 => Just(Step::Pass(14 * 24 * 3_600_000)),
@@ -357,7 +358,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => Just(Step::Checkpoint),
         1 => Just(Step::Reload),
     ];
-    // A drain is for good: late, if at all.
+    // A drain lasts until a restart: it comes late, if at all.
     (
         prop::collection::vec(step.clone(), 0..150),
         prop::collection::vec(step, 0..20),

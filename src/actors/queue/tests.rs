@@ -1,4 +1,4 @@
-//! The queue rules against a model of a plain list, and against a second machine that only commits.
+//! Property tests that compare the queue machine with a simple model, and with a second machine that only commits.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -24,10 +24,10 @@ use std::collections::BTreeMap;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
-/// The machine under test beside its model and its replica, and the log of what was committed.
+/// The machine under test with its model and its replica, and the log of what was committed.
 pub(super) struct Pair {
     pub(super) machine: QueueMachine,
-    /// Nobody waits here: what is decided must be the same.
+    /// A machine without waiting clients: it must decide the same.
     pub(super) replica: QueueMachine,
     pub(super) model: Model,
     now: Timestamp,
@@ -35,11 +35,11 @@ pub(super) struct Pair {
     log: Vec<Logged>,
     shelf: Shelf<QueueMachine>,
     tickets: u64,
-    /// Steps after which there were jobs in a queue that was closed.
+    /// Number of steps after which a closed queue had jobs.
     closed: u32,
-    /// What the process actor was told since that was compared.
+    /// Messages sent to the `ProcessActor` since they were last compared.
     pub(super) told: Vec<ToProcesses>,
-    /// Duplicates among what was claimed of those that are throttled.
+    /// Number of duplicates among the jobs claimed from throttled queues.
     spared: u32,
 }
 
@@ -66,7 +66,7 @@ impl Pair {
         }
     }
 
-    /// Now, as a host says it.
+    /// Returns the moment at which a host would decide the next message.
     fn moment(&self) -> Moment {
         Moment {
             seq: Seq(self.seq.0 + 1),
@@ -82,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// Decides, commits and logs, as the host does; compares with the model.
+    /// Decides, commits and logs a message, as the host does, and compares with the model.
     fn send(&mut self, message: &Message) -> Reply {
         let outcome = self.machine.decide(&self.moment(), message);
         assert_eq!(
@@ -140,7 +140,7 @@ impl Pair {
         reply
     }
 
-    /// The answer, and what those who wait are told, as the model has them.
+    /// Compares the reply, and the answers to waiting requests, with the model.
     fn compare_answers(
         &mut self,
         stamp: Stamp,
@@ -199,7 +199,7 @@ impl Pair {
                 Message::Pop(pop) => Due::Waiter(pop.ticket.expect("it is of one who waits")),
                 other => panic!("{other:?} is no work of time"),
             };
-            // What chance offers is what the machine will take.
+            // The model follows the random choice of the machine.
             self.model.chosen = match (&message, self.machine.decide(&self.moment(), &message)) {
                 (Message::Pop(_), Outcome::Claimed { slot, .. }) => {
                     let job = self.model.jobs.iter().find(|job| job.slot == slot);
@@ -241,7 +241,7 @@ impl Pair {
                 self.send(&message);
             }
             Step::Wait(pop) => {
-                // Only who found nothing waits.
+                // Only a claim that finds nothing waits.
                 let pop = Pop {
                     waits: true,
                     ticket: None,
@@ -279,7 +279,7 @@ impl Pair {
         assert!(effects.is_empty(), "jobs come by ticks");
     }
 
-    /// Somebody new is there, or somebody who was there turns to other queues.
+    /// A new client comes, or a present one turns to other queues.
     fn attend(&mut self, using: QueueName, watching: Vec<QueueName>) {
         let turns = self.model.present.len() > 2;
         let ticket = if turns {
@@ -307,7 +307,7 @@ impl Pair {
         }
     }
 
-    /// Everyone is gone, and spans begin again.
+    /// Restarts: all clients are gone, and spans restart.
     fn start(&mut self, skipped: u64) {
         while !self.model.waiters.is_empty() || !self.model.present.is_empty() {
             self.leave(0);
@@ -325,7 +325,7 @@ impl Pair {
         self.resume();
     }
 
-    /// What is watched is stated again, each once.
+    /// Checks that `resume` states each watch again, once.
     fn resume(&mut self) {
         let mut effects = Effects::<QueueMachine>::default();
         self.machine.resume(&mut effects);
@@ -339,7 +339,7 @@ impl Pair {
         assert_eq!(told, right, "what is watched is stated again");
     }
 
-    /// Puts a job that is there, and the right to it, into a message.
+    /// Puts an existing job, and a right to it, into a message.
     fn about(&self, mut message: Message, whose: Whose) -> Message {
         if let Message::PopJob { id, .. } | Message::KickJob { id } | Message::Cancel { id, .. } =
             &mut message
@@ -362,7 +362,7 @@ impl Pair {
         message
     }
 
-    /// A job that is there, and the right to it.
+    /// Returns an existing job and a right to it.
     fn of_claim(&self, id: u64, whose: Whose) -> (u64, Right) {
         let job = self.pick(id);
         let token = job.and_then(|job| job.view.token).unwrap_or_default();
@@ -377,7 +377,7 @@ impl Pair {
         (job.map_or(u64::MAX, |job| job.view.id), by)
     }
 
-    /// One of the jobs that are there, or none.
+    /// Returns one of the existing jobs, or none.
     fn pick(&self, id: u64) -> Option<&Entry> {
         let jobs = &self.model.jobs;
         let place = usize::try_from(id).expect("few") % (jobs.len() + 1);
@@ -390,7 +390,7 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
-        // As the host has it, which lets time act first: what the snapshot has closed may be open by now.
+        // As the host does, which first processes what is due: queues that were closed in the snapshot may be open by now.
         self.resume();
         let _nothing = self.machine.due(self.both());
         self.replica.resume(&mut Effects::<QueueMachine>::default());
@@ -403,7 +403,7 @@ impl Pair {
         }
     }
 
-    /// The log alone, committed into a machine with other rules, gives the same state.
+    /// Checks that committing the log alone into a machine with other rules gives the same state.
     fn replay(&self) {
         let mut rules = rules(Order::Timestamp);
         (rules.jobs_max, rules.queues_max, rules.bytes_max) = (0, 0, 0);
@@ -424,7 +424,7 @@ fn to_processes(effect: Effect<Reply, Never>) -> ToProcesses {
     rmp_serde::from_slice(&message).expect("it is for the process actor")
 }
 
-/// What a snapshot keeps.
+/// Returns the part of the state that a snapshot keeps.
 fn shown(machine: &QueueMachine) -> String {
     machine.assert_whole();
     let View {
@@ -444,7 +444,7 @@ fn shown(machine: &QueueMachine) -> String {
 }
 
 impl Logged {
-    /// Commits it once more, if it is behind `after`.
+    /// Commits this record again if it is after `after`.
     fn repeat(&self, machine: &mut QueueMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -473,7 +473,7 @@ proptest! {
     }
 }
 
-/// What the model test must meet: messages with what they come to, and what else happens.
+/// Combinations of messages and outcomes, and other events, that the model test must have produced.
 const MET: &[&str] = &[
     "Put Put",
     "Batch Batch",

@@ -1,24 +1,24 @@
-//! Queues from which no more is claimed than so many items a second: what is claimed closes its queue for a while.
+//! Limits the number of items claimed from a queue per second: each claim closes its queue for a while.
 //!
 //! Promises: a queue is open again in the first millisecond that its rate allows, by its own deadline, and in the long
-//! run the rate is met exactly, whatever starts there are meanwhile: how long a queue is closed follows from the claims in
-//! the journal, and stands in a page for those before a snapshot. It hangs on the rules, so it is in no digest.
-//! Never here: which claims close a queue (`commit.rs`).
+//! run the rate is met exactly, even across restarts: the time for which a queue is closed follows from the claims in
+//! the journal and, for those before a snapshot, from a page. It depends on the rules, so it is in no digest. Never
+//! here: which claims close a queue (`commit.rs`).
 
 use crate::actors::queue::rules::TypeRules;
 use crate::clock::Timestamp;
 
-/// A second, in microseconds and by thousandths of an item.
+/// One second, in microseconds times thousandths of an item.
 const SECOND: u64 = 1_000_000 * 1000;
 
-/// When something can be claimed from a queue again.
+/// The state of a queue's throttle.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    /// Microseconds that an item closes it for; 0 if nothing does.
+    /// Microseconds for which an item closes the queue; 0 if the queue is not throttled.
     item_us: u64,
-    /// When its newest closing ends, in microseconds since 1970.
+    /// When the newest closing ends, in microseconds since 1970.
     end_us: u64,
-    /// Whether it waits for that, and is among those that do.
+    /// Whether the queue is closed, and in the list of queues to be opened.
     is_closed: bool,
 }
 
@@ -31,52 +31,52 @@ impl Throttle {
         }
     }
 
-    /// Closes by another rate from now on.
+    /// Applies another rate from now on.
     pub(super) fn go_by(&mut self, rules: &TypeRules) {
         self.item_us = item_us(rules);
     }
 
-    /// Whether it waits to be opened. Where nobody opens queues when their time has come, as in a replay, `opens` counts.
+    /// Returns whether the queue waits to be opened. In a replay queues are not opened on time, so decisions use `opens` instead.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// The first moment at which it is open.
+    /// Returns the first time at which the queue is open.
     pub(super) const fn opens(&self) -> Timestamp {
         Timestamp(self.end_us.div_ceil(1000))
     }
 
-    /// Whether it ever is closed.
+    /// Returns whether the queue is throttled.
     pub(super) const fn is_set(&self) -> bool {
         self.item_us > 0
     }
 
-    /// Opens it, now that its time has come.
+    /// Opens the queue, whose closing has ended.
     pub(super) fn open(&mut self) {
         self.is_closed = false;
     }
 
-    /// When its newest closing ends, in microseconds since 1970.
+    /// Returns when the newest closing ends, in microseconds since 1970.
     pub(super) const fn end_us(&self) -> u64 {
         self.end_us
     }
 
-    /// Closes it until then, as a snapshot says.
+    /// Closes the queue until `end_us`, as recorded in a snapshot.
     pub(super) fn close_until(&mut self, end_us: u64) {
         (self.end_us, self.is_closed) = (end_us, true);
     }
 
-    /// Closes it for so many items more.
+    /// Closes the queue for `items` more items.
     pub(super) fn close(&mut self, at: Timestamp, items: u32) {
         let now = at.0.saturating_mul(1000);
-        // Time has milliseconds: what is claimed in the first that is open counts from the end itself.
+        // Times are in milliseconds: a claim in the first open millisecond counts from the exact end of the closing.
         let from = if self.opens() >= at { self.end_us } else { now };
         self.end_us = from.saturating_add(self.item_us.saturating_mul(items.into()));
         self.is_closed = true;
     }
 }
 
-/// Microseconds that an item closes a queue for.
+/// Returns the microseconds for which an item closes a queue.
 fn item_us(rules: &TypeRules) -> u64 {
     SECOND.checked_div(rules.throttle_milli.into()).unwrap_or(0)
 }

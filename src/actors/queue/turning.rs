@@ -1,4 +1,4 @@
-//! Queues in turn: which of them has its tenant's turn, and when one comes into line or leaves it.
+//! Which queue has its tenant's turn, and when a queue joins or leaves the line.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,7 +17,7 @@ use crate::lookup::slab::Slab;
 use std::collections::BTreeSet;
 
 impl State {
-    /// The tenant of a queue that comes into being.
+    /// Registers a new queue with its tenant.
     pub(super) fn stand(&mut self, name: &QueueName) -> Stand {
         let turns = &mut self.turns;
         let tenant = turns.names.get(name.tenant()).copied();
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// A queue is about to go.
+    /// Unregisters a queue that is about to be removed.
     pub(super) fn unstand(&mut self, slot: Slot) {
         self.unseat(slot);
         let (turns, stand) = (&mut self.turns, &self.queues[slot].stand);
@@ -54,7 +54,7 @@ impl State {
         turns.left.push((stand.tenant, stand.is_claimable));
     }
 
-    /// Whether something can be claimed from a queue may have changed.
+    /// Notes that the claimable jobs of a queue may have changed.
     pub(super) fn note_turn(&mut self, slot: Slot) {
         let queue = &self.queues[slot];
         let stand = &queue.stand;
@@ -63,13 +63,13 @@ impl State {
             self.turns.changed.push(slot);
         }
         if joins_or_leaves {
-            // Now, that the queue still has what makes it part of the page.
+            // Touches the page now, while the queue still has what makes it part of the page.
             self.touch_turns();
         }
     }
 
-    /// Brings those into line, by name, that can be claimed from now, and takes those out of it that cannot: called after each
-    /// entry, so that it does not matter what was so in between.
+    /// Adds queues that have become claimable to the line, in the order of their names, and removes those that no
+    /// longer are. Called after each journal entry, so changes that are undone within an entry have no effect.
     pub(super) fn settle_turns(&mut self) {
         if self.turns.changed.is_empty() && self.turns.left.is_empty() {
             return;
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// Takes a queue out of the indexes of what is offered.
+    /// Removes a queue from the indexes of offered queues.
     fn unseat(&mut self, slot: Slot) {
         let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
         let stand = &mut queue.stand;
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// Puts a queue into them, if it is offered.
+    /// Adds a queue to the indexes of offered queues, if it is offered.
     fn seat(&mut self, slot: Slot) {
         let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
         if queue.place.is_none() {
@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// Whose turn it is of these at `at`: a queue, and where the turn ends.
+    /// Returns the queue whose turn it is at `at` among those selected, and the virtual time at which the turn ends.
     pub(super) fn turn(&self, of: &AnyType, at: Timestamp) -> Option<(Slot, u64)> {
         let opened = self.opened(of, at);
         let tenants = &self.turns.tenants;
@@ -171,7 +171,7 @@ impl State {
         Some((queue, end.max(self.turns.clock)))
     }
 
-    /// Queues whose time has come, but that nobody has opened yet, as in a replay: tenant, rank, place in line.
+    /// Returns the queues whose closing has ended but that have not been opened yet, as in a replay: tenant, rank, position in line, slot.
     fn opened(&self, of: &AnyType, at: Timestamp) -> Vec<(Slot, u32, u64, Slot)> {
         let due = self.closings.range(..=(at, Slot::NONE));
         let due = due.filter_map(|(_, slot)| {
@@ -223,13 +223,14 @@ impl State {
         best.map(|(_, tenant)| tenant)
     }
 
-    /// Whether types are looked through, and not tenants: where some types are left out, whichever are fewer.
+    /// Returns whether to search by type instead of by tenant: if types are named, or if some are left out and there
+    /// are fewer types than tenants.
     fn goes_by_kind(&self, of: &AnyType) -> bool {
         let turns = &self.turns;
         !of.types.is_empty() || !of.except.is_empty() && turns.kinds.len() < turns.any.len()
     }
 
-    /// Offered queues of the types that are asked for, type by type.
+    /// Returns the offered queues of the selected types, one set for each type.
     fn asked_kinds(&self, of: &AnyType) -> Vec<&BTreeSet<(Key, Slot)>> {
         let kinds = &self.turns.kinds;
         if !of.types.is_empty() {
@@ -243,7 +244,7 @@ impl State {
         kinds.values().filter(is_asked).collect()
     }
 
-    /// The queue of a tenant that gives a job in its turn: rank, place in line.
+    /// Returns the queue of a tenant that provides the job in its turn: rank, position in line, slot.
     fn first_queue(&self, of: &AnyType, tenant: Slot) -> Option<(u32, u64, Slot)> {
         let tenant = &self.turns.tenants[tenant];
         if of.types.is_empty() {
@@ -260,7 +261,7 @@ impl State {
         found.min()
     }
 
-    /// A queue has had its tenant's turn, which ended there.
+    /// Records that a queue has had its tenant's turn, which ended at `end`.
     pub(super) fn take_turn(&mut self, slot: Slot, of: &AnyType, end: u64) {
         self.touch_turns();
         self.unseat(slot);
@@ -277,7 +278,7 @@ impl State {
         }
     }
 
-    /// Moves queues to where their tenants stand now, as far as they come first of the types that were asked for.
+    /// Corrects outdated keys of the queues that come first for the selected types.
     fn put_right(&mut self, of: &AnyType) {
         let mut late = Vec::new();
         for seats in self.asked_kinds(of) {
@@ -292,7 +293,7 @@ impl State {
         }
     }
 
-    /// Goes by other weights, ranks, and types that are set to be asked for by name.
+    /// Applies new weights and ranks, and which types have to be asked for by name.
     pub(super) fn reseat(&mut self) {
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
         for slot in &slots {
@@ -312,7 +313,7 @@ impl State {
         self.pages.touch(TURNS, self.entry, page);
     }
 
-    /// Puts tenants and queues where they stood when a snapshot was taken.
+    /// Restores the positions of tenants and queues from a snapshot.
     pub(super) fn load_turns(&mut self, stored: StoredTurns) {
         let StoredTurns {
             clock,
@@ -347,7 +348,7 @@ impl State {
     }
 }
 
-/// Writes whose turn it is, as a page holds it.
+/// Writes the turns as stored in a page.
 fn encode(turns: &Turns, queues: &Slab<Queue>, content: &mut Vec<u8>) {
     let in_line = |(_, tenant): &(Slot, &Tenant)| tenant.claimable > 0;
     let tenants = turns.tenants.iter().filter(in_line).map(|(_, tenant)| {

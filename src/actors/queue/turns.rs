@@ -1,14 +1,15 @@
-//! Whose turn it is among tenants: self-clocked fair queueing (Golestani 1994) over tenants with something to claim.
+//! The turns of tenants: self-clocked fair queueing (Golestani 1994) over tenants with claimable jobs.
 //!
-//! A tenant's turn costs it [`SCALE`] divided by its weight. Tenants are served by where their next turn would end, and the clock
-//! goes on to that end; whoever becomes ready begins at the clock. So a tenant that is ready has its next turn after no more of
-//! another's than that one's weight allows, plus one, and of equal tenants each is served once before any is served twice.
-//! Among a tenant's queues the rank of their types decides, then which was served the longest time ago.
+//! A turn costs a tenant [`SCALE`] divided by its weight. Tenants are served in the order of the virtual time at which
+//! their next turn would end, and the virtual clock advances to that end; a tenant that becomes ready begins at the
+//! clock. So between two turns of a ready tenant, another tenant gets at most as many as its weight allows, plus one,
+//! and each of several equal tenants is served once before any is served twice. Among a tenant's queues the one whose
+//! type has the lowest rank comes first, and among equal ranks the one that was served least recently.
 //!
-//! The clock, and where tenants and queues stand, follow from entries alone: what weights make of a turn is in the outcome.
-//! So they outlast a start, and a page has them for a snapshot; they are in no digest, since entries that are older than turns
-//! move them as well. Weights and ranks are rules, and only indexes go by them. A pick takes steps by the logarithm of what is ready.
-//! Never here: which queue is offered, and which job it gives (`turning.rs`).
+//! The clock and the positions of tenants and queues follow from journal entries alone: the effect of the weights on a turn is in the
+//! outcome. So they survive a restart, and a page stores them in snapshots. They are in no digest, since entries older than this feature
+//! move them too. Weights and ranks are rules, which only affect the indexes. The number of steps for a pick is logarithmic in the number
+//! of ready queues. Never here: which queues are offered, and which of them provides a job (`turning.rs`).
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,66 +21,66 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a turn costs a tenant of weight 1.
+/// The cost of a turn for a tenant of weight 1, in units of virtual time.
 const SCALE: u64 = 1 << 20;
 
 /// The page of turns.
 pub(super) const TURNS: PageId = PageId::new(5, 0);
 
-/// Where a turn would end, and who has stood in line for longer of those for whom that is the same.
+/// The virtual time at which a turn would end and, to break ties, the position in line.
 pub(super) type Key = (u64, u64);
 
-/// Tenants in turn.
+/// All tenants, and the order of their turns.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Where the newest turn ended.
+    /// The virtual time at which the newest turn ended.
     pub(super) clock: u64,
-    /// The next place in line.
+    /// The position in line that was given last.
     pub(super) next: u64,
     pub(super) tenants: Slab<Tenant>,
     pub(super) names: BTreeMap<Box<[u8]>, Slot>,
-    /// Queues that are offered, by type. What is older than the newest turn of its tenant is put right when it comes first.
+    /// Offered queues by type. Keys older than the newest turn of their tenant are corrected when they come first.
     pub(super) kinds: BTreeMap<Box<[u8]>, BTreeSet<(Key, Slot)>>,
-    /// Tenants with offered queues whose types need not be asked for by name.
+    /// Tenants with offered queues that can be claimed from without naming a type.
     pub(super) any: BTreeSet<(Key, Slot)>,
-    /// Queues to be looked at again when the entry has been committed.
+    /// Queues whose turns are to be updated once the present journal entry is committed.
     pub(super) changed: Vec<Slot>,
-    /// Tenants of queues that have gone since, and whether these stood in line.
+    /// Tenants of queues removed since then, and whether those queues were in line.
     pub(super) left: Vec<(Slot, bool)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) name: Box<[u8]>,
-    /// What its turn costs.
+    /// The cost of one of its turns.
     pub(super) cost: u64,
-    /// Queues that are there.
+    /// Number of its queues.
     pub(super) queues: u32,
-    /// Those with something to claim, whether or not their throttles are closed.
+    /// Number of its queues with ready jobs, including those closed by their throttles.
     pub(super) claimable: u32,
-    /// Where its next turn begins.
+    /// The virtual time at which its next turn begins.
     pub(super) from: u64,
-    /// Its place in line.
+    /// Its position in line.
     pub(super) place: u64,
-    /// Its offered queues whose types need not be asked for by name: by rank, then by place in line.
+    /// Its offered queues that can be claimed from without naming a type: by rank, then by position in line.
     pub(super) offered: BTreeSet<(u32, u64, Slot)>,
-    /// Where it stands among those that have some.
+    /// Its key in `Turns::any`, if it is there.
     pub(super) seat: Option<Key>,
 }
 
-/// Where a queue stands among those of its tenant.
+/// The place of a queue among those of its tenant.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) tenant: Slot,
-    /// Whether it has something to claim, but for its throttle, as of the newest entry.
+    /// Whether it has claimable jobs, regardless of its throttle, as of the newest journal entry.
     pub(super) is_claimable: bool,
     pub(super) place: u64,
-    /// Where it is among offered queues of its type; and, if its type need not be asked for by name, its rank.
+    /// Its key among the offered queues of its type and, if it can be claimed from without naming the type, its rank.
     pub(super) seat: Option<(Key, Option<u32>)>,
 }
 
-/// Turns as a page holds them: the clock and the next place; tenants that are in line, with where their next turn begins; queues in
-/// line, by number.
+/// Turns as stored in a page: the clock and the last position; the tenants in line, each with the start of its next
+/// turn and its position; and the queues in line, each with its number and position.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StoredTurns {
     pub(super) clock: u64,
@@ -100,7 +101,7 @@ impl Turns {
         self.next
     }
 
-    /// Forgets tenants without queues.
+    /// Removes tenants that have no queues left.
     pub(super) fn forget(&mut self) {
         let mut left = BTreeSet::new();
         for (slot, stood_in_line) in std::mem::take(&mut self.left) {
@@ -116,7 +117,7 @@ impl Turns {
         }
     }
 
-    /// Puts right where a tenant stands among those with offered queues.
+    /// Updates the key of a tenant in `any`.
     pub(super) fn seat(&mut self, slot: Slot) {
         let tenant = &mut self.tenants[slot];
         let seat = (!tenant.offered.is_empty()).then(|| tenant.key());
@@ -131,7 +132,7 @@ impl Turns {
 }
 
 impl Turns {
-    /// Tenants in line: their names, and where their next turn begins; those first that have stood in line for longer.
+    /// Returns the clock and the tenants in line, each with the start of its next turn, in order of their positions.
     #[cfg(test)]
     pub(super) fn in_line(&self) -> (u64, Vec<(&[u8], u64)>) {
         let tenants = self.tenants.iter().map(|(_, tenant)| tenant);
@@ -142,7 +143,7 @@ impl Turns {
     }
 }
 
-/// What a turn costs a tenant of this weight.
+/// Returns the cost of a turn for a tenant of this weight.
 pub(super) fn cost(weight: u32) -> u64 {
     SCALE / u64::from(weight.max(1))
 }

@@ -1,7 +1,7 @@
-//! Deduplication keys that are remembered for a time from the push, whatever becomes of the job: `unique_for_ms`.
+//! Deduplication keys that are remembered for a given time after the push, whatever happens to the job: `unique_for_ms`.
 //!
-//! A key is of one queue. While it is remembered nothing is added under it, and whoever tries is answered with the number of the
-//! first job. Bounded in number: a push that needs one more is refused, since a key that gave way would let a duplicate in.
+//! A key belongs to one queue. While it is remembered no other job is added under it, and an attempt is answered with the id of the first
+//! job. Bounded in number: a push that needs another key is refused, since dropping a key would let a duplicate in.
 //!
 //! Change rule: [`KnownKey`] is stored in pages, see `message.rs`.
 
@@ -14,16 +14,16 @@ use crate::lookup::pages::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A key that is remembered.
+/// A remembered key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownKey {
-    /// The queue that it is of.
+    /// The queue that it belongs to.
     pub queue: QueueName,
     /// The key.
     pub key: DedupKey,
-    /// The number of the job that was added under it.
+    /// The id of the job that was added under it.
     pub id: u64,
-    /// Until when it is remembered.
+    /// The date until which it is remembered.
     pub until: Date,
 }
 
@@ -36,7 +36,7 @@ impl Plain for KnownKey {
     }
 }
 
-/// Keys that are remembered, by queue.
+/// The remembered keys, indexed by key and queue.
 #[derive(Debug, Default)]
 pub(super) struct Uniques {
     pub(super) known: Kept<KnownKey>,
@@ -44,13 +44,13 @@ pub(super) struct Uniques {
 }
 
 impl Uniques {
-    /// The number of the job that was added under a key, if that is remembered.
+    /// Returns the id of the job that was added under a key, if the key is remembered.
     pub(super) fn of(&self, queue: &QueueName, key: DedupKey) -> Option<u64> {
         let slot = self.by_key.get(&key)?.get(queue)?;
         Some(self.known.get(*slot)?.id)
     }
 
-    /// Remembers a key, which is not remembered yet.
+    /// Remembers a key, which must not be remembered already.
     pub(super) fn remember(&mut self, change: Change<'_>, known: KnownKey) {
         let slot = self.known.next_free();
         self.index(slot, &known);
@@ -73,7 +73,7 @@ impl Uniques {
         queues.insert(known.queue.clone(), slot);
     }
 
-    /// Puts those of a page behind all others.
+    /// Appends the keys of a page.
     pub(super) fn load(&mut self, page: Loaded<KnownKey>) {
         for (slot, known) in &page.items {
             self.index(*slot, known);
@@ -81,7 +81,7 @@ impl Uniques {
         self.known.load(page);
     }
 
-    /// Asserts that what is remembered is found by key, and nothing else is.
+    /// Asserts that the index holds exactly the remembered keys.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let mut anew = Self::default();

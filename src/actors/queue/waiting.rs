@@ -1,5 +1,5 @@
-//! Who waits for a job, and who has to do with a queue. Volatile: the host states it again after a rebuild, and nobody
-//! waits on beyond the end of the process.
+//! Requests that wait for jobs, and clients that use or watch queues. Volatile: after a rebuild the host adds them
+//! again, and they do not survive the process.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::message::Pop;
@@ -11,20 +11,20 @@ use crate::ids::{Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Tickets by what they stand for.
+/// The tickets, by kind of watch.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
     presences: BTreeMap<Ticket, Presence>,
     standing: BTreeMap<Ticket, Slot>,
-    /// Those who wait until no job is claimed.
+    /// Requests that wait until no job is claimed.
     unclaimed: BTreeSet<Ticket>,
-    /// Those who wait for the end of a job, and by job.
+    /// Requests that wait for the end of a job, by ticket and by job.
     ends: BTreeMap<Ticket, u64>,
     by_job: BTreeSet<(u64, Ticket)>,
 }
 
-/// The queues that somebody has to do with.
+/// The queues that a client uses and watches.
 #[derive(Debug)]
 struct Presence {
     using: Slot,
@@ -32,7 +32,7 @@ struct Presence {
 }
 
 impl Waiting {
-    /// Begins to wait, or to be there, in the place of what the ticket stood for.
+    /// Adds a watch, in place of an earlier one with the same ticket.
     pub(super) fn watch(&mut self, state: &mut State, ticket: Ticket, watch: &Watch) {
         match watch {
             Watch::Job(pop) => {
@@ -76,14 +76,14 @@ impl Waiting {
                 for queue in &presence.watching {
                     state.attend(*queue, |queue| queue.watching += 1);
                 }
-                // Only now does it leave what it stays with: a queue that is not left does not go.
+                // Only now are the old queues left, so that a queue in both sets is not removed in between.
                 self.forget(state, ticket);
                 self.presences.insert(ticket, presence);
             }
         }
     }
 
-    /// Waits no longer, and is not there any more. Also called when a wait has been answered.
+    /// Removes the watch of a ticket. Also called when a request has been answered.
     pub(super) fn forget(&mut self, state: &mut State, ticket: Ticket) {
         if let Some((_, queues)) = self.pops.remove(&ticket) {
             for queue in queues {
@@ -114,12 +114,12 @@ impl Waiting {
         }
     }
 
-    /// Those who waited until no job is claimed, and do no longer.
+    /// Removes the requests that wait until no job is claimed and returns them.
     pub(super) fn take_unclaimed(&mut self) -> BTreeSet<Ticket> {
         std::mem::take(&mut self.unclaimed)
     }
 
-    /// Those who waited for the end of this job, and do no longer.
+    /// Removes the requests that wait for the end of this job and returns them.
     pub(super) fn take_ends(&mut self, id: u64) -> Vec<Ticket> {
         let tickets: Vec<Ticket> = self.waits_for(id).collect();
         for ticket in &tickets {
@@ -134,32 +134,32 @@ impl Waiting {
         self.by_job.range(all).map(|(_, ticket)| *ticket)
     }
 
-    /// What this ticket waits for.
+    /// Returns the claim that this ticket waits for.
     pub(super) fn pop(&self, ticket: Ticket) -> Option<&Pop> {
         self.pops.get(&ticket).map(|(pop, _)| pop)
     }
 
-    /// Everyone who waits, and for which queues.
+    /// Returns every request that waits for a job, with its queues.
     #[cfg(test)]
     pub(super) fn pops(&self) -> impl Iterator<Item = (Ticket, &[Slot])> {
         let pops = self.pops.iter();
         pops.map(|(ticket, (_, queues))| (*ticket, queues.as_slice()))
     }
 
-    /// Everyone who is there: the queue that they use, and those that they watch.
+    /// Returns the queue that each client uses, and those that it watches.
     #[cfg(test)]
     pub(super) fn presences(&self) -> impl Iterator<Item = (Slot, &[Slot])> {
         let presences = self.presences.values();
         presences.map(|presence| (presence.using, presence.watching.as_slice()))
     }
 
-    /// How many wait.
+    /// Returns the number of requests that wait for a job.
     pub(super) fn len(&self) -> usize {
         self.pops.len()
     }
 }
 
-/// The queues of these names, each once.
+/// Returns the slots of the queues with these names, each once, creating queues if necessary.
 fn slots(state: &mut State, names: &Arc<[QueueName]>) -> Vec<Slot> {
     let mut slots: Vec<Slot> = names.iter().map(|name| state.queue_for(name)).collect();
     slots.sort_unstable();

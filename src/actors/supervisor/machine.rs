@@ -1,4 +1,4 @@
-//! The rules of restarts: an actor that panics goes on, unless it does so too often.
+//! The restart rules: an actor that panics is restarted, unless it panics too often.
 
 use crate::actors::supervisor::record::{Cause, Record};
 use crate::ids::{ActorId, Seq, Slot};
@@ -12,12 +12,12 @@ use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// When enough is enough.
+/// The limits on panics beyond which the node halts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Panics of one actor that leave its state whole.
+    /// Limit on the panics of one actor that leave its state intact.
     pub restarts: Intensity,
-    /// Panics of one actor that spend its state.
+    /// Limit on the panics of one actor that spend its state, so that it has to be rebuilt.
     pub rebuilds: Intensity,
 }
 
@@ -34,29 +34,29 @@ impl Default for Rules {
     }
 }
 
-/// What was decided about a panic. Stored in the journal: see the change rule in `persist/format.rs`.
+/// The decision about a panic. Stored in the journal: see the change rule in `persist/format.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The verdict.
+    /// The panic was judged, with this verdict.
     Judged(Verdict),
 }
 
-/// A question about panics.
+/// A query about panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// What is known of one actor's.
+    /// Returns the record of one actor's panics.
     Of(ActorId),
 }
 
-/// An answer of the Supervisor.
+/// A reply of the Supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A panic was judged.
     Judged(Verdict),
-    /// What is known of an actor's panics.
+    /// The record of an actor's panics.
     Record(Record),
-    /// The message was refused before it was looked at.
+    /// The message was refused before the machine saw it.
     Refused(Refusal),
 }
 
@@ -66,16 +66,16 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// The panics of every actor that had any, by its number.
+/// The panic records of all actors that have panicked, by actor id.
 pub type View = BTreeMap<Slot, Record>;
 
-/// The rules of restarts, over what is known of panics.
+/// The restart rules, applied to the recorded panics.
 #[derive(Debug)]
 pub struct SupervisorMachine {
     rules: Rules,
-    /// By the number of the actor.
+    /// By actor id.
     records: Items<Record>,
-    /// Volatile: a start begins with a clean slate.
+    /// Volatile: every start begins with an empty history.
     recent: BTreeMap<(ActorId, bool), Recent>,
 }
 
@@ -175,12 +175,12 @@ impl Machine for SupervisorMachine {
         )
     }
 
-    /// What a recovery has repeated is what happened before.
+    /// Panics replayed by the recovery happened before this start and do not count against the limits.
     fn start(&mut self, _start: Start) {
         self.recent.clear();
     }
 
-    /// An actor waits for its verdict: there must be one.
+    /// An actor waits for its verdict, so the message must not be refused.
     fn weight(&self, _panicked: &Panicked) -> Weight {
         Weight::Frees
     }
@@ -213,12 +213,12 @@ impl Shown for SupervisorMachine {
         vec![
             Gauge {
                 name: "restarts",
-                help: "panics that left a state whole",
+                help: "panics that left the state of an actor intact",
                 value: sum(|record| record.restarts),
             },
             Gauge {
                 name: "rebuilds",
-                help: "panics that spent a state",
+                help: "panics after which the state of an actor had to be rebuilt",
                 value: sum(|record| record.rebuilds),
             },
         ]

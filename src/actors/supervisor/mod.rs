@@ -1,12 +1,12 @@
-//! The SupervisorActor: counts the panics of the other actors, and says whether one is restarted or the node halts.
+//! The SupervisorActor: counts the panics of the other actors, and decides whether an actor is restarted or the node halts.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `machine.rs` | the rules, and what the host asks of them |
-//! | `record.rs` | what is kept of each actor's panics |
+//! | `machine.rs` | the rules, and their interface to the host |
+//! | `record.rs` | the record of each actor's panics |
 //!
-//! Reports come to it as messages, and its verdicts leave it as actions, when the journal has them. What it counts is
-//! durable; what it goes by is only what happened since the start. Nobody judges its own panics: they halt the node.
+//! Panics arrive as messages, and verdicts leave as actions once they are durable. The counts are durable, but verdicts
+//! depend only on panics since the start. A panic of the Supervisor itself is not judged: it halts the node.
 
 mod machine;
 mod record;
@@ -14,5 +14,5 @@ mod record;
 pub use machine::{Outcome, Query, Reply, Rules, SupervisorMachine, View};
 pub use record::{Cause, Record};
 
-/// The actor around the rules of restarts.
+/// The Supervisor actor: the host around the restart rules.
 pub type SupervisorActor = crate::spine::Host<SupervisorMachine>;

@@ -1,4 +1,4 @@
-//! What is kept of each actor's panics. Stored in snapshots: see the change rule in `persist/format.rs`.
+//! The record of each actor's panics. Stored in snapshots: see the change rule in `persist/format.rs`.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -7,36 +7,36 @@ use crate::spine::delivery::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How many causes are kept for each actor. With their words they fit into a page.
+/// The number of causes kept for each actor. With their texts they fit into one page.
 pub(super) const CAUSES_MAX: usize = 8;
 
-/// What is known of one actor's panics.
+/// The panics of one actor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Panics that left the state whole.
+    /// Number of panics that left the state intact.
     pub restarts: u64,
-    /// Panics that spent it.
+    /// Number of panics that spent the state.
     pub rebuilds: u64,
-    /// The newest panics.
+    /// The most recent panics, oldest first; at most `CAUSES_MAX`.
     pub causes: VecDeque<Cause>,
 }
 
-/// A panic, as it is remembered.
+/// A recorded panic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    /// Where.
+    /// The stage of the delivery in which the actor panicked.
     pub stage: Stage,
-    /// The entry that is marked as poisoned; if none is, the newest at that time.
+    /// The journal entry marked as poisoned or, if none was, the newest one at that time.
     pub seq: Seq,
     /// When it was reported.
     pub at: Timestamp,
-    /// The panic's words.
+    /// The panic message.
     pub cause: String,
-    /// The item on which time acted.
+    /// The item that was being ticked, if the panic was in a tick.
     pub item: Option<u64>,
 }
 
-/// Each on a page of its own.
+/// Each record has a page of its own.
 impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 1;

@@ -1,4 +1,4 @@
-//! What actors hold, compared with each other and with what the machine shows. Pure: a picture in, disagreements out.
+//! Compares what actors hold with each other and with what the machine shows. Pure: a picture in, disagreements out.
 
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
@@ -7,36 +7,37 @@ use crate::handle::audit::disagreement::{Disagreement, Which};
 use crate::ids::{ActorId, ProcessId, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was seen, actor after actor.
+/// The state that was seen, one actor after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
-    /// Tasks that are under way, servers and groups, at one moment.
+    /// Tasks under way, servers and groups, as of one moment.
     pub(super) standing: Standing,
-    /// Entries of the locks of tasks.
+    /// Lock entries of tasks.
     pub(super) locks: Vec<Listed>,
-    /// Processes that others name, with what their records say; of one that is not here there is no record.
+    /// Processes that others refer to, with the state of their records; a process that is not listed has no record.
     pub(super) records: BTreeMap<ProcessId, Recorded>,
-    /// Processes of attempts that have not ended. What cleans up goes on by itself, and may outlast what is known of it.
+    /// Processes of attempts that have not ended. Cleanup commands are not listed: they run independently, and may outlast
+    /// the task's record.
     pub(super) launched: Vec<ProcessId>,
-    /// Processes whose records say that they run, and which the kernel no longer has.
+    /// Processes recorded as running that no longer exist in the kernel.
     pub(super) gone: Vec<ProcessId>,
-    /// Processes that the keeper launched, live, and have no record: each with its PID.
+    /// Live processes that the keeper launched and that have no record, each with its PID.
     pub(super) strangers: Vec<(ProcessId, u32)>,
-    /// To which processes rights of an actor are bound.
+    /// The processes that rights of an actor are bound to.
     pub(super) bindings: BTreeSet<(ActorId, ProcessId, Until)>,
 }
 
-/// How far a process has come, by its record.
+/// The progress of a process, according to its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     /// Whether the process itself has ended.
     pub(super) has_ended: bool,
-    /// Whether all of its tree has, and what has a record below it.
+    /// Whether its whole tree has ended, including processes below it with records of their own.
     pub(super) is_over: bool,
 }
 
 impl Picture {
-    /// Whether what lasts until then should have been told to be over.
+    /// Returns whether a right that lasts until `until` should have been reported as over.
     fn is_over(&self, process: ProcessId, until: Until) -> bool {
         self.records.get(&process).is_none_or(|it| match until {
             Until::Process => it.has_ended || it.is_over,
@@ -44,7 +45,7 @@ impl Picture {
         })
     }
 
-    /// All that does not agree.
+    /// Returns all disagreements.
     pub(super) fn disagreements(&self) -> BTreeSet<Disagreement> {
         let mut found = BTreeSet::new();
         for task in &self.standing.tasks {
@@ -80,8 +81,8 @@ impl Picture {
         found
     }
 
-    /// How an attempt stands with its process and its locks. Each step is followed by the next at once, so that one which is
-    /// still there at the next look has lost what was to follow.
+    /// Compares an attempt with its process and its locks. Each step is followed by the next at once, so an attempt still
+    /// at the same step at the next look has lost what should have followed.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
         let which = Which {
             task,
@@ -125,7 +126,7 @@ impl Picture {
         is_over.then_some(Disagreement::Unended(which))
     }
 
-    /// Locks of tasks that no attempt has, nor waits for.
+    /// Finds locks of tasks that no attempt holds or waits for.
     fn of_locks(&self) -> Vec<Disagreement> {
         let tasks = self.standing.tasks.iter().map(|it| (it.id, it));
         let tasks: BTreeMap<u64, &UnderWay> = tasks.collect();
@@ -148,7 +149,7 @@ impl Picture {
         .collect()
     }
 
-    /// Work ids of which two tasks are under way.
+    /// Finds work ids with two tasks under way.
     fn of_works(&self) -> Vec<Disagreement> {
         let mut works: BTreeMap<&Name, u64> = BTreeMap::new();
         let mut found = Vec::new();
@@ -207,7 +208,7 @@ impl Picture {
             .collect()
     }
 
-    /// Processes that were launched for attempts which are over.
+    /// Finds processes that were launched for attempts that are over.
     fn of_launched(&self) -> Vec<Disagreement> {
         let known = self.standing.tasks.iter().flat_map(|task| {
             let attempt = task.attempt.as_ref().map(|it| it.process);
@@ -221,7 +222,7 @@ impl Picture {
     }
 }
 
-/// What of a task alone cannot be.
+/// Finds contradictions within a single task.
 fn of_status(task: &UnderWay) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let is_processing = task.status == RunStatus::Processing;
@@ -248,7 +249,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
     found
 }
 
-/// What a lock of tasks is about: its key, the task, and the attempt.
+/// Returns the key, task and attempt that a task lock belongs to.
 fn of_lock(entry: &Listed) -> Option<(&'static str, u64, Token)> {
     let keys = [EXECUTE, UPDATE];
     let key = keys

@@ -1,107 +1,107 @@
-//! What may not agree, in words, and what would put it right.
+//! The kinds of disagreement, their descriptions, and their remedies.
 
 use crate::actors;
 use crate::actors::lock::Name;
 use crate::ids::{ActorId, ProcessId, Token};
 use std::fmt;
 
-/// An attempt of a task.
+/// Identifies an attempt of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Which {
     /// The task.
     pub task: u64,
-    /// Its attempt, or the one that is cleaned up after.
+    /// The attempt, or the one being cleaned up after.
     pub attempt: Token,
-    /// Its process.
+    /// The attempt's process.
     pub process: ProcessId,
 }
 
-/// Something that two actors, or an actor and the machine, do not agree about.
+/// A disagreement between two actors, or between an actor and the machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Disagreement {
-    /// A task is processing and has no attempt, or has one and is not.
+    /// A task is processing without an attempt, or has an attempt without processing.
     Status {
         /// The task.
         task: u64,
-        /// Its run status.
+        /// The task's run status.
         status: &'static str,
     },
-    /// Time should have acted on a task: its attempt takes too long, or its wake time has come.
+    /// A task is overdue: its attempt takes too long, or its wake time has come.
     Late {
         /// The task.
         task: u64,
-        /// Its attempt; 0 if there is none.
+        /// The attempt; 0 if there is none.
         attempt: Token,
     },
-    /// An attempt has a thread, and nothing came of its request for the execute lock.
+    /// An attempt has a thread, but its request for the execute lock was not answered.
     Unlocked(Which),
-    /// Its launch, or that of what cleans up, was asked for, and nothing came of it.
+    /// The launch of an attempt or of its cleanup was requested, but was not answered.
     Unlaunched(Which),
-    /// Its process is over, and it was not told so.
+    /// An attempt's process is over, but the attempt was not told.
     Unended(Which),
-    /// It runs on a server that is not there.
+    /// An attempt runs on a server that does not exist.
     NoServer(Which),
-    /// It should have a lock, and has not.
+    /// An attempt lacks a lock that it should have.
     LockMissing {
         /// The attempt.
         which: Which,
         /// The key of the lock.
         key: &'static str,
     },
-    /// A lock of tasks is held or waited for, and no attempt is meant.
+    /// A task lock is held or waited for without a matching attempt.
     LockLeft {
-        /// Its key.
+        /// The key of the lock.
         key: Name,
-        /// Its index.
+        /// The index of the lock.
         index: Name,
-        /// Its owner.
+        /// The owner of the lock.
         owner: Name,
     },
-    /// A process lives that was launched for an attempt that is over.
+    /// A process is alive that was launched for an attempt that is over.
     Unattended {
         /// The process.
         process: ProcessId,
     },
-    /// As many threads of a server are taken as there are no attempts on it.
+    /// The number of threads taken on a server differs from the number of attempts on it.
     Threads {
         /// The server.
         server: Name,
-        /// Threads that are taken.
+        /// The threads that are taken.
         used: u32,
-        /// Attempts that run there.
+        /// The attempts that run there.
         attempts: u32,
     },
-    /// As many tasks count in a group as there are not under way.
+    /// The number of tasks counted in a group differs from the number under way.
     Group {
         /// The group.
         group: Name,
-        /// Tasks that count.
+        /// The tasks that are counted.
         used: u32,
-        /// Tasks that are under way.
+        /// The tasks that are under way.
         tasks: u32,
     },
-    /// Two tasks of a work id are under way.
+    /// Two tasks with the same work id are under way.
     WorkTwice {
         /// The work id.
         work: Name,
-        /// Two of them.
+        /// Two of the tasks.
         tasks: (u64, u64),
     },
-    /// A record says that a process runs, and the kernel no longer has it.
+    /// A process recorded as running no longer exists in the kernel.
     Gone {
         /// The process.
         process: ProcessId,
     },
-    /// The keeper has a process that lives, and there is no record of it.
+    /// The keeper has a live process without a record.
     Stranger {
-        /// Under which id it was launched.
+        /// The id under which it was launched.
         process: ProcessId,
         /// Its PID.
         pid: u32,
     },
     /// A right is bound to a process that has ended.
     Bound {
-        /// Whose right: the actor.
+        /// The actor that owns the right.
         actor: ActorId,
         /// The process.
         process: ProcessId,
@@ -109,7 +109,7 @@ pub enum Disagreement {
 }
 
 impl Disagreement {
-    /// The word for it that programs compare.
+    /// Returns the machine-readable name of the kind.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Status { .. } => "status",
@@ -130,7 +130,7 @@ impl Disagreement {
         }
     }
 
-    /// The task, the attempt and the process that it is about, as far as it is about them.
+    /// Returns the task, attempt and process that are concerned, as far as there are any.
     pub const fn about(&self) -> (Option<u64>, Option<Token>, Option<ProcessId>) {
         match self {
             Self::Unlocked(of)
@@ -151,20 +151,20 @@ impl Disagreement {
         }
     }
 
-    /// What puts it right, in words; `None` if nothing here does.
+    /// Describes the remedy, for users; `None` if there is none here.
     pub const fn mend(&self) -> Option<&'static str> {
         match self {
             Self::Unlocked(_) | Self::Unlaunched(_) => {
-                Some("the tasks' actor asks again for what it waits for")
+                Some("the task actor repeats the requests it waits for")
             }
-            Self::Unended(_) => Some("the tasks' actor is told the end again"),
-            Self::LockMissing { .. } => Some("the lock is asked for again"),
-            Self::LockLeft { .. } => Some("the lock is given back"),
+            Self::Unended(_) => Some("the task actor is notified of the end again"),
+            Self::LockMissing { .. } => Some("the lock is requested again"),
+            Self::LockLeft { .. } => Some("the lock is released"),
             Self::Unattended { .. } => Some("the process is stopped, with all that it started"),
             Self::Gone { .. } => {
                 Some("the process is looked for again, and the keeper asked how it ended")
             }
-            Self::Bound { .. } => Some("the actor is told the end again"),
+            Self::Bound { .. } => Some("the actor is notified of the end again"),
             Self::Status { .. }
             | Self::Late { .. }
             | Self::NoServer(_)
@@ -181,9 +181,9 @@ impl fmt::Display for Disagreement {
         match self {
             Self::Unlocked(of) => write!(
                 f,
-                "{of} has a thread and neither has its execute lock nor is refused it"
+                "{of} has a thread but was neither granted nor refused its execute lock"
             ),
-            Self::Unlaunched(of) => write!(f, "{of} was to be launched, and nothing came of it"),
+            Self::Unlaunched(of) => write!(f, "the launch of {of} was requested but not answered"),
             Self::Unended(of) => write!(f, "{of} is under way although its process is over"),
             Self::NoServer(of) => write!(f, "{of} runs on a server that is not there"),
             Self::LockMissing { which, key } => write!(f, "{which} does not have its lock {key}"),
@@ -192,11 +192,11 @@ impl fmt::Display for Disagreement {
             }
             Self::Gone { process } => write!(
                 f,
-                "process {process} is gone although its record says that it runs"
+                "process {process} is gone although it is recorded as running"
             ),
             Self::Stranger { process, pid } => write!(
                 f,
-                "the keeper has process {process}, PID {pid}, of which there is no record"
+                "the keeper has process {process}, PID {pid}, which has no record"
             ),
             Self::Bound { actor, process } => {
                 let name = actors::name_of(*actor).unwrap_or("unknown");
@@ -216,7 +216,7 @@ impl fmt::Display for Disagreement {
 }
 
 impl Disagreement {
-    /// The words for what is about more, or less, than an attempt or a process.
+    /// Describes the kinds that do not concern a single attempt or process.
     fn counted(&self) -> String {
         match self {
             Self::Status {
@@ -233,7 +233,9 @@ impl Disagreement {
             }
             Self::LockLeft { key, index, owner } => {
                 let [key, index, owner] = [key, index, owner].map(Name::to_text);
-                format!("lock {key} {index} is taken by {owner}, which is not under way")
+                format!(
+                    "lock {key} {index} is held or waited for by {owner}, which is not under way"
+                )
             }
             Self::Threads {
                 server,

@@ -1,14 +1,14 @@
-//! Whether what the actors hold agrees, and with what the machine shows. It always should: who does not trust it asks here.
+//! Checks whether the actors agree with each other and with what the machine shows. They always should; an audit verifies it.
 //!
-//! Actors are looked at one after the other, so that a look may see one before, and another after, something was told. That is
-//! why a disagreement counts only if later looks see it again, word for word. What it says names the attempt by its token and the
-//! process by its record, which are given once; what was on its way has arrived by then: each answer to a look waits for the
-//! journal, and each actor takes what it was told before what it is asked. What it counts, it counts in one answer of one actor.
+//! Actors are examined one after another, so a look may see one actor before a notification and another after it. A disagreement therefore
+//! counts only if later looks see exactly the same one. It names the attempt by its token and the process by its record, neither of which
+//! is ever reused. Notifications in flight have arrived by then: each answer to a look waits for the journal, and each actor handles
+//! earlier notifications before a query. Counts that are compared come from a single answer of one actor.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `compare.rs` | what is compared. Pure |
-//! | `disagreement.rs` | what may not agree, in words |
+//! | `compare.rs` | the comparison. Pure |
+//! | `disagreement.rs` | the kinds of disagreement, and their descriptions |
 
 mod compare;
 mod disagreement;
@@ -30,23 +30,23 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Pauses between looks, in milliseconds, as long as anything is left of what the first look saw.
+/// Pauses between looks, in milliseconds, while any disagreement of the first look remains.
 const PAUSES_MS: [u64; 6] = [20, 80, 200, 500, 1000, 1500];
 
-/// How many locks are asked for at once, and how many records.
+/// The number of locks, and of records, requested in one go.
 const LOCKS_AT_ONCE: u32 = 1000;
 const RECORDS_AT_ONCE: usize = 1000;
 
-/// Why it could not be looked.
+/// Why an audit failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    /// The tasks.
+    /// The tasks could not be queried.
     #[error(transparent)]
     Tasks(#[from] TaskError),
-    /// The locks.
+    /// The locks could not be queried.
     #[error(transparent)]
     Locks(#[from] LockError),
-    /// The processes.
+    /// The processes could not be queried.
     #[error(transparent)]
     Processes(#[from] ProcessError),
     /// The node has stopped, or halted.
@@ -55,7 +55,7 @@ pub enum AuditError {
 }
 
 impl AuditError {
-    /// Why, for programs.
+    /// Returns the machine-readable reason.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Tasks(error) => error.reason(),
@@ -66,30 +66,30 @@ impl AuditError {
     }
 }
 
-/// What came of an audit.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// What does not agree, and whether something was done about it.
+    /// The disagreements found, each with whether something was done about it.
     pub found: Vec<(Disagreement, bool)>,
-    /// What of it does not agree after that, either. The same, if nothing was to be done.
+    /// The disagreements left after that; the same ones if nothing was to be done.
     pub left: Vec<Disagreement>,
-    /// Tasks that were looked at.
+    /// The number of tasks examined.
     pub tasks: u64,
-    /// Processes that are said to live, and were looked for.
+    /// The number of processes recorded as alive that were looked for.
     pub processes: u64,
-    /// Whether counts could be compared: not beyond 100,000 tasks under way.
+    /// Whether counts could be compared; they are not if more than 100,000 tasks are under way.
     pub whole: bool,
 }
 
-/// What a look saw.
+/// The result of one look.
 struct Look {
     picture: Picture,
     processes: u64,
 }
 
 impl Handle {
-    /// Compares what actors hold with each other and with what the machine shows. Takes milliseconds where all agrees, else up to some
-    /// seconds: what does not agree is looked at again.
+    /// Compares what actors hold with each other and with what the machine shows. Takes milliseconds if all agree, and up
+    /// to a few seconds otherwise, because disagreements are checked again.
     pub async fn audit(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         audit.left = found.iter().cloned().collect();
@@ -97,7 +97,7 @@ impl Handle {
         Ok(audit)
     }
 
-    /// The same, and does about what was found what an event would have done that was lost.
+    /// Audits, and then does for each disagreement what the lost event would have done.
     pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         if found.is_empty() {
@@ -155,7 +155,7 @@ impl Handle {
             let read = processes.each(some).await?;
             records.extend(read.iter().map(|it| (it.id, recorded(it))));
         }
-        // The record of one that is gone may say so by now.
+        // The record of a process that is gone may have been updated by now.
         let runs = |id: &ProcessId| records.get(id).is_some_and(|it| !it.has_ended);
         let picture = Picture {
             gone: gone.filter(runs).collect(),
@@ -170,7 +170,7 @@ impl Handle {
         Ok(Look { picture, processes })
     }
 
-    /// Processes that were launched for attempts, and live: those have a secret to report by.
+    /// Returns the live processes launched for attempts, recognized by the secret they report with.
     async fn attempts(&self) -> Result<Vec<ProcessId>, AuditError> {
         let processes = self.processes();
         let told = processes.watched_by(ActorId::DISPATCH).await?;
@@ -183,7 +183,7 @@ impl Handle {
         Ok(attempts)
     }
 
-    /// Every entry of the locks of this key.
+    /// Returns every lock entry under this key.
     async fn locks_of(&self, key: &str) -> Result<Vec<Listed>, AuditError> {
         let mut all = Vec::new();
         let mut from = Some(Slot(0));
@@ -202,8 +202,8 @@ impl Handle {
         Ok(all)
     }
 
-    /// Does what an event would have done; whether there was something to do. All of it may be done although the event comes after
-    /// all, or has come meanwhile.
+    /// Does what the lost event would have done, and returns whether there was something to do. All of it is safe even if
+    /// the event arrives after all, or has arrived meanwhile.
     async fn mend(&self, disagreement: &Disagreement) -> Result<bool, AuditError> {
         let actors = self.actors();
         match disagreement {
@@ -237,10 +237,10 @@ impl Handle {
                     tree,
                     ..Stopping::default()
                 };
-                // One that has ended meanwhile is no failure.
+                // It is not an error if the process has ended meanwhile.
                 drop(self.processes().stop(*process, how).await);
             }
-            // Each look looks for it again, and has the keeper asked.
+            // Each look already looks for it again, and asks the keeper.
             Disagreement::Gone { .. } => {}
             Disagreement::Bound { actor, .. } => match *actor {
                 ActorId::LOCK => actors.lock.restate().await?,
@@ -260,12 +260,12 @@ impl Handle {
     }
 }
 
-/// Tells an actor something, and waits until that is done.
+/// Sends an actor a message, and waits until it is handled.
 async fn send<M: Actor>(mailbox: &Mailbox<M>, message: M::Message) -> Result<(), Stopped> {
     mailbox.call(vec![Item::Message(message)]).await.map(drop)
 }
 
-/// To which processes an actor's rights are bound.
+/// Returns the processes that an actor's rights are bound to.
 async fn bound<M: Actor>(
     mailbox: &Mailbox<M>,
 ) -> Result<Vec<(ActorId, ProcessId, Until)>, Stopped> {
@@ -277,7 +277,7 @@ async fn bound<M: Actor>(
     Ok(bound.collect())
 }
 
-/// Processes that something else names.
+/// Returns the processes that something else refers to.
 fn named(
     standing: &Standing,
     bindings: &BTreeSet<(ActorId, ProcessId, Until)>,

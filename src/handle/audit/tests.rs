@@ -1,4 +1,4 @@
-//! Each kind of disagreement in a made-up picture, and none where all agrees.
+//! Each kind of disagreement in a made-up picture, and no disagreement where all agree.
 
 use super::compare::{Picture, Recorded};
 use super::{Disagreement, Which};
@@ -47,7 +47,7 @@ fn lock(key: &str, index: &str, owner: &str, place: u32) -> Listed {
     }
 }
 
-/// An attempt whose command runs.
+/// An attempt with a running command.
 fn running() -> Attempt {
     Attempt {
         token: Token(40),
@@ -67,7 +67,7 @@ fn running() -> Attempt {
     }
 }
 
-/// A task that runs, one that waits and is cleaned up after, and a right that is bound to a process: all agrees.
+/// A picture in which all agree: a running task, a waiting one with a cleanup, and a right bound to a process.
 fn whole() -> Picture {
     let runs = UnderWay {
         id: 4,
@@ -126,7 +126,7 @@ fn whole() -> Picture {
     }
 }
 
-/// What does not agree in the whole picture, once this was done to it.
+/// Returns the disagreements in the picture of `whole` after `spoil` has changed it.
 fn after(spoil: impl FnOnce(&mut Picture)) -> Vec<Disagreement> {
     let mut picture = whole();
     spoil(&mut picture);
@@ -143,13 +143,13 @@ fn attempt(picture: &mut Picture) -> &mut Attempt {
 #[test]
 fn where_all_agrees_there_is_nothing() {
     assert_eq!(after(|_| {}), []);
-    // A place in line of a task that is held up, and a lock that others have who are no task.
+    // The position in line of a blocked task, and a lock held by an owner that is not a task.
     let blocked = |picture: &mut Picture| {
         picture.standing.tasks[1].blocked = Some(Token(51));
         picture.locks.push(lock(EXECUTE, "5", "attempt-51", 2));
     };
     assert_eq!(after(blocked), []);
-    // A process that has ended, and whose tree has not, is what an attempt waits for.
+    // An attempt still waits for the tree of a process that has ended itself.
     let left = |picture: &mut Picture| {
         picture.records.entry(PROCESS).or_default().has_ended = true;
         picture.records.entry(BOUND).or_default().has_ended = true;
@@ -227,7 +227,7 @@ fn locks_that_are_missing_or_left_are_found() {
         let (key, index, owner) = (name(EXECUTE), name(index), name(owner));
         assert_eq!(left, [Disagreement::LockLeft { key, index, owner }]);
     }
-    // The update lock is nobody's who only waits for the execute lock.
+    // A task that only waits for the execute lock must not have the update lock.
     let left = after(|it| {
         it.standing.tasks[1].blocked = Some(Token(51));
         it.locks.push(lock(UPDATE, "5", "attempt-51", 1));
@@ -282,7 +282,7 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
     let tasks = (4, 5);
     let twice = after(|it| it.standing.tasks[1].work = name("w"));
     assert_eq!(twice, [Disagreement::WorkTwice { work, tasks }]);
-    // Of more than are shown, nothing that is counted can be compared.
+    // If not everything is shown, counts cannot be compared.
     let many = after(|it| {
         it.standing.whole = false;
         it.standing.servers[0].used = 9;

@@ -1,8 +1,8 @@
-//! How far the log was synced, in a file beside it: what tells an end that was lost from one that was never reached.
+//! How far the log was synced, in a file next to it: it distinguishes a lost end from one that was never reached.
 //!
-//! Each frame vouches for what stands before it, and nothing in the log vouches for its last ones. This file does: it is
-//! written after each sync and not synced itself, so it is exact when a process was killed, and tells of an earlier sync
-//! after a power cut. It never says more than is true; what does not check says nothing.
+//! Each frame vouches for what precedes it, but nothing in the log vouches for the last frames. This file does: it is
+//! written after each sync but not synced itself, so it is exact after a process was killed, and shows an earlier sync
+//! after a power cut. It never claims more than was synced, and is ignored if its checksum does not match.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
@@ -10,17 +10,17 @@ use crate::persist::format::FORMAT_VERSION;
 use crate::persist::journal::segment;
 use std::io;
 
-/// Its name within the folder of the journal.
+/// The name of the file in the journal's folder.
 pub const FILE: &str = "synced";
 const MAGIC: [u8; 8] = *b"SEXTONE\0";
 const BYTES: usize = 40;
 
-/// A place in the log up to which all is on disk.
+/// A position in the log up to which everything is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The segment, and the offset in it.
+    /// The ordinal of the segment, and the offset in it.
     pub place: (u64, u64),
-    /// The last sequence number before it.
+    /// The last sequence number before that position.
     pub last: Seq,
 }
 
@@ -60,7 +60,7 @@ fn name() -> String {
     format!("{}/{FILE}", segment::FOLDER)
 }
 
-/// How far the log is known to have been synced. What cannot be read says nothing.
+/// Reads how far the log is known to have been synced; `None` if the file is missing, unreadable or invalid.
 pub fn read(disk: &dyn Disk) -> Option<Extent> {
     let file = disk.open(&name(), false).ok()?;
     let mut bytes = [0; BYTES];
@@ -68,7 +68,7 @@ pub fn read(disk: &dyn Disk) -> Option<Extent> {
     Extent::decode(bytes.get(..read)?)
 }
 
-/// Keeps the file up to date, as long as the disk takes it.
+/// Keeps the file up to date until a write to it fails.
 pub(super) struct Keeper(Option<Box<dyn DiskFile>>);
 
 impl Keeper {
@@ -78,16 +78,16 @@ impl Keeper {
             opened => opened,
         };
         if let Err(error) = &opened {
-            tracing::warn!(%error, "it cannot be noted how far the journal is synced");
+            tracing::warn!(%error, "cannot record how far the journal is synced");
         }
         Self(opened.ok())
     }
 
-    /// Notes a sync. The log does without it, so a disk that does not take it is no failure.
+    /// Records a sync. The log works without this file, so failing to write it is not an error.
     pub(super) fn note(&mut self, extent: Extent) {
         let Some(file) = &self.0 else { return };
         if let Err(error) = file.write_at(&extent.encode(), 0) {
-            tracing::warn!(%error, "it is no longer noted how far the journal is synced");
+            tracing::warn!(%error, "no longer recording how far the journal is synced");
             self.0 = None;
         }
     }

@@ -1,4 +1,4 @@
-//! Who prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator has a thread for it;
+//! Prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator has a thread for it;
 //! the simulation does it in place, where a full disk shows at once.
 
 use crate::persist::disk::Disk;
@@ -9,30 +9,30 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a full disk is left alone before it is tried again.
+/// The pause before a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What preparing a segment came to.
+/// The result of preparing a segment.
 pub type Filled = Result<Prepared, PersistError>;
 
-/// Prepares one segment at a time, and goes on trying until it has it.
+/// Prepares one segment at a time, and keeps trying until it succeeds.
 pub trait Filler: Send {
-    /// Asks for a segment. Nothing else may be outstanding.
+    /// Requests a segment. No other request may be pending.
     fn ask(&mut self, ordinal: u64, sizes: Sizes);
-    /// What has come of it since the last look, if anything. After an error the trying goes on.
+    /// Returns the result of an attempt that ended since the last call, if one did. After an error, further attempts follow.
     fn poll(&mut self) -> Option<Filled>;
-    /// Waits for the next attempt to end.
+    /// Waits for the next attempt to end, and returns its result.
     fn wait(&mut self) -> Filled;
 }
 
-/// Prepares when polled, on the caller's thread. Its segments have no salt: it is for tests, which repeat themselves.
+/// Prepares segments when polled, on the caller's thread. Its segments have no salt: it is for tests, which must be repeatable.
 pub struct InlineFiller {
     disk: Arc<dyn Disk>,
     asked: Option<(u64, Sizes)>,
 }
 
 impl InlineFiller {
-    /// A filler on this disk.
+    /// Creates a filler for this disk.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
         Self { disk, asked: None }
     }
@@ -58,9 +58,9 @@ impl Filler for InlineFiller {
     }
 }
 
-/// Prepares on a thread of its own.
+/// Prepares segments on its own thread.
 ///
-/// Dropping it waits until that thread has ended, and with it what it was asked for: once it is dropped, nothing of it
+/// Dropping it waits until that thread has ended, with the segment it was working on: after that, nothing
 /// writes to the directory any more, and the directory's lock may be released.
 pub struct ThreadFiller {
     asks: Sender<(u64, Sizes)>,
@@ -69,7 +69,7 @@ pub struct ThreadFiller {
 }
 
 impl ThreadFiller {
-    /// Starts the thread. `salt` is what the checksums in its segments begin with, and nobody outside knows.
+    /// Starts the thread. `salt` is the secret with which the checksums in its segments begin.
     pub fn start(disk: Arc<dyn Disk>, salt: u32) -> Result<Self, PersistError> {
         let (asks, asked) = bounded(1);
         let (done, filled) = bounded(1);
@@ -87,7 +87,7 @@ impl ThreadFiller {
 
 impl Drop for ThreadFiller {
     fn drop(&mut self) {
-        // Without its channels the thread ends after what it is at.
+        // Without its channels the thread ends after the segment it is working on.
         self.asks = bounded(1).0;
         self.filled = bounded(1).1;
         if self
@@ -129,7 +129,7 @@ fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, Sizes)>, done: &Sende
             if !failed {
                 break;
             }
-            // Nothing else is asked before this is done: what ends the wait early is the writer's end.
+            // No other request arrives before this one is done: only the end of the writer cuts the wait short.
             match asked.recv_timeout(RETRY) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return,

@@ -1,4 +1,4 @@
-//! What a reader makes of bytes that do not read: the end of the log, damage that it needs, or damage that it does not.
+//! Decides what unreadable bytes mean to a reader: the end of the log, damage to records that it needs, or damage that it can ignore.
 
 use crate::persist::error::PersistError;
 use crate::persist::format::{
@@ -8,8 +8,8 @@ use crate::persist::journal::reader::{Cut, Passed, Reader, unreadable};
 use crate::persist::journal::segment;
 
 impl Reader<'_> {
-    /// Goes on behind bytes that do not read, if nothing in them was wanted: then a whole record follows in this segment
-    /// that is not wanted either, and numbers grow. An end mark shows nothing, since it repeats a number.
+    /// Skips unreadable bytes if they held nothing that is needed. That is certain when a whole record follows in this segment that is
+    /// not needed either, since numbers grow. An end mark proves nothing, since it repeats a number.
     pub(super) fn pass_over(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
         let after = self.begin.after;
         if self.tail.last >= after {
@@ -35,7 +35,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Notes damage that costs nothing.
+    /// Notes damage that lost nothing.
     pub(super) fn pass(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
         self.tail.passed.push(Passed {
             file: segment::name(ordinal),
@@ -44,7 +44,8 @@ impl Reader<'_> {
         });
     }
 
-    /// The log does not go on at `offset`: decides whether it ends there or is damaged, by what stands there up to `used`.
+    /// Called where the log does not continue, at `offset`: decides from the bytes between there and `used` whether the log ends or is
+    /// damaged.
     pub(super) fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
         self.ended = true;
         let segment = self.segment.as_mut().expect("a segment is loaded");
@@ -54,7 +55,7 @@ impl Reader<'_> {
         if self.later_records()? {
             return Err(self.corrupt(
                 offset,
-                "a record does not check, and later ones exist".to_owned(),
+                "a record is invalid, but later ones exist".to_owned(),
             ));
         }
         let segment = self
@@ -66,7 +67,7 @@ impl Reader<'_> {
         let mut seqs = Vec::new();
         let mut at = 1;
         while at < garbage {
-            // The zeros behind may be the end of the last record.
+            // Trailing zeros may belong to the last record.
             let rest = segment.window.from(offset + at);
             let rest = rest.map_err(|error| unreadable(ordinal, error))?;
             let Some((header, _)) =
@@ -78,7 +79,7 @@ impl Reader<'_> {
             // Everything before `at - unsynced` was synced when this record was written.
             if at > header.unsynced as usize {
                 let found = format!(
-                    "a record does not check, and {} behind it was written after it was synced",
+                    "a record is invalid, although {} was written after it had been synced",
                     header.seq
                 );
                 return Err(self.corrupt(offset, found));
@@ -106,7 +107,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether any segment behind this one has a record.
+    /// Whether any later segment has a record.
     fn later_records(&self) -> Result<bool, PersistError> {
         for ordinal in &self.waiting {
             let name = segment::name(*ordinal);

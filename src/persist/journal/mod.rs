@@ -3,15 +3,15 @@
 //! | file | holds |
 //! |---|---|
 //! | `segment.rs` | names, sizes and preparation of the zero-filled files that make up the log |
-//! | `writer.rs` | the one writer: where the next byte goes, sealing, rolling, room left |
-//! | `filler.rs` | who prepares the next segment: a thread of its own, or the caller |
-//! | `extent.rs` | how far the log was synced, beside it |
-//! | `reader.rs` | from bytes back to records; tells a torn tail from damage |
-//! | `judgement.rs` | what is made of bytes that do not read |
-//! | `window.rs` | a file of which a piece at a time is in memory |
-//! | `salvage.rs` | all that reads of a damaged log |
-//! | `survey.rs` | segment by segment, for people |
-//! | `thread.rs` | group commit: one write and one sync for every command that waits |
+//! | `writer.rs` | the only writer: where the next byte goes, sealing, rolling, room left |
+//! | `filler.rs` | preparation of the next segment, on its own thread or the caller's |
+//! | `extent.rs` | how far the log was synced, in a file next to it |
+//! | `reader.rs` | from bytes back to records; distinguishes a torn tail from damage |
+//! | `judgement.rs` | what unreadable bytes mean |
+//! | `window.rs` | a file of which one piece at a time is in memory |
+//! | `salvage.rs` | everything readable in a damaged log |
+//! | `survey.rs` | a report, segment by segment |
+//! | `thread.rs` | group commit: one write and one sync for all commands that wait |
 
 pub mod extent;
 pub mod filler;

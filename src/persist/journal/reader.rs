@@ -1,9 +1,9 @@
-//! From bytes back to records, and the judgement of what does not read.
+//! Reads records back from bytes, and decides what unreadable bytes mean.
 //!
-//! A record that does not check is a **torn tail** if nothing shows that it was ever synced: the log ends there, and
-//! what is cut is counted. It is **damage** if a whole record behind it says that it was written when everything up
-//! to it was already synced, or if a later segment has records. Damage is an error that names the place.
-//! Reading may begin in the middle, by whoever has the state up to there: then nothing is lost unsaid either.
+//! A record whose checksum fails is a **torn tail** if nothing shows that it was ever synced: the log ends there, and
+//! what is cut off is counted. It is **damage** if a whole record after it shows that everything up to
+//! it had been synced when that record was written, or if a later segment has records. Damage is an error that names the place.
+//! A caller that has the state up to some point may start reading there; even then, no loss goes unreported.
 //! The reader never writes.
 
 use crate::clock::Timestamp;
@@ -24,24 +24,24 @@ use std::{fmt, io};
 /// One record of the log.
 #[derive(Debug)]
 pub struct Record<'a> {
-    /// Its sequence number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Its time.
+    /// The node time.
     pub at: Timestamp,
-    /// Whose it is.
+    /// The actor that the record belongs to.
     pub actor: ActorId,
-    /// What it is: an entry, a poisoned message or a mark.
+    /// The kind: an entry, a poisoned message or a mark.
     pub kind: Kind,
-    /// Message and outcome, or the mark, as rmp-serde wrote them.
+    /// Message and outcome, or the mark, as encoded by rmp-serde.
     pub payload: &'a [u8],
 }
 
-/// What whoever reads the log has already, from a snapshot; nothing by default.
+/// The state that the caller already has from a snapshot; by default none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Begin {
-    /// The last sequence number of which nothing more is wanted.
+    /// The last sequence number that the caller does not need.
     pub after: Seq,
-    /// The time up to there.
+    /// The node time up to there.
     pub at: Timestamp,
     /// The first sequence number that was not reserved up to there.
     pub reserved: Seq,
@@ -49,12 +49,12 @@ pub struct Begin {
     pub reaches: Seq,
 }
 
-/// Where the log ends, and in what order it was left.
+/// The end of the log, and the state in which it was left.
 #[derive(Clone, Debug, Default)]
 pub struct Tail {
-    /// Segment and offset where the next record goes; `None` if there is no log yet.
+    /// The segment and offset where the next record goes; `None` if there is no log yet.
     pub place: Option<(u64, u64)>,
-    /// Segment and offset up to which the log was synced when its last frame was written.
+    /// The segment and offset up to which the log was synced when its last frame was written.
     pub synced: (u64, u64),
     /// The last sequence number.
     pub last: Seq,
@@ -64,20 +64,20 @@ pub struct Tail {
     pub reserved: Seq,
     /// Whether the last record is a clean stop.
     pub clean: bool,
-    /// Records read, marks included, but none that was not wanted.
+    /// The number of needed records that were read, marks included.
     pub records: u64,
-    /// Those of them that are no marks.
+    /// The number of those that are not marks.
     pub entries: u64,
-    /// Bytes of all of them.
+    /// The size of those records, in bytes.
     pub bytes: u64,
-    /// What was cut at the end, if anything was.
+    /// The end that was cut off, if any.
     pub cut: Option<Cut>,
-    /// Damage that cost nothing of what was wanted.
+    /// Damage that lost no needed record.
     pub passed: Vec<Passed>,
 }
 
 impl Tail {
-    /// The first sequence number that may be handed out now without ever repeating one.
+    /// Returns the first sequence number that may be handed out now without ever repeating one.
     pub fn next(&self) -> Seq {
         let following = self.last.0.saturating_add(1);
         Seq(if self.clean {
@@ -93,22 +93,22 @@ impl Tail {
 pub struct Cut {
     /// The segment.
     pub file: String,
-    /// Where the cut is.
+    /// The offset of the cut.
     pub offset: u64,
-    /// How many bytes behind it are not zero-filled.
+    /// The number of bytes after the cut, up to the last that is not zero.
     pub bytes: u64,
-    /// Sequence numbers that could still be read in what is cut.
+    /// Sequence numbers still readable in the part that is cut off.
     pub seqs: Vec<Seq>,
 }
 
-/// Damaged bytes that held nothing of what was wanted, or could be made out all the same.
+/// Damaged bytes that held nothing needed, or that could be reconstructed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// The segment.
     pub file: String,
-    /// Where they begin.
+    /// The offset at which they begin.
     pub offset: u64,
-    /// How many there are.
+    /// The number of damaged bytes.
     pub bytes: u64,
 }
 
@@ -121,12 +121,12 @@ impl fmt::Display for Passed {
         } = self;
         write!(
             f,
-            "{file} is damaged at offset {offset}, {bytes} bytes of which nothing is needed"
+            "{file} is damaged at offset {offset}, {bytes} bytes, none of them needed"
         )
     }
 }
 
-/// No segment is larger, whatever its length says: it would take long to see that it is none.
+/// No segment is larger. A file that claims to be is refused, since it would take long to find that it is not a segment.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Loaded {
@@ -134,25 +134,25 @@ pub(super) struct Loaded {
     pub(super) window: Window,
     pub(super) offset: usize,
     pub(super) salt: u32,
-    /// Why it is no end of the log where this segment does not read on, if the end of its file is gone.
+    /// The error to report where this segment becomes unreadable, if the end of its file is missing.
     pub(super) short: Option<String>,
 }
 
-/// Reads the log.
+/// Reads the log, record by record.
 pub struct Reader<'d> {
     pub(super) disk: &'d dyn Disk,
     pub(super) begin: Begin,
     pub(super) waiting: VecDeque<u64>,
     pub(super) segment: Option<Loaded>,
-    /// The payload of a record that came in parts.
+    /// The payload so far of a record in parts.
     pub(super) assembled: Vec<u8>,
-    /// Where the record that is being assembled began.
+    /// The position at which the record being assembled began.
     pub(super) began: Option<(u64, u64)>,
-    /// Whether the frames ahead may be parts of a record that began where nothing is read.
+    /// Whether the frames ahead may be parts of a record whose beginning was not read.
     pub(super) amid: bool,
-    /// The time of the last record that was not wanted.
+    /// The time of the last record that was not needed.
     unwanted_at: Timestamp,
-    /// How far it was synced when it was opened: read first, since who writes goes on.
+    /// How far the log was synced when it was opened: read first, since a writer may continue.
     extent: Option<Extent>,
     pub(super) tail: Tail,
     pub(super) ended: bool,
@@ -164,7 +164,7 @@ impl<'d> Reader<'d> {
         Self::open_after(disk, Begin::default())
     }
 
-    /// Opens the log for what comes after `begin`. Segments that have nothing of it are not read.
+    /// Opens the log to read what comes after `begin`. Segments that hold nothing of it are not read.
     pub fn open_after(disk: &'d dyn Disk, begin: Begin) -> Result<Self, PersistError> {
         let mut ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
@@ -178,7 +178,7 @@ impl<'d> Reader<'d> {
         Ok(Self::over(disk, begin, ordinals, start > 1))
     }
 
-    /// Opens all of the log that is there, from the first record that begins in it, for whoever needs no more.
+    /// Opens all of the log that exists, from the first record that begins in it, for a caller that needs no more.
     pub fn open_present(disk: &'d dyn Disk) -> Result<Self, PersistError> {
         let ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
@@ -221,17 +221,17 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Behind which number the records begin that are read.
+    /// Returns the sequence number after which records are returned.
     pub fn after(&self) -> Seq {
         self.begin.after
     }
 
-    /// What is known of the log up to the last record read; of its end, once `next` has returned `None`.
+    /// Returns what is known of the log up to the last record read, or of its end once `next` has returned `None`.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }
 
-    /// The next record, or `None` at the end.
+    /// Returns the next record, or `None` at the end.
     #[expect(
         clippy::should_implement_trait,
         reason = "a record borrows the reader's buffer"
@@ -266,7 +266,7 @@ impl<'d> Reader<'d> {
         Ok(None)
     }
 
-    /// Whether the log, read to its end, has all that it is known to have had.
+    /// Checks that the log, read to its end, has everything that it is known to have had.
     fn reached(&self) -> Result<(), PersistError> {
         let (ordinal, _) = self.tail.place.unzip();
         let file = ordinal.map_or_else(|| segment::FOLDER.to_owned(), segment::name);
@@ -277,7 +277,7 @@ impl<'d> Reader<'d> {
                 file,
                 offset: SEGMENT_HEADER_BYTES as u64,
                 after,
-                found: "the first record that is there does not read to its end".to_owned(),
+                found: "the first existing record is incomplete".to_owned(),
             });
         }
         if last < reaches {
@@ -305,7 +305,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Reads one frame; a record comes of it when it is whole.
+    /// Reads one frame. Returns its header and the range of its payload if it completes a record.
     fn step(&mut self) -> Result<Option<(FrameHeader, std::ops::Range<usize>)>, PersistError> {
         let Some(header) = self.frame()? else {
             return Ok(None);
@@ -347,13 +347,13 @@ impl<'d> Reader<'d> {
         Ok(Some((header, payload)))
     }
 
-    /// The frame that comes next; `None` if that is the end.
+    /// Returns the header of the next frame, or `None` at the end of the log.
     fn frame(&mut self) -> Result<Option<FrameHeader>, PersistError> {
         if let Some(header) = self.look()? {
             return Ok(Some(header));
         }
-        // A running coordinator may have written it since its place was read. What is behind is looked at first: so
-        // nothing is found there of which the beginning was not yet written.
+        // A running coordinator may have written the frame since this position was read. The bytes after it are looked at first, so that
+        // nothing is found there whose beginning had not yet been written.
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let offset = segment.offset;
         let used = segment.window.used(offset);
@@ -369,7 +369,7 @@ impl<'d> Reader<'d> {
         Ok(None)
     }
 
-    /// The frame that stands where the log goes on, if one does.
+    /// Returns the header of the frame at the current position, if there is a valid one.
     fn look(&mut self) -> Result<Option<FrameHeader>, PersistError> {
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let Loaded {
@@ -389,7 +389,7 @@ impl<'d> Reader<'d> {
         }))
     }
 
-    /// Gathers the parts of a long record. True when the record is whole.
+    /// Gathers the parts of a long record. Returns true when the record is complete.
     fn assemble(
         &mut self,
         header: &FrameHeader,
@@ -415,7 +415,7 @@ impl<'d> Reader<'d> {
         whole
     }
 
-    /// Keeps what the end of the log will be judged by.
+    /// Updates the facts by which the end of the log will be judged.
     fn note(&mut self, header: &FrameHeader, payload: std::ops::Range<usize>) {
         self.tail.last = header.seq;
         self.tail.last_at = self.tail.last_at.max(header.at);
@@ -445,7 +445,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Loads the next segment; false if there is none, or if it is only prepared.
+    /// Loads the next segment; returns false if there is none, or if it is only prepared.
     fn load(&mut self) -> Result<bool, PersistError> {
         let Some(ordinal) = self.waiting.pop_front() else {
             return Ok(false);
@@ -523,7 +523,7 @@ impl<'d> Reader<'d> {
         Ok((judged, Window::new(file, len)))
     }
 
-    /// Lists the segments again if none is known behind this one: a running coordinator makes more.
+    /// Lists the segments again if none is known after this one: a running coordinator creates more.
     fn look_for_more(&mut self, ordinal: u64) -> Result<(), PersistError> {
         if self.waiting.is_empty() {
             let mut later = segment::ordinals(self.disk)?;
@@ -552,13 +552,13 @@ pub(super) fn unreadable(ordinal: u64, error: io::Error) -> PersistError {
     PersistError::io("read", &segment::name(ordinal))(error)
 }
 
-/// Judges a log whose first segment that is there does not reach back far enough.
+/// Decides what to do if the first existing segment does not reach back far enough.
 fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError> {
     let file = segment::name(first);
     let first_seq = match segment::opening(disk, first)? {
         Opening::Record(seq) | Opening::Rest(seq) => Some(seq),
         Opening::End | Opening::Blank => None,
-        // Reading it says what is wrong.
+        // Reading it reports what is wrong.
         Opening::Damaged | Opening::Unreadable => return Ok(first),
     };
     Err(PersistError::Gone {

@@ -1,7 +1,7 @@
-//! All that reads of a journal, whatever is wrong with it: for whoever decides what to do without the rest.
+//! Reads everything readable in a journal, whatever is wrong with it, for an operator who must decide whether to do without the rest.
 //!
-//! A reader stops at damage; this one goes on behind it, and tells what lies between. It judges nothing: whether anything
-//! that does not read was wanted, or ever synced, is not its to say. It never writes.
+//! A reader stops at damage; this one continues after it, and reports what lies between. It makes no judgement: whether any
+//! unreadable bytes were needed, or ever synced, is not decided here. It never writes.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -16,29 +16,29 @@ use crate::persist::journal::segment;
 use crate::persist::journal::survey::{Contents, contents};
 use crate::persist::journal::window::last_used;
 
-/// What is found one after the other.
+/// A part of the log, as found in order.
 #[derive(Debug)]
 pub enum Piece {
     /// A whole record.
     Record(Owned),
-    /// Bytes that are none.
+    /// Bytes that are not a record.
     Gap(Gap),
-    /// The end of a record that began before the first segment that is there.
+    /// The end of a record that began before the first existing segment.
     Rest(Seq),
 }
 
-/// A record with a payload of its own.
+/// A record that owns its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// Its sequence number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Its time.
+    /// The node time.
     pub at: Timestamp,
-    /// Whose it is.
+    /// The actor that the record belongs to.
     pub actor: ActorId,
-    /// What it is.
+    /// The kind of the record.
     pub kind: Kind,
-    /// What it holds.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl Owned {
         }
     }
 
-    /// The same, as a reader gives it.
+    /// Borrows it as a reader's record.
     pub fn record(&self) -> Record<'_> {
         Record {
             seq: self.seq,
@@ -68,19 +68,19 @@ impl Owned {
 /// A place where no record could be read, though there was one, or may have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The segment.
+    /// Name of the segment's file.
     pub file: String,
-    /// Where in it.
+    /// The offset in the segment.
     pub offset: u64,
-    /// How many bytes do not read; none if all that is known is that more was synced.
+    /// The number of unreadable bytes; zero if all that is known is that more was synced.
     pub bytes: u64,
     /// What is wrong there.
     pub found: String,
-    /// The record that they seem to be, though the checksum does not hold.
+    /// The record that the bytes seem to hold, though its checksum does not match.
     pub seems: Option<Owned>,
 }
 
-/// Gives all pieces in order. Sequence numbers of records ascend.
+/// Calls `give` with every piece of the log, in order. Sequence numbers of records ascend.
 pub fn salvage<E: From<PersistError>>(
     disk: &dyn Disk,
     give: &mut dyn FnMut(Piece) -> Result<(), E>,
@@ -97,7 +97,7 @@ pub fn salvage<E: From<PersistError>>(
     for segment in present {
         let file = segment::name(segment.ordinal);
         while expected < segment.ordinal {
-            let found = format!("it is missing, while {file} is there");
+            let found = format!("it is missing, but {file} exists");
             walk.gap((expected, 0), 0, (found, None))?;
             expected += 1;
         }
@@ -106,7 +106,7 @@ pub fn salvage<E: From<PersistError>>(
             Ok(Contents { bytes, salt, short }) => {
                 walk.segment(segment.ordinal, &bytes, salt)?;
                 if let Some(found) = short {
-                    // How much is gone does not matter: as much as a segment may have.
+                    // How much is missing does not matter: at most what a segment may hold.
                     walk.gap((segment.ordinal, bytes.len() as u64), 0, (found, None))?;
                 }
             }
@@ -122,14 +122,14 @@ pub fn salvage<E: From<PersistError>>(
     Ok(())
 }
 
-/// A way through the segments.
+/// A walk through the segments.
 struct Walk<'g, E> {
     give: &'g mut dyn FnMut(Piece) -> Result<(), E>,
-    /// The number of the last record.
+    /// The sequence number of the last record.
     last: Seq,
-    /// Behind the last frame that reads.
+    /// The position after the last readable frame.
     place: (u64, u64),
-    /// A record of which not all parts have come: where it began, and what of it there is.
+    /// A record of which some parts are still missing: where it began, and its payload so far.
     open: Option<((u64, u64), Owned)>,
 }
 
@@ -159,7 +159,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
                 Owned::of(&header, payload.get(..len).unwrap_or(payload))
             });
             let seems = seems.filter(|seems| seems.seq > self.last && seems.kind != Kind::End);
-            let found = "no whole record".to_owned();
+            let found = "not a complete record".to_owned();
             let (place, len) = ((ordinal, offset as u64), (end - offset) as u64);
             self.gap(place, len, (found, seems))?;
             offset = end;
@@ -200,13 +200,13 @@ impl<E: From<PersistError>> Walk<'_, E> {
         Ok(())
     }
 
-    /// Gives up a record whose other parts do not come.
+    /// Gives up on a record whose remaining parts did not follow.
     fn close(&mut self) -> Result<(), E> {
         let Some((place, open)) = self.open.take() else {
             return Ok(());
         };
         self.last = open.seq;
-        let found = format!("record {} does not read to its end", open.seq);
+        let found = format!("record {} is incomplete", open.seq);
         let bytes = open.payload.len() as u64;
         self.give_gap(place, bytes, (found, Some(open)))
     }

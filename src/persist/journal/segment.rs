@@ -1,6 +1,6 @@
 //! Segments: the zero-filled files that make up the log, numbered from one.
 //!
-//! A segment is complete before it has its name: it is filled and synced as `.tmp` and then renamed. Overwriting
+//! A segment is complete before it gets its name: it is filled and synced as `.tmp` and then renamed. Overwriting
 //! zeros changes no file length, so a sync of records has no metadata to write.
 
 use crate::ids::Seq;
@@ -11,19 +11,19 @@ use crate::persist::format::{
 };
 use std::io;
 
-/// The folder of the segments, below the data directory.
+/// The folder of the segments, in the data directory.
 pub const FOLDER: &str = "journal";
 
-/// What is filled at a time. Linux caches a file in the pieces it was written in, and looks at every block of a piece
-/// when a few bytes of it are written: in pieces of a megabyte each record took it three microseconds longer.
+/// The number of bytes filled at a time. Linux caches a file in pieces as it was written, and looks at every block of a piece when a few
+/// bytes of it are written: with pieces of a megabyte, each record took three microseconds longer.
 const FILL_BYTES: usize = 64 * 1024;
 
-/// How large segments are: the first, doubling with each, up to a maximum.
+/// The sizes of segments, which double from the first up to a maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Bytes of segment 1. At least 2 * `format::PART_BYTES_MAX` in production, so that any frame fits.
+    /// The size of segment 1, in bytes. At least 2 * `format::PART_BYTES_MAX` in production, so that any frame fits.
     pub first_bytes: u64,
-    /// Bytes of the largest.
+    /// The size of the largest segments, in bytes.
     pub max_bytes: u64,
 }
 
@@ -37,7 +37,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// Bytes of the segment with this ordinal.
+    /// Returns the size in bytes of the segment with this ordinal.
     pub fn of(&self, ordinal: u64) -> u64 {
         let doublings = u32::try_from(ordinal.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first_bytes
@@ -48,35 +48,35 @@ impl Sizes {
     }
 }
 
-/// The file name of a segment.
+/// Returns the file name of a segment.
 pub fn name(ordinal: u64) -> String {
     format!("{FOLDER}/{ordinal:08}.seg")
 }
 
-/// Whether this is a segment whose preparation did not end.
+/// Whether `file` is a segment whose preparation was not finished.
 pub fn is_unfinished(file: &str) -> bool {
     std::path::Path::new(file)
         .extension()
         .is_some_and(|extension| extension == "tmp")
 }
 
-/// Whether a file of the folder has this name.
+/// Whether `file`, in the journal's folder, has this full name.
 fn is_in_folder(file: &str, name: &str) -> bool {
     name.strip_prefix(FOLDER)
         .and_then(|rest| rest.strip_prefix('/'))
         == Some(file)
 }
 
-/// A segment in the folder.
+/// A segment that exists in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Present {
-    /// Its place among all.
+    /// The number of the segment, from 1.
     pub ordinal: u64,
-    /// The length of its file.
+    /// The length of its file, in bytes.
     pub bytes: u64,
 }
 
-/// The segments present, ascending. A file is a segment only under the very name it was given.
+/// Lists the existing segments in ascending order. A file counts only under exactly the name that its segment was given.
 pub fn present(disk: &dyn Disk) -> Result<Vec<Present>, PersistError> {
     let files = disk
         .list(FOLDER)
@@ -94,7 +94,7 @@ pub fn present(disk: &dyn Disk) -> Result<Vec<Present>, PersistError> {
     Ok(segments)
 }
 
-/// The ordinals of the segments present, ascending.
+/// Lists the ordinals of the existing segments in ascending order.
 pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
     let ordinals = present(disk)?
         .iter()
@@ -117,24 +117,24 @@ pub fn contiguous(first: u64, ordinals: &[u64]) -> Result<(), PersistError> {
     }
 }
 
-/// What stands first in a segment.
+/// The first frame of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// A record with this number begins.
+    /// The beginning of a record with this number.
     Record(Seq),
-    /// A record with this number goes on, which began in a segment before.
+    /// The continuation of a record with this number, which began in an earlier segment.
     Rest(Seq),
-    /// The mark that ends the segment: not even the first frame that came fitted into it.
+    /// The mark that ends the segment: not even the first frame fitted into it.
     End,
-    /// Zeros: it is prepared.
+    /// Only zeros: the segment is prepared.
     Blank,
-    /// A frame that does not check.
+    /// A frame that is not valid.
     Damaged,
-    /// Whatever it is: the header of the segment cannot be read, or speaks of another one.
+    /// Unknown: the header of the segment cannot be read, or is that of another segment.
     Unreadable,
 }
 
-/// Reads what stands first in a segment, and nothing else of it.
+/// Reads the first frame of a segment, and nothing else.
 pub fn opening(disk: &dyn Disk, ordinal: u64) -> Result<Opening, PersistError> {
     let name = name(ordinal);
     let file = disk
@@ -153,7 +153,7 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(Opening::Blank);
     }
-    // A header that decodes asks for no more than the largest frame.
+    // A header that decodes names a size no larger than the largest frame.
     if let Some(first) = FrameHeader::decode(&bytes) {
         bytes.resize(first.size as usize, 0);
         file.read_at(&mut bytes, start)?;
@@ -168,10 +168,11 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     })
 }
 
-/// Where reading begins that wants what comes after `after`: the last of these segments that opens with a record, or the
-/// rest of one, which is not wanted, so that none before it can be. What cannot be trusted is passed over: reading more is right.
+/// Returns the segment at which to start reading for records after `after`: the last one that opens with a record up to `after`, or with
+/// the continuation of one, so that no earlier segment can hold a later record. Segments whose opening cannot be trusted are ignored,
+/// since reading more is harmless.
 ///
-/// An end mark shows nothing: it may repeat an older number than that of the record before it.
+/// An end mark proves nothing: it may repeat a number older than that of the record before it.
 pub fn first_needed(
     disk: &dyn Disk,
     ordinals: &[u64],
@@ -187,7 +188,7 @@ pub fn first_needed(
     Ok(None)
 }
 
-/// What stands first in these segments, ends passed over: `End` if there is nothing else in them.
+/// Returns the first opening of these segments that is not an end mark; `End` if there is none.
 pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, PersistError> {
     for ordinal in ordinals {
         let opening = opening(disk, *ordinal)?;
@@ -198,29 +199,29 @@ pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, Persi
     Ok(Opening::End)
 }
 
-/// What the header of a segment says that can be used.
+/// The usable content of a segment's header.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// What the checksums of its frames begin with.
+    /// The salt of the checksums of its frames.
     pub salt: u32,
-    /// The format that it is written in.
+    /// The format version in which it is written.
     pub version: u32,
-    /// Whether it is damaged, and what it was could be found again.
+    /// Whether the header is damaged but could be reconstructed.
     pub mended: bool,
 }
 
 /// Why a segment cannot be used.
 #[derive(Clone, Debug)]
 pub enum Unusable {
-    /// It is of a newer format.
+    /// It has a newer format version.
     TooNew(u32),
-    /// It is damaged, and how.
+    /// It is damaged, in the way described.
     Damaged(String),
-    /// The end of its file is gone, and what it was is known; how that shows.
+    /// The end of its file is missing, as described, but its header is known.
     Short(Header, String),
 }
 
-/// Judges the header of a segment by its first bytes: a frame of any length among them, if it has one.
+/// Decodes and checks the header of a segment from its first bytes, which include a first frame of any length if there is one.
 pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> {
     let (found, mended) = match SegmentHeader::decode(bytes) {
         SegmentHeader::Bad => (SegmentHeader::mend(bytes, ordinal, len), true),
@@ -239,7 +240,7 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
                 mended,
             };
             let found =
-                || format!("its header speaks of segment {said} with {size} bytes, it has {len}");
+                || format!("its header is of segment {said} with {size} bytes, the file has {len}");
             match said == ordinal {
                 true if size == len => Ok(header),
                 true if size > len => Err(Unusable::Short(header, found())),
@@ -248,12 +249,12 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
         }
         Some(SegmentHeader::TooNew(version)) => Err(Unusable::TooNew(version)),
         Some(SegmentHeader::Bad) | None => {
-            Err(Unusable::Damaged("its header does not check".to_owned()))
+            Err(Unusable::Damaged("its header is invalid".to_owned()))
         }
     }
 }
 
-/// The same of an open segment.
+/// Decodes and checks the header of an open segment.
 pub fn read_header(file: &dyn DiskFile, ordinal: u64) -> io::Result<Result<Header, Unusable>> {
     let len = file.len()?;
     let mut bytes = vec![0; format::SEGMENT_HEADER_BYTES];
@@ -267,7 +268,7 @@ pub fn read_header(file: &dyn DiskFile, ordinal: u64) -> io::Result<Result<Heade
     Ok(header(&bytes, ordinal, len))
 }
 
-/// The header of a segment that is to be written to.
+/// Returns the header of a segment that is about to be written to.
 pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistError> {
     let name = name(ordinal);
     let header = read_header(file, ordinal).map_err(PersistError::io("read", &name))?;
@@ -281,16 +282,16 @@ pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistErro
 
 /// A segment that is ready to be written to.
 pub struct Prepared {
-    /// Its file.
+    /// The open file.
     pub file: Box<dyn DiskFile>,
-    /// How long that is.
+    /// The size of the file, in bytes.
     pub size: u64,
 }
 
-/// Makes a segment of the size that its ordinal has, or a smaller one on a disk that has no room for that: else a disk
-/// that was full once would stay so, since sizes double and never shrink.
+/// Creates a segment of the size for its ordinal, or a smaller one if the disk has no room for that. Otherwise a disk that was full once
+/// would stay so, since sizes double and never shrink.
 ///
-/// A smaller one takes no more than half of what is free. The rest is for snapshots: without them no segment ever goes.
+/// A smaller one takes at most half of the free space. The rest is for snapshots: without them no segment is ever removed.
 pub fn prepare(
     disk: &dyn Disk,
     ordinal: u64,
@@ -318,8 +319,7 @@ pub fn prepare(
     }
 }
 
-/// Makes a segment: filled with zeros, synced, and only then given its name. Beside an error stands how much was filled
-/// before it.
+/// Creates a segment: filled with zeros, synced, and only then given its name. An error comes with the number of bytes filled before it.
 fn fill(
     disk: &dyn Disk,
     ordinal: u64,
@@ -353,7 +353,7 @@ fn fill(
     };
     let filled = fill();
     filled.map_err(|source: io::Error| {
-        // What a full disk leaves half filled would keep it full.
+        // A half-filled file would keep a full disk full.
         if let Err(error) = disk.remove(&temporary) {
             tracing::debug!(%error, "no unfinished segment to remove");
         }

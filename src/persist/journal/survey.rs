@@ -1,7 +1,7 @@
-//! The journal segment by segment, for people: which numbers each holds, how much of it is used, where it stops to read.
+//! A report on the journal, segment by segment: which sequence numbers each holds, how much of it is used, and where it becomes unreadable.
 //!
-//! It decodes as much as it can of what is damaged, and judges nothing: whether something that does not read is a torn
-//! tail or damage, and whether anything of it is needed, is the reader's to say. It never writes.
+//! It decodes as much as it can of damaged segments, but makes no judgement: whether unreadable bytes are a torn
+//! tail or damage, and whether they are needed, is for the reader to decide. It never writes.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -12,43 +12,43 @@ use crate::persist::journal::reader::{Reader, Tail};
 use crate::persist::journal::segment::{self, Header, Present, Unusable};
 use serde::Serialize;
 
-/// No segment is larger: what is read goes into memory.
+/// No segment is larger: it is read into memory as a whole.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// One segment.
+/// The report on one segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Surveyed {
     /// The name of its file.
     pub file: String,
-    /// The length of its file.
+    /// The length of its file, in bytes.
     pub bytes: u64,
-    /// Bytes up to the end of the last frame that reads; zero if its header does not.
+    /// The number of bytes up to the end of the last readable frame; zero if the header is unreadable.
     pub used: u64,
-    /// Records that begin in it.
+    /// The number of records that begin in it.
     pub records: u64,
-    /// The number of the first of them.
+    /// The sequence number of the first of them.
     pub first: Option<Seq>,
-    /// The number of the last of them.
+    /// The sequence number of the last of them.
     pub last: Option<Seq>,
-    /// Whether the log goes on in the next one.
+    /// Whether the log continues in the next segment.
     pub ended: bool,
-    /// Why it does not read from `used` on; nothing if only zeros follow.
+    /// Why it is unreadable from `used` on; `None` if only zeros follow.
     pub stops: Option<String>,
 }
 
-/// All of them.
+/// The report on the whole journal.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// In order.
+    /// The segments, in order.
     pub segments: Vec<Surveyed>,
-    /// Files of the folder that are no segments.
+    /// Files in the folder that are not segments.
     pub others: Vec<String>,
-    /// What the reader says of the whole of it, from the first record that is there: where it ends, or why it does not
-    /// read to its end.
+    /// The result of reading the whole log from the first existing record: its end, or why it cannot be read to its end. `None` if there
+    /// are no segments.
     pub read: Option<Result<Tail, String>>,
 }
 
-/// Looks at every segment, and reads the whole log that is there.
+/// Examines every segment, and reads all of the log that exists.
 pub fn survey(disk: &dyn Disk) -> Result<Survey, PersistError> {
     let present = segment::present(disk)?;
     let segments = present.iter().map(|segment| look(disk, *segment)).collect();
@@ -79,7 +79,7 @@ fn in_folder(file: &str) -> String {
     format!("{}/{file}", segment::FOLDER)
 }
 
-/// Reads the log from the first record that is there.
+/// Reads the log from the first existing record.
 fn read(disk: &dyn Disk) -> Result<Tail, PersistError> {
     let mut reader = Reader::open_present(disk)?;
     while reader.next()?.is_some() {}
@@ -107,16 +107,16 @@ fn look(disk: &dyn Disk, present: Present) -> Surveyed {
     surveyed
 }
 
-/// What there is of a segment.
+/// The content of a segment.
 pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
-    /// What the checksums of its frames begin with.
+    /// The salt of the checksums of its frames.
     pub(super) salt: u32,
-    /// That the end of its file is gone, if it is.
+    /// How the end of its file is missing, if it is.
     pub(super) short: Option<String>,
 }
 
-/// What a segment holds; or why there is nothing to decode.
+/// Reads a segment into memory, or returns why there is nothing to decode.
 pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<Contents, String> {
     if present.bytes > SEGMENT_BYTES_MAX {
         return Err("it is larger than any segment".to_owned());
@@ -131,7 +131,9 @@ pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<
         Ok(header) => (header, None),
         Err(Unusable::Short(header, found)) => (header, Some(found)),
         Err(Unusable::TooNew(version)) => {
-            return Err(format!("it is of format {version}, which is newer"));
+            return Err(format!(
+                "its format {version} is newer than this program reads"
+            ));
         }
         Err(Unusable::Damaged(found)) => return Err(found),
     };
@@ -139,7 +141,7 @@ pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<
 }
 
 impl Surveyed {
-    /// Goes from frame to frame, as far as they check.
+    /// Walks from frame to frame as long as they are valid.
     fn decode(&mut self, bytes: &[u8], salt: u32) {
         let mut offset = SEGMENT_HEADER_BYTES;
         let rest = |offset: usize| bytes.get(offset..).unwrap_or(&[]);
@@ -157,13 +159,13 @@ impl Surveyed {
         let after = rest(offset);
         if let Some(end) = after.iter().rposition(|byte| *byte != 0) {
             self.stops = Some(format!(
-                "{} bytes from offset {offset} on are no whole record",
+                "{} bytes from offset {offset} on are not a complete record",
                 end + 1
             ));
         }
     }
 
-    /// Whether it was made ready and not used yet.
+    /// Whether the segment was prepared and not used yet.
     pub fn is_prepared(&self) -> bool {
         self.records == 0 && !self.ended && self.stops.is_none()
     }

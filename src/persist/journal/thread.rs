@@ -1,9 +1,9 @@
-//! Group commit: one write and one sync for every command that waits.
+//! Group commit: one write and one sync for all commands that wait.
 //!
-//! The core hands over batches and never blocks; a thread writes all that has come since its last sync, syncs once,
-//! and says up to where the log can be relied on. When nothing is on its way, the core may write and sync in place,
-//! which saves a quiet connection two hand-overs between threads. What waits is bounded by the directory: nobody
-//! may have more commands open than it allows, and an open command is at most one record.
+//! The core hands over batches and never blocks. A thread writes everything that has arrived since its last sync, syncs once,
+//! and publishes up to where the log can be relied on. When no batch is pending, the core may write and sync in place,
+//! which saves a quiet connection two hand-overs between threads. The backlog is bounded by the directory: it limits the number
+//! of open commands, and an open command is at most one record.
 
 use crate::ids::Seq;
 use crate::persist::error::PersistError;
@@ -16,33 +16,33 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the thread looks whether a full disk has space again.
+/// How often the thread checks whether a full disk has space again.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A disk that syncs slower than this is not waited for on the core: there the two hand-overs do not matter, while
-/// everybody else would wait too.
+/// If the last sync took longer than this, the core does not sync in place: on such a disk the two hand-overs do not matter, while
+/// everyone else would have to wait, too.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
 
-/// When what was acknowledged is on disk.
+/// When acknowledged changes are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fsync {
-    /// Before the answer.
+    /// Before the answer is sent.
     #[default]
     Always,
-    /// At most this long after it: a power cut may take that much, a crash of the process nothing.
+    /// At most this long after the answer: a power cut may lose that much, a crash of the process nothing.
     Interval(Duration),
-    /// When the operating system likes.
+    /// Whenever the operating system writes them.
     Never,
 }
 
-/// The log as the core sees it. Cloning gives another handle on the same log.
+/// The core's handle to the log. Clones refer to the same log.
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
     batches: Sender<Batch>,
 }
 
-/// Waits for the thread's end, and for the last sync with it.
+/// The running journal thread. Stopping it waits for its last sync.
 pub struct JournalThread {
     shared: Arc<Shared>,
     batches: Sender<Batch>,
@@ -51,15 +51,15 @@ pub struct JournalThread {
 
 struct Shared {
     fsync: Fsync,
-    /// Nothing once the thread has ended: what a `Journal` outlives has no file open, and no thread that fills one.
+    /// `None` once the thread has ended, so that a `Journal` that outlives it keeps no file open, and no filler thread running.
     writer: Mutex<Option<Writer>>,
-    /// Batches handed over and not yet written.
+    /// The number of batches handed over and not yet written.
     waiting: AtomicU64,
     waiting_bytes: AtomicU64,
-    /// Entries up to here may be answered.
+    /// Entries up to this one may be answered.
     released: AtomicU64,
     room: AtomicU8,
-    /// Bytes that can be written before the reserve is touched.
+    /// The number of bytes that can be written before the reserve is touched.
     space: AtomicU64,
     ended: AtomicBool,
     failure: Mutex<Option<Arc<PersistError>>>,
@@ -72,25 +72,25 @@ struct Counters {
     bytes: AtomicU64,
     writes: AtomicU64,
     syncs: AtomicU64,
-    /// How long the newest sync took, in microseconds.
+    /// The duration of the newest sync, in microseconds.
     sync_us: AtomicU64,
 }
 
-/// What the journal has done since the start.
+/// Counters of the journal since the start.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct JournalCounts {
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes: u64,
-    /// Writes.
+    /// The number of writes.
     pub writes: u64,
-    /// Syncs.
+    /// The number of syncs.
     pub syncs: u64,
-    /// How long the newest sync took, in microseconds.
+    /// The duration of the newest sync, in microseconds.
     pub sync_us: u64,
 }
 
 impl Journal {
-    /// Starts the thread.
+    /// Starts the journal thread.
     pub fn start(writer: Writer, fsync: Fsync) -> Result<(Self, JournalThread), PersistError> {
         let (batches, handed_over) = unbounded();
         let space = writer.space();
@@ -133,13 +133,13 @@ impl Journal {
             .waiting_bytes
             .fetch_add(batch.len() as u64, Ordering::AcqRel);
         if self.batches.send(batch).is_err() {
-            // The thread has ended after a failure, which every caller learns from `failure`.
+            // The thread has ended after a failure, which `failure` reports to every caller.
             self.shared.waker.wake();
         }
     }
 
-    /// Writes a batch at once, and syncs it if the policy says so; false if the thread has work of its own or the
-    /// disk is slow, and the batch must be handed over instead.
+    /// Writes a batch at once, and syncs it if the policy requires. Returns false if the thread has work of its own or the disk is slow;
+    /// the batch must then be handed over instead.
     pub fn write_here(&self, batch: &mut Batch) -> bool {
         let sync_us = self.shared.counters.sync_us.load(Ordering::Relaxed);
         let slow = Duration::from_micros(sync_us) > SLOW_SYNC;
@@ -158,17 +158,17 @@ impl Journal {
         true
     }
 
-    /// Entries up to here may be answered.
+    /// Returns the last entry that may be answered.
     pub fn released(&self) -> Seq {
         Seq(self.shared.released.load(Ordering::Acquire))
     }
 
-    /// Wakes this task when `released` moves on, or when the journal fails.
+    /// Wakes this task when `released` advances, when the room changes, or when the journal fails.
     pub fn register(&self, waker: &Waker) {
         self.shared.waker.register(waker);
     }
 
-    /// What the log can still take.
+    /// Returns what the log still has room for.
     pub fn room(&self) -> Room {
         match self.shared.room.load(Ordering::Relaxed) {
             0 => Room::Ample,
@@ -177,23 +177,24 @@ impl Journal {
         }
     }
 
-    /// Bytes that can be written before the reserve is touched, and bytes on their way.
+    /// Returns the number of bytes that can be written before the reserve is touched, and the number of bytes handed over but not yet
+    /// written.
     pub fn space(&self) -> (u64, u64) {
         let space = self.shared.space.load(Ordering::Relaxed);
         (space, self.shared.waiting_bytes.load(Ordering::Acquire))
     }
 
-    /// Why the log takes nothing any more, if it does not.
+    /// Returns why the log accepts nothing any more, if it has failed.
     pub fn failure(&self) -> Option<Arc<PersistError>> {
         lock(&self.shared.failure).clone()
     }
 
-    /// Whether this log is written before each answer.
+    /// Returns the durability policy.
     pub fn fsync(&self) -> Fsync {
         self.shared.fsync
     }
 
-    /// What it has done.
+    /// Returns the counters since the start.
     pub fn counts(&self) -> JournalCounts {
         let counters = &self.shared.counters;
         JournalCounts {
@@ -206,10 +207,13 @@ impl Journal {
 }
 
 impl JournalThread {
-    /// Lets the thread write and sync what it has, and waits for its end.
+    /// Lets the thread write and sync what it has, and waits for it to end.
+    ///
+    /// # Errors
+    /// Returns the error for which the journal failed, if it did.
     pub fn stop(self) -> Result<(), Arc<PersistError>> {
         self.shared.ended.store(true, Ordering::Release);
-        // An empty batch wakes the thread, which then sees that it is to end.
+        // An empty batch wakes the thread, which then sees that it should end.
         if self.batches.send(Batch::default()).is_err() {
             tracing::debug!("the journal thread has ended before");
         }
@@ -270,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Writes this batch and all that came while the last one was being synced.
+    /// Writes this batch and everything that arrived while the last one was being synced.
     fn write_all(&self, mut batch: Batch, batches: &Receiver<Batch>) {
         let mut count = 1;
         for more in batches.try_iter() {
@@ -283,7 +287,7 @@ impl Shared {
             return;
         };
         let written = self.write(writer, &mut batch);
-        // Only now may the core write in place again: what it has is younger.
+        // Only now may the core write in place again: what it has is newer.
         self.waiting.fetch_sub(count, Ordering::AcqRel);
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if written {
@@ -291,7 +295,7 @@ impl Shared {
         }
     }
 
-    /// Writes a batch, and syncs it if it must be; whether something can be relied on that could not before.
+    /// Writes a batch, and syncs it if it must be. Returns whether the log can be relied on further than before.
     fn write(&self, writer: &mut Writer, batch: &mut Batch) -> bool {
         if batch.is_empty() {
             return false;
@@ -305,13 +309,13 @@ impl Shared {
             .bytes
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
         match self.fsync {
-            // What nobody waits for is synced with the next that somebody does, or when the thread next looks.
+            // Records that nobody waits for are synced with the next one that somebody does, or at the thread's next check.
             Fsync::Always => batch.is_awaited() && self.sync(writer),
             Fsync::Interval(_) | Fsync::Never => !batch.is_urgent() || self.sync(writer),
         }
     }
 
-    /// Says how far answers may go. What was on its way is no longer counted as such.
+    /// Publishes how far answers may be sent, and wakes the core.
     fn publish(&self, writer: &Writer) {
         self.note_room(writer);
         self.released.store(writer.last().0, Ordering::Release);
@@ -340,14 +344,14 @@ impl Shared {
             Room::Low => 1,
             Room::Scant => 2,
         };
-        // The core asks only when something was written: a disk that has space again must be told.
+        // The core asks only when something was written, so it must be woken when a disk has space again.
         if self.room.swap(room, Ordering::Relaxed) != room {
             self.waker.wake();
         }
     }
 
     fn fail(&self, error: PersistError) {
-        tracing::error!(%error, "the journal failed, nothing is acknowledged any more");
+        tracing::error!(%error, "the journal failed; nothing more is acknowledged");
         *lock(&self.failure) = Some(Arc::new(error));
         self.waker.wake();
     }
@@ -365,7 +369,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A panic while the lock was held has been answered where it happened; what it guards is still whole.
+/// A panic while the lock was held was dealt with where it happened; the data behind the lock is still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

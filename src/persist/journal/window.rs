@@ -1,25 +1,25 @@
-//! A file of which a piece at a time is in memory: a segment is mostly read from its beginning to its end, and there is
-//! no need to have it all.
+//! A file of which one piece at a time is in memory: a segment is mostly read from beginning to end, so there is no need to
+//! load all of it.
 
 use crate::persist::disk::DiskFile;
 use crate::persist::format::FRAME_BYTES_MAX;
 use std::io;
 use std::ops::Range;
 
-/// How much is in memory: some frames of any length, and no more than a processor keeps near.
+/// The size of the piece in memory: a few frames of any length, and no more than fits a processor's cache.
 const WINDOW_BYTES: usize = 2 * FRAME_BYTES_MAX;
 
 /// A piece of a file, which slides over it.
 pub struct Window {
     file: Box<dyn DiskFile>,
     len: usize,
-    /// Where the piece begins.
+    /// The offset at which the piece begins.
     start: usize,
     bytes: Vec<u8>,
 }
 
 impl Window {
-    /// Opens the window over the first `len` bytes of a file.
+    /// Creates a window over the first `len` bytes of a file.
     pub fn new(file: Box<dyn DiskFile>, len: usize) -> Self {
         Self {
             file,
@@ -29,7 +29,7 @@ impl Window {
         }
     }
 
-    /// How long the file is.
+    /// Returns the length of the file.
     #[expect(
         clippy::len_without_is_empty,
         reason = "no segment is of interest for being empty"
@@ -38,7 +38,7 @@ impl Window {
         self.len
     }
 
-    /// The bytes from `offset` on: a whole frame of any length, unless the file ends before.
+    /// Returns the bytes from `offset` on: at least one whole frame of any length, unless the file ends before.
     pub fn from(&mut self, offset: usize) -> io::Result<&[u8]> {
         let end = self.start + self.bytes.len();
         let is_here = self.start <= offset && end.min(self.len) >= self.wanted(offset);
@@ -48,18 +48,18 @@ impl Window {
         Ok(self.bytes.get(offset - self.start..).unwrap_or(&[]))
     }
 
-    /// The bytes of a frame that was just found.
+    /// Returns the bytes of a frame that was just found.
     pub fn get(&self, range: Range<usize>) -> &[u8] {
         let range = range.start - self.start..range.end - self.start;
         self.bytes.get(range).unwrap_or(&[])
     }
 
-    /// Forgets what it has: whoever writes the file may have gone on.
+    /// Forgets the bytes in memory: the file may have been written to since.
     pub fn forget(&mut self) {
         self.bytes.clear();
     }
 
-    /// Behind which byte there is none but zeros; `from` if there are none from there on.
+    /// Returns the offset after which there are only zeros; `from` if that is so from there on.
     pub fn used(&self, from: usize) -> io::Result<usize> {
         let (mut used, mut seen) = (from, from);
         let part = from as u64..self.len as u64;
@@ -71,7 +71,7 @@ impl Window {
         Ok(used)
     }
 
-    /// Where a frame at `offset` ends at the latest.
+    /// Returns the latest offset at which a frame at `offset` can end.
     fn wanted(&self, offset: usize) -> usize {
         self.len.min(offset + FRAME_BYTES_MAX)
     }
@@ -95,7 +95,7 @@ impl Window {
     }
 }
 
-/// Goes through a part of a file, a piece at a time. Ends early where the file does.
+/// Visits a part of a file, one piece at a time. Stops early where the file ends.
 pub fn each_piece(
     file: &dyn DiskFile,
     part: Range<u64>,
@@ -116,7 +116,7 @@ pub fn each_piece(
     Ok(())
 }
 
-/// The last byte that is not zero. Looks at many at a time, since there are mostly very many zeros.
+/// Returns the index of the last byte that is not zero. Checks many at a time, since most bytes are usually zero.
 pub fn last_used(bytes: &[u8]) -> Option<usize> {
     let is_zero = |block: &[u8]| block.iter().fold(0, |any, byte| any | byte) == 0;
     let zeros = bytes.rchunks(256).take_while(|block| is_zero(block));

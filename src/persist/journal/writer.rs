@@ -1,7 +1,7 @@
-//! The one writer of the log: where the next byte goes, what is synced, when a segment is full.
+//! The only writer of the log: where the next byte goes, what is synced, when a segment is full.
 //!
 //! Promises: a record is sealed with its distance to the last synced byte; nothing is written to a segment before
-//! everything in the one before it is synced; after a failed write or sync it writes nothing ever again.
+//! everything in the previous one is synced; after a failed write or sync nothing is written ever again.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -17,14 +17,14 @@ use crate::persist::journal::segment::{self, Header, Prepared, Sizes};
 use crate::persist::journal::window::{each_piece, last_used};
 use std::sync::Arc;
 
-/// How much the log can still take before it needs space that the disk may not have.
+/// How much the log can still accept before it needs space that the disk may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
-    /// Take everything.
+    /// Everything can be accepted.
     Ample,
-    /// The disk is full and the reserve is touched: nothing that adds.
+    /// The disk is full and the reserve is touched: accept nothing that adds state.
     Low,
-    /// Half of the reserve is gone: only what frees.
+    /// Half of the reserve is used up: accept only what frees space.
     Scant,
 }
 
@@ -36,13 +36,13 @@ pub struct Writer {
     file: Box<dyn DiskFile>,
     salt: u32,
     size: u64,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     offset: u64,
     /// Everything before this offset is synced.
     synced: u64,
     next: Option<Prepared>,
     filler: Box<dyn Filler>,
-    /// The last attempt to prepare a segment failed.
+    /// Whether the last attempt to prepare a segment failed.
     starved: bool,
     last: Seq,
     extent: extent::Keeper,
@@ -50,7 +50,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the log where `tail` says that it ends, after removing what was cut there.
+    /// Opens the log for appending where `tail` ends, after removing what was cut off there.
     pub fn open(
         disk: Arc<dyn Disk>,
         sizes: Sizes,
@@ -59,7 +59,7 @@ impl Writer {
     ) -> Result<Self, PersistError> {
         disk.create_folder(segment::FOLDER)
             .map_err(PersistError::io("create", segment::FOLDER))?;
-        // A folder whose own name is not durable takes everything in it along at a power cut.
+        // If the folder's own name is not durable, a power cut takes everything in it along.
         disk.sync_folder("")
             .map_err(PersistError::io("sync", segment::FOLDER))?;
         let (ordinal, file, size, offset) = match tail.place {
@@ -94,14 +94,14 @@ impl Writer {
             failed: false,
         };
         if header.version < FORMAT_VERSION || !tail.passed.is_empty() {
-            // An older program may read this segment, and would not know what is written from here on. A damaged one is
-            // left behind, to go with the next snapshots.
+            // An older program may read this segment, and would not understand what is written from here on. A damaged segment is closed,
+            // to be removed after the next snapshots.
             writer.roll()?;
         }
         Ok(writer)
     }
 
-    /// Writes the batch, over as many segments as it takes. Not yet synced, but for segments that it filled.
+    /// Writes the batch, over as many segments as it takes. It is not synced yet, except in segments that it filled.
     pub fn write(&mut self, batch: &mut Batch) -> Result<(), PersistError> {
         assert!(!self.failed, "nothing is written after a failed write");
         let written = self.write_frames(batch);
@@ -142,7 +142,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything written durable, and notes how far that is.
+    /// Makes everything written durable, and records how far that is.
     pub fn sync(&mut self) -> Result<(), PersistError> {
         self.sync_segment()?;
         self.extent.note(Extent {
@@ -164,22 +164,22 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether something is written that is not yet synced.
+    /// Whether something was written that is not yet synced.
     pub fn is_dirty(&self) -> bool {
         self.synced < self.offset
     }
 
-    /// The last sequence number written.
+    /// Returns the last sequence number written.
     pub fn last(&self) -> Seq {
         self.last
     }
 
-    /// Looks whether the next segment is there.
+    /// Checks whether the next segment is ready.
     pub fn refill(&mut self) {
         if self.next.is_some() {
             return;
         }
-        // Once the reserve is touched it must be known whether there is more: what adds is refused only then.
+        // Once the reserve is touched, it must be known whether the disk has more: only then are additions refused.
         let verdict = if !self.starved && self.size - self.offset < self.reserve() {
             Some(self.filler.wait())
         } else {
@@ -195,7 +195,7 @@ impl Writer {
             }
             Some(Err(error)) => {
                 if !self.starved {
-                    tracing::warn!(%error, "the next journal segment cannot be prepared, drawing on what is");
+                    tracing::warn!(%error, "the next journal segment cannot be prepared, using the reserve");
                 }
                 self.starved = true;
             }
@@ -203,18 +203,18 @@ impl Writer {
         }
     }
 
-    /// Bytes that can be written without asking the disk for more.
+    /// Returns the number of bytes that can be written without asking the disk for more.
     fn prepared(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |next| next.size);
         self.size - self.offset + next
     }
 
-    /// Bytes that can be written before the reserve is touched.
+    /// Returns the number of bytes that can be written before the reserve is touched.
     pub fn space(&self) -> u64 {
         self.prepared().saturating_sub(self.reserve())
     }
 
-    /// How much can still be written, when `waiting` bytes are already on their way.
+    /// Returns how much can still be accepted when `waiting` bytes have been handed over but not yet written.
     pub fn room(&self, waiting: u64) -> Room {
         let prepared = self.prepared().saturating_sub(waiting);
         let reserve = self.reserve();
@@ -225,12 +225,12 @@ impl Writer {
         }
     }
 
-    /// What is kept for releases and ticks when the disk is full.
+    /// Returns the number of bytes reserved for releases and ticks when the disk is full.
     fn reserve(&self) -> u64 {
         (self.size / 4).clamp(4 * FRAME_HEADER_BYTES as u64, 16 << 20)
     }
 
-    /// Whether so many bytes fit here, with room for the end mark behind them.
+    /// Whether `bytes` fit into this segment, with room for the end mark after them.
     fn fits(&self, bytes: u64) -> bool {
         self.offset + bytes + FRAME_HEADER_BYTES as u64 <= self.size
     }
@@ -243,7 +243,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends this segment and goes on in the next.
+    /// Ends this segment and continues in the next.
     fn roll(&mut self) -> Result<(), PersistError> {
         let Prepared { file, size } = match self.next.take() {
             Some(prepared) => prepared,
@@ -263,7 +263,8 @@ impl Writer {
         );
         end.seal_frame(0, distance(self.synced, self.offset), self.salt);
         self.put(end.bytes_from(0))?;
-        // Not noted: the record that did not fit may have begun before, and a log that ends within it ends where it began.
+        // Not recorded in the extent: the record that did not fit may have begun earlier, and a log that ends within it ends where it
+        // began.
         self.sync_segment()?;
         self.ordinal += 1;
         self.size = size;
@@ -279,7 +280,7 @@ impl Writer {
         segment::name(self.ordinal)
     }
 
-    /// The disk that the log is on.
+    /// Returns the disk that the log is on.
     pub fn disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
     }
@@ -289,13 +290,12 @@ fn distance(synced: u64, offset: u64) -> u32 {
     u32::try_from(offset - synced).unwrap_or(u32::MAX)
 }
 
-/// Ends the log at `offset` of a segment: behind it there is nothing but zeros, and no later segment.
+/// Ends the log at `offset` of a segment: only zeros follow, and no later segment.
 ///
-/// What was read behind `synced` may stand in memory only, if the process before was killed; and if its last sync
-/// failed, the operating system may have forgotten that it still has to write it. The writer counts it as synced: so
-/// it is written and synced here. Order matters, so that a crash in between leaves a log that ends in the same place:
-/// a later segment that has parts of a cut record is blank before this one forgets that it goes on there, and gone
-/// only afterwards.
+/// If the previous process was killed, what was read after `synced` may still be only in memory; and if its last sync failed, the
+/// operating system may have forgotten that it has yet to be written. The writer counts it as synced, so it is written again and
+/// synced here. The order matters, so that a crash in between leaves a log that ends in the same place: a later segment with
+/// parts of a cut record is zeroed before this one loses the mark that points to it, and removed only afterwards.
 pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),
@@ -320,7 +320,7 @@ pub(crate) fn cut(
     Ok(file)
 }
 
-/// Writes what stands in a segment once more, and syncs it.
+/// Writes a part of a segment once more, and syncs it.
 fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), PersistError> {
     let name = segment::name(ordinal);
     let again = || {
@@ -358,7 +358,7 @@ fn blank(
     Ok((file, size))
 }
 
-/// Removes segments, newest first, and whatever was left half prepared.
+/// Removes segments, newest first, and any half-prepared ones.
 ///
 /// Each removal is synced: unsynced ones may survive a power cut in any order, and leave a hole.
 fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
@@ -397,7 +397,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::sync::Arc;
 
-    /// A filler whose disk is full after the first segment, and which takes longer to find out than anybody looks.
+    /// A filler whose disk is full after the first segment, and which takes longer to notice than anyone polls.
     struct Slow {
         first: Option<Filled>,
     }

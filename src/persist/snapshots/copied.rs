@@ -1,8 +1,8 @@
-//! Stores that open a copy of a slot and never the slot itself: for whoever looks at a data directory that is not his.
+//! Stores that open a copy of a slot and never the slot itself, for looking at a data directory that belongs to another process.
 //!
-//! sled writes to what it opens, if only a little. So a slot is copied first, its copy is compared with the seal, and
-//! what does not match is not opened: it is damaged, or a running coordinator is writing it. Nothing is ever written
-//! where the slot stands.
+//! sled writes to what it opens, if only a little. So a slot is copied first, and its copy is checked against the seal.
+//! One that does not match is not opened: it is damaged, or a running coordinator is writing it. The slot itself is
+//! never written to.
 
 use crate::persist::backup::copy_slot;
 use crate::persist::disk::Disk;
@@ -11,7 +11,7 @@ use crate::persist::snapshots::seal::{self, Seal, SealRead, sum_files};
 use crate::persist::snapshots::{SlotId, Store, Stores};
 use std::sync::Arc;
 
-/// Stores that open copies.
+/// Stores that open copies of slots.
 #[derive(Clone)]
 pub struct CopiedStores {
     from: Arc<dyn Disk>,
@@ -20,7 +20,7 @@ pub struct CopiedStores {
 }
 
 impl CopiedStores {
-    /// Slots on `from` are copied to `to`, where `stores` are; they stay there until others are needed in their place.
+    /// Creates stores that copy slots on `from` to `to`, where `stores` opens them. A copy stays there until a different one is needed.
     pub fn new(from: Arc<dyn Disk>, to: Arc<dyn Disk>, stores: Arc<dyn Stores>) -> Self {
         Self { from, to, stores }
     }
@@ -46,7 +46,7 @@ impl Stores for CopiedStores {
             cause: cause.to_owned(),
         };
         let slot = SlotId::ALL.into_iter().find(|slot| slot.folder() == folder);
-        let slot = slot.ok_or_else(|| refused("it is no snapshot"))?;
+        let slot = slot.ok_or_else(|| refused("it is not a snapshot"))?;
         match seal::read(self.from.as_ref(), &slot.seal())? {
             Some(SealRead::Good(seal)) => self.copy(slot, &seal)?,
             Some(SealRead::Bad | SealRead::TooNew(_)) | None => {

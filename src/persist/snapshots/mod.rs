@@ -1,18 +1,18 @@
-//! Snapshots: what the actors hold, up to a sequence number, so that a start need not replay the whole past.
+//! Snapshots: the state of the actors up to a sequence number, so that a start need not replay the whole past.
 //!
-//! Two slots are written in turn, each a store of its own, and each sealed when it is closed: the seal names every file
+//! Two slots are written in turn, each a store of its own, and each is sealed when it is closed: the seal names every file
 //! with its length and checksum. A slot whose seal does not match is never given to the store again. The journal is kept
-//! back to the older slot, so losing either costs replay time and never an acknowledged command.
+//! from the older slot on, so losing either slot costs replay time and never an acknowledged command.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `page.rs` | a page as items of a store, each with its checksum; the manifest |
-//! | `seal.rs` | what vouches for a closed slot |
-//! | `slots.rs` | looking at slots, reading one, writing one, sealing it |
-//! | `copied.rs` | stores that open a copy, for whoever must not change a byte |
-//! | `writing.rs` | a checkpoint's blocking side, step by step |
+//! | `seal.rs` | the seal, which vouches for a closed slot |
+//! | `slots.rs` | inspecting, reading, writing and sealing slots |
+//! | `copied.rs` | stores that open a copy, for callers that must not change a byte |
+//! | `writing.rs` | the blocking side of a checkpoint, step by step |
 //! | `thread.rs` | the thread that it runs on |
-//! | `sled.rs` | the store, and the only file that names it |
+//! | `sled.rs` | the store; the only file that names sled |
 
 pub mod copied;
 pub mod page;
@@ -34,10 +34,10 @@ use crate::persist::error::PersistError;
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
-/// The folder of the slots, below the data directory.
+/// The folder of the slots, in the data directory.
 pub const FOLDER: &str = "snapshots";
 
-/// One of the two snapshots.
+/// One of the two snapshot slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SlotId {
     /// The first.
@@ -47,10 +47,10 @@ pub enum SlotId {
 }
 
 impl SlotId {
-    /// Both.
+    /// Both slots.
     pub const ALL: [Self; 2] = [Self::A, Self::B];
 
-    /// The slot as marks name it: 0 or 1.
+    /// Returns the number by which marks name the slot: 0 or 1.
     pub const fn number(self) -> u8 {
         match self {
             Self::A => 0,
@@ -58,7 +58,7 @@ impl SlotId {
         }
     }
 
-    /// The other one.
+    /// Returns the other slot.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -67,18 +67,18 @@ impl SlotId {
         }
     }
 
-    /// The folder of its store.
+    /// Returns the folder of the slot's store.
     pub fn folder(self) -> String {
         format!("{FOLDER}/{self}")
     }
 
-    /// The file of its seal.
+    /// Returns the file name of the slot's seal.
     pub fn seal(self) -> String {
         format!("{FOLDER}/{self}.seal")
     }
 }
 
-/// One of something for each slot.
+/// A value for each slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(transparent)]
 pub struct BySlot<T>([T; 2]);
@@ -114,21 +114,21 @@ impl fmt::Display for SlotId {
     }
 }
 
-/// Opens stores. The simulation brings one of its own.
+/// Opens stores. The simulation has its own.
 pub trait Stores: Send + Sync {
-    /// Opens the store in a folder, which is made if it is not there. Not while it is open already.
+    /// Opens the store in a folder, which is created if it does not exist. The store must not be open already.
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError>;
 }
 
-/// Takes an item of a store: key and value.
+/// Called with the key and value of an item in a store.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<(), PersistError>;
 
-/// An open store: items by key, in order of their keys.
+/// An open store: items in the order of their keys.
 pub trait Store {
-    /// Puts an item, in the place of one that is there already.
+    /// Writes an item, replacing one with the same key.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PersistError>;
-    /// Goes through all items.
+    /// Visits all items in the order of their keys.
     fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError>;
-    /// Closes it. When this returns, nothing touches its files any more; they need not be synced.
+    /// Closes the store. When this returns, nothing touches its files any more; they need not be synced.
     fn close(self: Box<Self>) -> Result<(), PersistError>;
 }

@@ -1,7 +1,7 @@
-//! A page as items of a store, and back. Change rule: see `persist/format.rs`.
+//! Converts pages to items of a store, and back. Change rule: see `persist/format.rs`.
 //!
 //! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry that
-//! changed the page last, content. A page that has become shorter leaves parts behind that nothing asks for.
+//! changed the page last, content. A page that has become shorter leaves parts behind that are never read.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -10,51 +10,51 @@ use crate::persist::error::PersistError;
 use crate::persist::mark::{Marked, Watermark};
 use serde::{Deserialize, Serialize};
 
-/// The longest value of an item: what is longer makes sled use a file of its own, which it may leave behind.
+/// The longest value of an item: sled puts longer ones into files of their own, which it may leave behind.
 const VALUE_BYTES_MAX: usize = 4000;
-/// Bytes before a page's content.
+/// The number of bytes before a page's content.
 const HEADER_BYTES: usize = 16;
-/// Bytes of an item's key: actor, page, part.
+/// The size of an item's key, in bytes: actor, page, part.
 const KEY_BYTES: usize = 7;
-/// No page is longer, whatever its header says.
+/// No page is longer, whatever its header claims.
 const CONTENT_BYTES_MAX: usize = 64 << 20;
 
 /// A page of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Whose state it belongs to.
+    /// The actor whose state the page belongs to.
     pub actor: ActorId,
-    /// Which page.
+    /// The page's id.
     pub page: PageId,
-    /// The entry that changed it last.
+    /// The journal entry that changed it last.
     pub changed: Seq,
-    /// Its content; empty if it has none any more.
+    /// Its content; empty if there is none any more.
     pub content: Vec<u8>,
 }
 
-/// What a snapshot holds. Stands in it as the page of the node.
+/// Describes what a snapshot holds. It is stored in the snapshot as the page of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The last entry when it was begun: every entry up to here is in it, whichever actor's.
+    /// The newest entry when the snapshot was begun: it holds every entry up to here, of every actor.
     pub begun: Seq,
-    /// Each actor's state, which may be of a later entry: actors are copied one after the other.
+    /// The state of each actor, which may include later entries: actors are copied one after another.
     pub states: Vec<Watermark>,
-    /// The node's time when it was taken.
+    /// Node time when the snapshot was taken.
     pub at: Timestamp,
     /// The first sequence number that was not reserved then.
     pub reserved: Seq,
-    /// What the marks up to `begun` come to. Format 1 has none.
+    /// The state that the marks up to `begun` add up to. Format 1 has none.
     #[serde(default)]
     pub marked: Marked,
 }
 
 impl Manifest {
-    /// What it holds of an actor's state, if anything.
+    /// Returns up to where it holds an actor's state, if at all.
     pub fn state(&self, actor: ActorId) -> Option<&Watermark> {
         self.states.iter().find(|state| state.actor == actor)
     }
 
-    /// The manifest as a page.
+    /// Returns the manifest as a page.
     pub fn to_page(&self) -> Page {
         Page {
             actor: ActorId::NODE,
@@ -64,14 +64,14 @@ impl Manifest {
         }
     }
 
-    /// The manifest in the node's page.
+    /// Decodes the manifest from the node's page.
     pub fn from_page(page: &Page) -> Result<Self, String> {
         decode::from_slice(&page.content).map_err(|error| format!("its manifest: {error}"))
     }
 }
 
 impl Page {
-    /// Hands the page over as items of a store.
+    /// Calls `item` with the key and value of each item that the page consists of.
     pub fn each_item(
         &self,
         mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
@@ -108,13 +108,13 @@ fn parse_key(key: &[u8]) -> Option<(ActorId, PageId, u16)> {
     Some((ActorId(*actor), page, part))
 }
 
-/// Over everything but the checksum itself, with the page's name before it.
+/// Computes the checksum over the page's key and everything in the frame but the checksum itself.
 fn checksum(actor: ActorId, page: PageId, frame: &[u8]) -> u32 {
     let name = crc32c::crc32c(&key(actor, page, 0));
     crc32c::crc32c_append(name, frame.get(4..).unwrap_or(&[]))
 }
 
-/// Puts pages together again from the items of a store, which come in order of their keys.
+/// Reassembles pages from the items of a store, which come in the order of their keys.
 #[derive(Default)]
 pub struct Assembly {
     current: Option<Partial>,
@@ -129,7 +129,7 @@ struct Partial {
 }
 
 impl Assembly {
-    /// Takes an item; a page if it is whole now.
+    /// Takes the next item, and returns a page if that completes it.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Page>, String> {
         let Some((actor, page, part)) = parse_key(key) else {
             return Err(format!("a key of {} bytes", key.len()));
@@ -150,12 +150,12 @@ impl Assembly {
             });
         }
         let Some(partial) = &mut self.current else {
-            // What a longer page left behind.
+            // A remnant of a longer page.
             return Ok(None);
         };
         if (partial.actor, partial.page, partial.next) != (actor, page, part) {
             return Err(format!(
-                "part {part} of page {} of actor {actor}: another was to come",
+                "part {part} of page {} of actor {actor}: another part was expected",
                 page.0
             ));
         }
@@ -167,12 +167,12 @@ impl Assembly {
         self.current.take().map(Partial::into_page).transpose()
     }
 
-    /// No further item comes, or none of the same page.
+    /// Called when no further item follows, or none of the same page.
     pub fn end(&mut self) -> Result<(), String> {
         match self.current.take() {
             None => Ok(()),
             Some(partial) => Err(format!(
-                "page {} of actor {} is not whole",
+                "page {} of actor {} is incomplete",
                 partial.page.0, partial.actor
             )),
         }
@@ -198,7 +198,7 @@ impl Partial {
                     content: frame,
                 })
             }
-            Some(_) | None => Err(format!("page {} of actor {actor} does not check", page.0)),
+            Some(_) | None => Err(format!("page {} of actor {actor} is invalid", page.0)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The seal of a slot: written when its store is closed, settled, read back and synced, and taken away before anything
-//! is written to it again. Names every file with length and checksum. Change rule: see `persist/format.rs`.
+//! The seal of a slot: written once its store is closed, settled, read back and synced, and removed before anything
+//! is written to it again. Names every file with its length and checksum. Change rule: see `persist/format.rs`.
 
 use crate::decode;
 use crate::ids::Seq;
@@ -12,49 +12,49 @@ use std::io;
 
 const MAGIC: [u8; 8] = *b"SEXTONS\0";
 const HEADER_BYTES: usize = 16;
-/// A slot has a handful of files.
+/// The largest size of a seal. A slot has only a handful of files.
 const SEAL_BYTES_MAX: u64 = 1 << 20;
 const READ_BYTES: usize = 256 * 1024;
 
-/// What vouches for a closed slot.
+/// Vouches for the files of a closed slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// What the slot holds, as it says itself.
+    /// A copy of the slot's manifest.
     pub manifest: Manifest,
-    /// The mark in the journal that speaks of this snapshot: the log reaches at least that far.
+    /// The mark in the journal that announces this snapshot: the log reaches at least that far.
     pub mark: Seq,
-    /// Pages in it.
+    /// The number of pages.
     pub pages: u64,
-    /// Bytes of their content.
+    /// The size of their content, in bytes.
     pub bytes: u64,
-    /// Its files, by name.
+    /// The slot's files, by name.
     pub files: Vec<FileSum>,
 }
 
-/// What a file must be.
+/// The length and checksum that a file must have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSum {
-    /// Its name within the slot.
+    /// The file's name within the slot.
     pub name: String,
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub len: u64,
-    /// The crc32c of all of it.
+    /// The CRC-32C of the whole file.
     pub crc: u32,
 }
 
-/// What the bytes of a seal are.
+/// The result of decoding a seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SealRead {
-    /// A seal.
+    /// A valid seal.
     Good(Seal),
-    /// One of a newer program.
+    /// A seal of a newer format version.
     TooNew(u32),
     /// Not a seal, or a damaged one.
     Bad,
 }
 
 impl Seal {
-    /// Lays it out.
+    /// Encodes the seal.
     pub fn encode(&self) -> Vec<u8> {
         let payload = rmp_serde::to_vec(self).expect("seals always encode");
         let version = FORMAT_VERSION.to_le_bytes();
@@ -62,7 +62,7 @@ impl Seal {
         [&MAGIC[..], &version, &crc, &payload].concat()
     }
 
-    /// Judges bytes.
+    /// Decodes a seal.
     pub fn decode(bytes: &[u8]) -> SealRead {
         let read = || {
             let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
@@ -84,9 +84,9 @@ impl Seal {
         read().unwrap_or(SealRead::Bad)
     }
 
-    /// The bytes of all files.
+    /// Returns the size of all files, in bytes.
     pub fn file_bytes(&self) -> u64 {
-        // Also of a seal that somebody made up.
+        // Saturates, since the seal may be forged.
         let lengths = self.files.iter().map(|file| file.len);
         lengths.fold(0, u64::saturating_add)
     }
@@ -96,7 +96,7 @@ fn crc(version: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(version), payload)
 }
 
-/// What a seal file holds; `None` if there is none.
+/// Reads and decodes a seal file; `None` if it does not exist.
 pub fn read(disk: &dyn Disk, name: &str) -> Result<Option<SealRead>, PersistError> {
     let contents = || -> io::Result<Option<Vec<u8>>> {
         let file = match disk.open(name, false) {
@@ -114,7 +114,7 @@ pub fn read(disk: &dyn Disk, name: &str) -> Result<Option<SealRead>, PersistErro
     Ok(contents.map(|bytes| Seal::decode(&bytes)))
 }
 
-/// Sums up the files of a folder, by name.
+/// Computes the lengths and checksums of the files of a folder, sorted by name.
 pub fn sum_files(disk: &dyn Disk, folder: &str) -> Result<Vec<FileSum>, PersistError> {
     let mut files = disk
         .tree(folder)
@@ -146,18 +146,18 @@ pub fn sum_files(disk: &dyn Disk, folder: &str) -> Result<Vec<FileSum>, PersistE
     Ok(sums)
 }
 
-/// A file of a slot, beside what its seal says of it.
+/// A file of a slot, compared with the slot's seal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileCheck {
-    /// Its name within the slot.
+    /// The file's name within the slot.
     pub name: String,
-    /// Its length in bytes; none if it is missing.
+    /// The file's length in bytes; `None` if it is missing.
     pub len: Option<u64>,
-    /// In what it differs from what was sealed, in words; nothing if it is the same.
+    /// How the file differs from what was sealed; `None` if it does not.
     pub wrong: Option<String>,
 }
 
-/// Compares files with those that were sealed: these first, then what was not there then.
+/// Compares files with those that were sealed. The sealed files come first, then any that were not there then.
 pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
     let of = |files: &[FileSum], name: &str| files.iter().find(|file| file.name == name).cloned();
     let mut checks = Vec::with_capacity(sealed.len());
@@ -167,7 +167,7 @@ pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
         let wrong = match &file {
             None => Some(format!("{name} is missing")),
             Some(file) if file.len != said.len => Some(format!(
-                "{name} has {} bytes, was sealed with {}",
+                "{name} has {} bytes, but was sealed with {}",
                 file.len, said.len
             )),
             Some(file) if file.crc != said.crc => Some(format!(

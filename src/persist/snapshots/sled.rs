@@ -1,9 +1,9 @@
-//! The store of a slot, on sled 0.34: the only file that names it.
+//! The store of a slot, on sled 0.34; the only file that names it.
 //!
-//! What was measured of it decides the shape: it is open only while a slot is read or written, since an open one costs
-//! a hundred megabytes and threads; it panics on damaged files, also in threads of its own, so it is given none, and is
-//! called under `catch_unwind` all the same; its threads go on for a while after it is closed, so closing waits for
-//! them; its flush is no sync, so whoever seals syncs its files.
+//! Measurements of sled led to this design. It is open only while a slot is read or written, since an open store costs
+//! a hundred megabytes and several threads. It panics on damaged files, also in threads of its own, so it is given none, and is
+//! called under `catch_unwind` all the same. Its threads continue for a while after it is closed, so closing waits for
+//! them. Its flush is not a sync, so its files are synced before a slot is sealed.
 
 use crate::persist::error::PersistError;
 use crate::persist::snapshots::{Store, Stores, Visit};
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 const CACHE_BYTES: u64 = 1 << 20;
 const FLUSH_MS: u64 = 200;
-/// Items put at a time.
+/// The number of items written at a time.
 const BATCH: usize = 64;
-/// How long its threads may take to let go of a closed store, looked at every millisecond.
+/// How long its threads may take to release a closed store, in checks a millisecond apart.
 const LOOKS_MAX: u32 = 30_000;
 
 /// Stores in folders below a root.
@@ -25,7 +25,7 @@ pub struct SledStores {
 }
 
 impl SledStores {
-    /// Stores below `root`.
+    /// Creates stores below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -60,7 +60,7 @@ struct SledStore {
 impl SledStore {
     fn apply(&mut self) -> Result<(), PersistError> {
         if self.batched == 0 {
-            // An empty batch is written, too, and a store that is only read must stay as it is.
+            // An empty batch would be written, too, and a store that is only read must not change.
             return Ok(());
         }
         self.batched = 0;
@@ -102,7 +102,7 @@ impl Store for SledStore {
     }
 }
 
-/// Waits until no thread of sled's holds the store: it keeps a lock on its file as long as one does.
+/// Waits until none of sled's threads holds the store: sled keeps a lock on its file until then.
 #[expect(
     clippy::disallowed_methods,
     reason = "sled's threads tell nobody when they end"
@@ -121,7 +121,7 @@ fn until_quiet(path: &std::path::Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-/// Calls sled; what it says or how it panics becomes an error that names the slot.
+/// Calls sled, and turns its errors and panics into an error that names the slot.
 fn guard<T>(
     action: &'static str,
     folder: &str,
@@ -140,10 +140,10 @@ fn guard<T>(
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map(String::as_str);
             let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-            format!("sled panicked: {}", words.unwrap_or("without words"))
+            format!("sled panicked: {}", words.unwrap_or("without a message"))
         }
     };
-    // It shows what the operating system said in the words of a programmer, wherever it had it.
+    // sled passes on the operating system's error only in its debug output, wherever it had one.
     Err(match system_error(&cause) {
         Some(source) => PersistError::Io {
             action,
@@ -158,7 +158,7 @@ fn guard<T>(
     })
 }
 
-/// The operating system's error in words that show one for debugging.
+/// Extracts the operating system's error from text that contains its debug output.
 fn system_error(words: &str) -> Option<std::io::Error> {
     let (_, behind) = words.split_once("Os { code: ")?;
     let (code, _) = behind.split_once(',')?;

@@ -1,8 +1,8 @@
 //! The life of a slot: unsealed, written, closed, settled, read back, synced, sealed.
 //!
-//! Promises: what is sealed was read back whole and is on disk; what is not sealed is not believed, nor given to the
-//! store. A start reads a sealed slot without changing a byte of it: sled tidies a store up when it opens it, so a slot is
-//! opened again and again before it is sealed, until that changes nothing any more.
+//! Promises: what is sealed was read back completely and is on disk; what is not sealed is neither trusted nor given to the
+//! store. A start reads a sealed slot without changing a byte of it: since sled tidies up a store when opening it, a slot is
+//! reopened before it is sealed until that changes nothing any more.
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
@@ -14,30 +14,30 @@ use crate::persist::snapshots::{FOLDER, SlotId, Store, Stores};
 use std::io;
 use std::sync::Arc;
 
-/// How often a closed store is opened again at most. Twice is what sled needs.
+/// The most times that a closed store is reopened. sled needs two.
 const SETTLE_MAX: u32 = 8;
-/// Beyond this, and three times its content, a slot is written afresh.
+/// A slot larger than this plus three times its content is rewritten from scratch.
 const SLACK_BYTES: u64 = 64 << 20;
 
-/// What a look at a slot found.
+/// The state in which a slot was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing.
+    /// The slot is empty.
     Absent,
-    /// Files without a seal: a checkpoint is writing it, or did not come to its end.
+    /// Files without a seal: a checkpoint is writing them, or was interrupted.
     Unsealed,
-    /// A whole one.
+    /// A complete, sealed snapshot.
     Sealed(Seal),
-    /// A seal that does not match, and how.
+    /// A seal or files that do not match, and how.
     Damaged(String),
 }
 
-/// What a closer look at a slot found.
+/// The state of a slot, with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What it is.
+    /// The state in which it was found.
     pub found: Found,
-    /// Its seal, also if its files are not what it says.
+    /// Its seal, even if its files do not match it.
     pub seal: Option<Seal>,
     /// Its files.
     pub files: Vec<FileCheck>,
@@ -54,20 +54,20 @@ impl From<Found> for Look {
 }
 
 impl Look {
-    /// The same files, of which something else is to be said.
+    /// Returns the same details with a different state.
     fn but(self, found: Found) -> Self {
         Self { found, ..self }
     }
 }
 
-/// What stands in a slot.
+/// The content of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Up to where it goes.
+    /// The manifest.
     pub manifest: Manifest,
-    /// Pages but for the manifest.
+    /// The number of pages, not counting the manifest.
     pub pages: u64,
-    /// Bytes of their content.
+    /// The size of their content, in bytes.
     pub bytes: u64,
 }
 
@@ -79,26 +79,26 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The slots on this disk, with stores on the same.
+    /// Creates the slots on `disk`, whose stores are opened by `stores` on the same disk.
     pub fn new(disk: Arc<dyn Disk>, stores: Arc<dyn Stores>) -> Self {
         Self { disk, stores }
     }
 
-    /// Looks at a slot, and compares every file with the seal. Reads all of it, and opens nothing.
+    /// Examines a slot, and compares every file with the seal. Reads all of it, but does not open the store.
     ///
     /// # Errors
-    /// If it was written by a newer program. What cannot be read is damaged, and no error.
+    /// Returns an error if the slot was written by a newer program. An unreadable slot is not an error, but reported as damaged.
     pub fn look(&self, slot: SlotId) -> Result<Found, PersistError> {
         Ok(self.look_closely(slot)?.found)
     }
 
-    /// The same, with every file that stands there, or should.
+    /// Like [`look`](Self::look), with details on every file that exists or should.
     pub fn look_closely(&self, slot: SlotId) -> Result<Look, PersistError> {
         let seal = match seal::read(self.disk.as_ref(), &slot.seal()) {
             Ok(None) => return Ok(self.look_unsealed(slot)),
             Ok(Some(SealRead::Good(seal))) => seal,
             Ok(Some(SealRead::Bad)) => {
-                let found = Found::Damaged("its seal does not check".to_owned());
+                let found = Found::Damaged("its seal is invalid".to_owned());
                 return Ok(self.look_unsealed(slot).but(found));
             }
             Ok(Some(SealRead::TooNew(found))) => {
@@ -149,7 +149,7 @@ impl Slots {
     /// Reads a slot that was found sealed, page by page.
     ///
     /// # Errors
-    /// If it does not read although its seal matches, or if `take` refuses a page.
+    /// Returns an error if the slot is unreadable although its seal matches, or if `take` returns one.
     pub fn read(
         &self,
         slot: SlotId,
@@ -165,12 +165,12 @@ impl Slots {
         if found == sealed {
             Ok(())
         } else {
-            let differs = format!("it holds {found:?}, was sealed with {sealed:?}");
+            let differs = format!("it holds {found:?}, but was sealed with {sealed:?}");
             Err(unreadable(&slot.folder())(differs))
         }
     }
 
-    /// Opens a slot for writing, its seal taken away. What is not whole, or has become too large, is written afresh.
+    /// Removes a slot's seal and opens the slot for writing. A slot that is incomplete, or has become too large, is rewritten from scratch.
     pub fn write(&self, slot: SlotId) -> Result<SlotWriter, PersistError> {
         let keeps = |seal: &Seal| {
             seal.file_bytes() <= seal.bytes.saturating_mul(3).saturating_add(SLACK_BYTES)
@@ -186,7 +186,7 @@ impl Slots {
             }
         };
         let folder = slot.folder();
-        // Not by the store, which would let others look into it.
+        // Not left to the store, which would create it readable by others.
         self.disk
             .create_folder(&folder)
             .map_err(PersistError::io("create", &folder))?;
@@ -198,7 +198,7 @@ impl Slots {
         })
     }
 
-    /// Seals a slot that was closed, once the journal has `mark` on disk.
+    /// Seals a closed slot. The journal must have `mark` on disk.
     pub fn seal(&self, closed: Closed, mark: Seq) -> Result<Seal, PersistError> {
         let Closed { slot, seal } = closed;
         let seal = Seal { mark, ..seal };
@@ -215,7 +215,7 @@ impl Slots {
         Ok(seal)
     }
 
-    /// Removes everything of a slot.
+    /// Removes everything in a slot.
     pub fn discard(&self, slot: SlotId) -> Result<(), PersistError> {
         self.unseal(slot)?;
         self.disk
@@ -223,7 +223,7 @@ impl Slots {
             .map_err(PersistError::io("remove", &slot.folder()))
     }
 
-    /// Takes the seal away, for good: what is written from now on must not be vouched for by an old seal.
+    /// Removes the seal durably: an old seal must not vouch for what is written from now on.
     fn unseal(&self, slot: SlotId) -> Result<(), PersistError> {
         let remove = || -> io::Result<()> {
             self.disk.create_folder(FOLDER)?;
@@ -234,7 +234,7 @@ impl Slots {
         remove().map_err(PersistError::io("remove", &slot.seal()))
     }
 
-    /// Opens a closed store until that changes nothing any more, and reads all of it each time.
+    /// Reopens a closed store until that changes nothing any more, and reads all of it each time.
     fn settle(&self, slot: SlotId) -> Result<(Contents, Vec<FileSum>), PersistError> {
         let folder = slot.folder();
         let mut before = seal::sum_files(self.disk.as_ref(), &folder)?;
@@ -247,7 +247,7 @@ impl Slots {
             before = after;
         }
         Err(unreadable(&folder)(
-            "its files change whenever it is opened".to_owned(),
+            "its files change every time it is opened".to_owned(),
         ))
     }
 }
@@ -260,7 +260,7 @@ pub struct SlotWriter {
     store: Box<dyn Store>,
 }
 
-/// A slot that is written, synced and closed, but not yet sealed.
+/// A slot that is written, closed and synced, but not yet sealed.
 #[derive(Debug)]
 pub struct Closed {
     slot: SlotId,
@@ -268,12 +268,12 @@ pub struct Closed {
 }
 
 impl SlotWriter {
-    /// What the slot had before, unless it is written afresh.
+    /// Returns the slot's previous manifest, unless it is rewritten from scratch.
     pub fn before(&self) -> Option<&Manifest> {
         self.before.as_ref()
     }
 
-    /// Which slot it is.
+    /// Returns the slot that is written.
     pub fn slot(&self) -> SlotId {
         self.slot
     }
@@ -313,7 +313,7 @@ impl SlotWriter {
         })
     }
 
-    /// Gives it up: nothing of the slot is left.
+    /// Gives up, and removes everything in the slot.
     pub fn abandon(self) -> Result<(), PersistError> {
         let closed = self.store.close();
         self.slots.discard(self.slot)?;
@@ -321,7 +321,7 @@ impl SlotWriter {
     }
 }
 
-/// Reads every page of a store.
+/// Reads every page of a store, and returns a summary.
 pub fn read_all(
     stores: &dyn Stores,
     folder: &str,

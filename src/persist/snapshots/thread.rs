@@ -1,8 +1,8 @@
-//! The snapshot thread: carries out what of a checkpoint blocks. One thread a checkpoint, so that what the store held
-//! goes with it.
+//! The snapshot thread, which carries out the blocking steps of a checkpoint. There is one thread per checkpoint, so that the
+//! memory of the store is released with it.
 //!
-//! Whoever drives it gives orders and is called back when each is done; letting go of it gives the checkpoint up, and
-//! with it the slot.
+//! The caller gives orders, and is called back when each is done. Dropping the handle abandons the checkpoint and its
+//! slot.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -11,10 +11,10 @@ use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, Wri
 use crossbeam_channel::{Sender, unbounded};
 use std::sync::Arc;
 
-/// How much this thread gives way to those that answer.
+/// The niceness of this thread, so that threads that answer clients go first.
 const NICE: i32 = 10;
 
-/// Called on the snapshot thread when an order was carried out, or not.
+/// Called on the snapshot thread with the result of an order.
 pub type Done<T> = Box<dyn FnOnce(Result<T, PersistError>) + Send>;
 
 enum Order {
@@ -27,14 +27,14 @@ enum Order {
     },
 }
 
-/// A checkpoint being written. Dropping it before it is sealed gives it up.
+/// A checkpoint being written. Dropping it before it is sealed abandons it.
 pub struct SnapshotThread {
     orders: Sender<Order>,
 }
 
 impl SnapshotThread {
-    /// Opens a slot for writing on a thread of its own, afresh if it was not `relied_on`. `opened` is told what the slot had before, if that is kept;
-    /// `ended` is called at the very end, with the slot's seal if it has one.
+    /// Opens a slot for writing on a thread of its own, from scratch if it was not `relied_on`. Calls `opened` with the slot's previous
+    /// manifest, if its content is kept; calls `ended` at the very end, with the slot's seal if it has one.
     pub fn start(
         disk: Arc<dyn Disk>,
         slots: Slots,
@@ -77,18 +77,19 @@ impl SnapshotThread {
         self.order(Order::Close(manifest, done));
     }
 
-    /// Seals the slot, once `mark` is durable in the journal, and drops what neither this slot nor one of `older` needs.
+    /// Seals the slot, once `mark` is durable in the journal, and removes segments that are needed neither by this slot nor by the other
+    /// one, which goes up to `older`.
     pub fn seal(&self, mark: Seq, older: Seq, done: Done<Sealed>) {
         self.order(Order::Seal { mark, older, done });
     }
 
     fn order(&self, order: Order) {
-        // A thread that has ended has said why; its order is dropped, and whoever waits sees that.
+        // A thread that has ended has reported why. Its order is dropped, which the waiting caller notices.
         drop(self.orders.send(order));
     }
 }
 
-/// Carries an order out. False if there is nothing to be done after it.
+/// Carries out an order. Returns false if no further order can follow it.
 fn carry_out(writing: &mut Writing, order: Order) -> bool {
     match order {
         Order::Put(pages, done) => tell(done, writing.put(&pages)),
@@ -100,14 +101,14 @@ fn carry_out(writing: &mut Writing, order: Order) -> bool {
     }
 }
 
-/// Says what came of an order, and whether it was carried out.
+/// Reports the result of an order, and returns whether it succeeded.
 fn tell(done: Done<()>, came: Result<(), PersistError>) -> bool {
     let carried_out = came.is_ok();
     done(came);
     carried_out
 }
 
-/// Lets other threads go first. sled's own threads, which this one starts, do likewise.
+/// Lets other threads go first. The threads of sled, which this one starts, inherit this.
 fn give_way() {
     if let Err(error) = rustix::process::nice(NICE) {
         tracing::debug!(%error, "the snapshot thread keeps its priority");

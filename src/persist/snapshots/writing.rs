@@ -1,8 +1,8 @@
 //! The blocking side of a checkpoint, step by step: open a slot, put pages, close it, seal it, trim the journal.
 //!
-//! Promises: a slot whose writing fails, or is given up before the seal, is removed; segments go only once the slot is
-//! sealed, and only those that neither this slot nor the other one needs. Never here: threads, and the order of the
-//! steps, which is for whoever drives them.
+//! Promises: a slot whose writing fails, or is abandoned before it is sealed, is removed; segments are removed only once the slot
+//! is sealed, and only those needed by neither this slot nor the other one. Never here: threads, and the order of the
+//! steps, which is up to the caller.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -12,12 +12,12 @@ use crate::persist::snapshots::slots::Closed;
 use crate::persist::snapshots::{Manifest, Page, Seal, SlotId, SlotWriter, Slots};
 use std::sync::Arc;
 
-/// What sealing came to.
+/// The result of sealing a slot.
 #[derive(Debug)]
 pub struct Sealed {
     /// The seal.
     pub seal: Seal,
-    /// What the journal no longer needs to keep.
+    /// The journal segments that were removed.
     pub trimmed: Trimmed,
 }
 
@@ -29,18 +29,18 @@ pub struct Writing {
     stage: Stage,
 }
 
-/// How far a slot has come.
+/// The stages of writing a slot.
 enum Stage {
     Open(SlotWriter),
     Closed(Closed),
     Sealed(Seal),
-    /// A step failed in the middle.
+    /// A step failed.
     Failed,
 }
 
 impl Writing {
-    /// Opens a slot, its seal taken away. One that is not relied on is written afresh, also if it is as it was sealed:
-    /// it did not read, or is of another log, and what is put on top of that would be no better.
+    /// Removes a slot's seal and opens the slot for writing. A slot that is not `relied_on` is rewritten from scratch even if it is as it
+    /// was sealed: it was unreadable, or belongs to another log, and building on it would not make it any better.
     pub fn open(
         disk: Arc<dyn Disk>,
         slots: Slots,
@@ -59,7 +59,7 @@ impl Writing {
         })
     }
 
-    /// What the slot had before, unless it is written afresh.
+    /// Returns the slot's previous manifest, unless it is rewritten from scratch.
     pub fn before(&self) -> Option<&Manifest> {
         match &self.stage {
             Stage::Open(writer) => writer.before(),
@@ -67,7 +67,7 @@ impl Writing {
         }
     }
 
-    /// Writes pages. After an error there is nothing to be done but to end it.
+    /// Writes pages. After an error, only [`end`](Self::end) may follow.
     pub fn put(&mut self, pages: &[Page]) -> Result<(), PersistError> {
         let Stage::Open(writer) = &mut self.stage else {
             unreachable!("pages are put while the slot is open");
@@ -84,7 +84,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Seals the slot, once `mark` is durable in the journal, and drops what neither it nor the other slot needs,
+    /// Seals the slot, once `mark` is durable in the journal, and removes segments that are needed neither by it nor by the other slot,
     /// which goes up to `older`.
     pub fn seal(&mut self, mark: Seq, older: Seq) -> Result<Sealed, PersistError> {
         let Stage::Closed(closed) = std::mem::replace(&mut self.stage, Stage::Failed) else {
@@ -96,7 +96,7 @@ impl Writing {
         Ok(Sealed { seal, trimmed })
     }
 
-    /// Lets go of the slot: its seal if it has one, else it is removed.
+    /// Ends the writing: returns the seal of a sealed slot, and removes any other slot.
     pub fn end(self) -> Option<Seal> {
         let removed = match self.stage {
             Stage::Sealed(seal) => return Some(seal),
@@ -104,7 +104,7 @@ impl Writing {
             Stage::Closed(_) | Stage::Failed => self.slots.discard(self.slot),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, "a snapshot that was given up could not be removed");
+            tracing::warn!(%error, "an abandoned snapshot could not be removed");
         }
         None
     }

@@ -1,4 +1,4 @@
-//! The counts that a pass gives: the newest line of its output that is `{"counts": {…}}`.
+//! The counts reported by a pass: the last line of its output of the form `{"counts": {…}}`.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// How far from the end of its output a pass's counts are looked for, in bytes.
+/// How far from the end of a pass's output its counts are searched for, in bytes.
 const COUNTS_BYTES_MAX: u64 = 64 << 10;
 
 /// The most counts of a pass.
@@ -17,14 +17,14 @@ const COUNTS_MAX: usize = 32;
 /// The longest name of a count, in bytes.
 const COUNT_NAME_BYTES_MAX: usize = 64;
 
-/// What a pass counted, as a line of its output.
+/// The line of output with which a pass reports its counts.
 #[cfg(any(feature = "http", feature = "replay"))]
 #[derive(serde::Deserialize)]
 struct Counted {
     counts: BTreeMap<String, u64>,
 }
 
-/// The newest counts in the output of a pass; none if it gave none, or its output is not in a file.
+/// Returns the last counts in the output of a pass; `None` if it reported none or its output is not in a file.
 pub(super) fn counts(
     (id, own): &(ProcessId, Option<Bytes>),
     data: &Path,
@@ -58,7 +58,7 @@ fn counted(line: &[u8]) -> Option<BTreeMap<String, u64>> {
         .map(|it| it.counts)
 }
 
-/// Without what reads JSON there are no counts.
+/// Counts are not supported without a JSON parser.
 #[cfg(not(any(feature = "http", feature = "replay")))]
 const fn counted(_: &[u8]) -> Option<BTreeMap<String, u64>> {
     None

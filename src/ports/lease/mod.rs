@@ -1,4 +1,4 @@
-//! The port of the `LeaseActor`: log files of leases, and in them what passes count.
+//! The port of the `LeaseActor`: writes the log files of leases, including the counts that passes report.
 
 mod counts;
 mod port;

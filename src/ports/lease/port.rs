@@ -1,7 +1,7 @@
-//! The port of the `LeaseActor`: lines in log files, one as a pass begins and one as it ends, as Fossil's backoffice has them.
+//! The port of the `LeaseActor`: writes a line to a log file when a pass begins and one when it ends, as Fossil's backoffice does.
 //!
-//! A thread of its own writes, so that a slow disk holds up nobody. A line is written after its entry is durable and is not
-//! asked for again: one is lost if the server is killed in between, or if the file cannot be written, which is logged.
+//! A separate thread writes, so that a slow disk delays nobody. A line is written after its journal entry is durable and is not retried: it
+//! is lost if the server is killed in between, or if the file cannot be written, which is logged.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::{Action, LeaseMachine, Noted};
@@ -18,7 +18,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-/// Lines that wait to be written at most. Those that come while the disk keeps up with none are lost, and counted in the log.
+/// The most lines waiting to be written. If the disk cannot keep up, further lines are dropped, and their number is logged.
 const LINES_MAX: usize = 10_000;
 
 /// The port of the `LeaseActor`.
@@ -29,7 +29,7 @@ pub struct LeasePort {
     lost: u64,
 }
 
-/// The thread, from the first line on.
+/// The writing thread, started with the first line.
 #[derive(Debug)]
 struct Writing {
     lines: Sender<(Date, Action)>,
@@ -37,7 +37,7 @@ struct Writing {
 }
 
 impl LeasePort {
-    /// A port beside this data directory, in which the output of passes is.
+    /// Creates a port. `data` is the data directory, where the output of passes is.
     pub const fn new(data: Option<PathBuf>) -> Self {
         Self {
             data,
@@ -60,7 +60,7 @@ impl Port<LeaseMachine> for LeasePort {
         if self.writing.is_none() {
             match self.start() {
                 Ok(writing) => self.writing = Some(writing),
-                Err(error) => tracing::error!("there is no thread for log files: {error}"),
+                Err(error) => tracing::error!("failed to start the thread for log files: {error}"),
             }
         }
         let line = (date(), action.what);
@@ -68,7 +68,7 @@ impl Port<LeaseMachine> for LeasePort {
         if writing.is_none_or(|it| it.lines.try_send(line).is_err()) {
             self.lost += 1;
             if self.lost.is_power_of_two() {
-                tracing::warn!(lost = self.lost, "lines of log files of leases are lost");
+                tracing::warn!(lost = self.lost, "lines for log files of leases were lost");
             }
         }
     }
@@ -77,7 +77,7 @@ impl Port<LeaseMachine> for LeasePort {
 impl Drop for LeasePort {
     fn drop(&mut self) {
         if let Some(Writing { lines, thread }) = self.writing.take() {
-            // It ends when it has written what is left.
+            // The thread exits after writing the remaining lines.
             drop(lines);
             drop(thread.join());
         }
@@ -97,20 +97,20 @@ fn write(asked: &Receiver<(Date, Action)>, data: Option<&Path>) {
     }
 }
 
-/// Opened for each line: a file that was moved away is begun anew.
+/// Appends a line. The file is opened for each line, so a file that was moved away is created again.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    // A pipe that nobody reads, or a terminal, is not to hold up the thread.
+    // A pipe without a reader, or a terminal, must not block the thread.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
     if kind != FileType::RegularFile {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     file.write_all(line.as_bytes())
 }
 
-/// A line: the date in UTC, the lease with dashes for blanks, and what became of the pass.
+/// Formats a line: the date in UTC, the lease name with dashes for blanks, and what happened to the pass.
 fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
     let lease = action.lease.to_text().replace(' ', "-");
     let mut line = format!("{} {lease}", schedule::utc(at));
@@ -156,10 +156,10 @@ mod tests {
     use crate::spine::port::Port as _;
     use std::path::Path;
 
-    /// Without what reads JSON there are no counts.
+    /// Counts are not supported without a JSON parser.
     const READS_COUNTS: bool = cfg!(any(feature = "http", feature = "replay"));
 
-    /// What a pass whose output was this leaves in the log.
+    /// Returns the log lines of a pass that printed `output`.
     fn logged(folder: &Path, output: &str) -> String {
         let (file, id) = (folder.join("log"), ProcessId(7));
         let dir = run_dir(folder, id, None);
@@ -184,7 +184,7 @@ mod tests {
         drop(port);
         let lines = std::fs::read_to_string(&file).expect("it was written");
         std::fs::remove_file(&file).expect("it is there");
-        // Without the dates, which are of now.
+        // The dates vary, so they are cut off.
         let lines = lines.lines().map(|line| line[19..].to_owned() + "\n");
         lines.collect()
     }

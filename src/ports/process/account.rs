@@ -1,5 +1,4 @@
-//! Users and groups by name, as `/etc/passwd` and `/etc/group` have them. Who is not found there is nobody: what was to run as such a
-//! user does not run at all.
+//! Looks up users and groups by name in `/etc/passwd` and `/etc/group`. A process whose user is not found there is not started at all.
 
 use crate::actors::process::{Failure, Spec, Step};
 use std::fs;
@@ -8,12 +7,12 @@ use std::path::Path;
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 
-/// Who a process is to be.
+/// The user that a process is to run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Account {
-    /// User, group, further groups.
+    /// User, group and supplementary groups.
     pub(super) ids: (u32, u32, Vec<u32>),
-    /// What its environment says of it.
+    /// The environment variables that describe the user.
     pub(super) env: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -33,7 +32,8 @@ struct Group<'a> {
     members: Vec<&'a str>,
 }
 
-/// Who a process is to be, if it is said. Never somebody else: who cannot be found is an error.
+/// Returns the account a process is to run as, if its spec names one. A user or group that cannot be found is an error, never replaced by
+/// another.
 pub(super) fn of(spec: &Spec) -> Result<Option<Account>, Failure> {
     if spec.user.is_none() && spec.group.is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What the port knows of an attempt, and what the keeper's words for it mean.
+//! The port's knowledge of an attempt, and the meaning of the keeper's reports about it.
 
 use crate::actors::process::{End, Identity, Lost, Message, Spec, Step};
 use crate::bytes::Bytes;
@@ -7,23 +7,24 @@ use crate::keeper::protocol::{Launch, step};
 use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::Tree;
 
-/// What is known of an attempt.
+/// The state of an attempt.
 pub(super) struct Attempt<H> {
-    /// What is to be launched, until a keeper has said what it holds: it may have been launched in an earlier life.
+    /// The spec to launch, kept until a keeper has reported what it holds: the attempt may have been launched before a restart of the
+    /// coordinator.
     pub(super) spec: Option<Box<Spec>>,
-    /// Whether a keeper may have been asked for it: then only a keeper can say that it was not launched.
+    /// Whether a keeper may have been asked to launch it: then only a keeper can tell that it was not launched.
     pub(super) asked: bool,
-    /// What was asked of the keeper, until it answers: the next keeper is asked again.
+    /// The launch request, kept until the keeper answers so that the next keeper can be asked again.
     pub(super) launch: Option<Box<Launch>>,
     pub(super) identity: Option<Identity>,
     pub(super) launched: bool,
     pub(super) contained: bool,
     pub(super) run_dir: Option<Bytes>,
-    /// Its descriptor. Without one it is found again by its identity.
+    /// The process's descriptor. Without one, the process is looked up by its identity.
     pub(super) handle: Option<H>,
-    /// When it is looked at again, and after how long the time after that.
+    /// When the process is checked next, and the interval after that.
     pub(super) next_look: Option<(u64, u64)>,
-    /// What was reported last, to be reported again if the action comes again.
+    /// The reports sent so far, to be repeated if the action comes again.
     pub(super) started: Option<Message>,
     pub(super) ended: Option<Message>,
     pub(super) clearing: Option<Clearing>,
@@ -47,7 +48,7 @@ impl<H> Attempt<H> {
         }
     }
 
-    /// Whether it is still to be launched, as far as is known.
+    /// Returns whether it is still to be launched, as far as is known.
     pub(super) const fn is_pending(&self) -> bool {
         self.spec.is_some() || self.launch.is_some()
     }
@@ -62,18 +63,18 @@ impl<H> Attempt<H> {
     }
 }
 
-/// How it stands with the keeper.
+/// The state of the connection to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// There is none, or none is known.
+    /// No keeper is connected.
     Down,
-    /// It was greeted and has not said yet all that it holds.
+    /// The keeper was greeted but has not yet reported all that it holds.
     Greeted,
-    /// What it holds is known.
+    /// The keeper has reported all that it holds.
     Up,
 }
 
-/// Why nobody knows how a process ended that is gone.
+/// Returns why it is unknown how a vanished process ended.
 pub(super) const fn reason(launched: bool) -> Lost {
     if launched {
         Lost::KeeperGone
@@ -82,7 +83,7 @@ pub(super) const fn reason(launched: bool) -> Lost {
     }
 }
 
-/// A status as `wait` has it.
+/// Decodes a status in the format of `wait`.
 pub(super) fn end_of(status: u32) -> End {
     let [low, code, ..] = status.to_le_bytes();
     match low & 0x7f {
@@ -94,7 +95,7 @@ pub(super) fn end_of(status: u32) -> End {
     }
 }
 
-/// What a step that failed was about, in words.
+/// Describes in words what a failed step was about.
 pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
     let path = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
     match step {
@@ -102,11 +103,11 @@ pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
         Step::Output => launch
             .and_then(|it| it.output.as_ref())
             .map(|it| path(&it.0)),
-        Step::Fork => Some("no process can be started".to_owned()),
+        Step::Fork => Some("failed to create a process".to_owned()),
         Step::Group => Some("its control group".to_owned()),
         Step::User => Some("its user and groups".to_owned()),
         Step::Limits => Some("its limits".to_owned()),
-        Step::Parcel => Some("what was handed over for it is not there any more".to_owned()),
+        Step::Parcel => Some("the environment and streams handed over for it are gone".to_owned()),
         Step::Keeper | Step::Files | Step::Environment | Step::Exec | Step::Abandoned => None,
     }
 }

@@ -1,15 +1,15 @@
-//! Clearing a tree: until nothing of it lives, proved and not supposed.
+//! Clears a tree: continues until it is proved, not assumed, that nothing of it is alive.
 
 use crate::actors::process::Message;
 use crate::ports::process::world::{Found, Survivors, Tree, World};
 
-/// How soon a look is followed by the next, in milliseconds; doubled each time.
+/// The first interval between two checks, in milliseconds; doubled each time.
 const LOOK_MS: u64 = 5;
 
-/// The longest between two looks.
+/// The longest interval between two checks, in milliseconds.
 const LOOK_MS_MAX: u64 = 1000;
 
-/// How long SIGKILL may take before it is said that something does not end, in milliseconds.
+/// How long SIGKILL may take before surviving processes are reported, in milliseconds.
 const STUCK_MS: u64 = 2000;
 
 const KILL: u8 = 9;
@@ -17,14 +17,14 @@ const KILL: u8 = 9;
 /// The clearing of a tree.
 #[derive(Debug)]
 pub(super) struct Clearing {
-    /// Whether it is killed, or only waited for.
+    /// Whether the tree is killed, rather than only waited for.
     kills: bool,
-    /// Whether all of the tree, or its leader alone.
+    /// Whether the whole tree is cleared, rather than only its leader.
     whole: bool,
     since: u64,
     next: u64,
     span: u64,
-    /// What was last said of what does not end.
+    /// The survivors reported last.
     said: Survivors,
 }
 
@@ -51,12 +51,13 @@ impl Clearing {
         }
     }
 
-    /// Whether it is about all of the tree.
+    /// Returns whether the whole tree is cleared.
     pub(super) const fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Goes on with what more is asked. A tree is waited for when its leader has ended: who was to be killed alone.
+    /// Combines this clearing with another request. A request to wait for the tree replaces the killing of the leader alone, since it comes
+    /// when the leader has ended.
     pub(super) fn join(&mut self, other: Self) {
         if !self.whole && other.whole && !other.kills {
             *self = other;
@@ -65,19 +66,19 @@ impl Clearing {
         if other.kills && !self.kills {
             self.since = other.since;
         }
-        // Who asks again may have missed what was said.
+        // A repeated request may mean that the report was lost.
         self.said = Survivors::default();
         self.kills |= other.kills;
         self.whole |= other.whole;
         (self.next, self.span) = (other.next, LOOK_MS);
     }
 
-    /// When the next step is due.
+    /// Returns when the next step is due.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Kills once more if it is to, and looks: `Empty` if nothing lives, `Stuck` if that is new.
+    /// Kills once more if requested, and checks for survivors. Returns `Empty` if nothing is alive, or `Stuck` if that is news.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,
@@ -86,7 +87,7 @@ impl Clearing {
     ) -> Option<Message> {
         let left = if self.whole {
             if self.kills {
-                // Whether it could be sent is seen by who lives after it.
+                // Whether the signal could be sent shows in the survivors.
                 let _ = world.signal_tree(tree, KILL);
             }
             world.survivors(tree)

@@ -1,5 +1,5 @@
-//! Control groups of trees that are to become empty. The kernel says when one does, so nobody waits for the next look; where it
-//! cannot be asked, that look finds it.
+//! Watches the control groups of trees that are being cleared. The kernel reports when one becomes empty, so nobody waits for the next
+//! check; where the kernel cannot be asked, that check finds it.
 
 use crate::ids::ProcessId;
 use crate::kernel::cgroup;
@@ -8,28 +8,29 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The most groups that are watched: each is a descriptor, and more are looked at now and then.
+/// The most groups watched at a time: each takes a descriptor. The others are only checked periodically.
 const WATCHED_MAX: usize = 1000;
 
-/// The groups that are watched.
+/// The groups being watched.
 #[derive(Debug, Default)]
 pub(super) struct Emptying {
-    /// By what epoll says of each. A descriptor that is closed is not waited for any more.
+    /// By epoll token. Closing a descriptor also removes it from epoll.
     groups: BTreeMap<u64, (ProcessId, OwnedFd)>,
     tokens: BTreeMap<ProcessId, u64>,
 }
 
 impl Emptying {
-    /// Has epoll return this token when the group has become empty, and once at first: it may have become so before.
+    /// Registers the group with epoll under this token. The token is returned when the group has become empty, and once at first, since it
+    /// may have been empty already.
     pub(super) fn watch(&mut self, epoll: &OwnedFd, token: u64, (id, group): (ProcessId, &Path)) {
         if self.tokens.contains_key(&id) || self.groups.len() >= WATCHED_MAX {
             return;
         }
-        // It may be gone, or no descriptor be left.
+        // The group may be gone, or no descriptor may be available.
         let Ok(events) = cgroup::events(group) else {
             return;
         };
-        // The file is never read: each change is an edge.
+        // The file is never read: each change triggers an edge.
         let flags = epoll::EventFlags::PRI | epoll::EventFlags::ET;
         if epoll::add(epoll, &events, epoll::EventData::new_u64(token), flags).is_ok() {
             self.groups.insert(token, (id, events));
@@ -37,12 +38,12 @@ impl Emptying {
         }
     }
 
-    /// Whose group epoll means.
+    /// Returns the process whose group has this token.
     pub(super) fn of(&self, token: u64) -> Option<ProcessId> {
         self.groups.get(&token).map(|(id, _)| *id)
     }
 
-    /// Watches it no longer.
+    /// Stops watching the group of a process.
     pub(super) fn forget(&mut self, id: ProcessId) {
         if let Some(token) = self.tokens.remove(&id) {
             drop(self.groups.remove(&token));

@@ -1,4 +1,4 @@
-//! Following what runs to its end: by the keeper where it holds it, else by its own descriptor.
+//! Follows running processes to their end: through the keeper if it holds them, else through their own descriptors.
 
 use crate::actors::process::{End, Lost, Message, Remains};
 use crate::clock::Date;
@@ -9,17 +9,17 @@ use crate::ports::process::attempt::{Link, end_of, reason};
 use crate::ports::process::follower::{Follower, PATIENCE_MS, SOON_MS};
 use crate::ports::process::world::{Found, World};
 
-/// How soon a process of which nobody can say whether it lives is looked for again, in milliseconds; doubled each time.
+/// The first interval at which a process is looked up again if it is unknown whether it is alive, in milliseconds; doubled each time.
 const DOUBT_MS: u64 = 100;
 
-/// The longest between two looks.
+/// The longest such interval, in milliseconds.
 const DOUBT_MS_MAX: u64 = 10_000;
 
-/// How long no keeper can be joined until what it might know is lost, in milliseconds.
+/// How long no keeper can be joined before the knowledge it might have is considered lost, in milliseconds.
 const ALONE_MS: u64 = 20_000;
 
 impl<W: World> Follower<W> {
-    /// Sees to it that the end of a process is seen: by the keeper where it holds it, else by its own descriptor.
+    /// Makes sure that the end of a process will be noticed: through the keeper if it holds the process, else through its own descriptor.
     pub(super) fn follow(&mut self, id: ProcessId) {
         if self.repeats_end(id) {
             return;
@@ -34,7 +34,7 @@ impl<W: World> Follower<W> {
             return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {
-            // What the keeper holds says how it ended, if it has. It is looked at when all is told.
+            // If it has ended, the keeper may know how. It is looked up after the keeper has reported all that it holds.
             if self.joined().is_err() {
                 self.look(id);
             }
@@ -52,12 +52,12 @@ impl<W: World> Follower<W> {
         repeats
     }
 
-    /// Whether the keeper says how this one ends.
+    /// Returns whether the keeper will report how this process ends.
     pub(super) fn is_held(&self, id: ProcessId) -> bool {
         self.link != Link::Down && self.held.get(&id).is_some_and(|is_child| *is_child)
     }
 
-    /// Looks for a process, and follows it by its descriptor.
+    /// Looks up a process and follows it by its descriptor.
     pub(super) fn look(&mut self, id: ProcessId) {
         let held = self.is_held(id);
         let Some(attempt) = self.attempts.get_mut(&id) else {
@@ -74,7 +74,7 @@ impl<W: World> Follower<W> {
                 self.world.watch(id, &handle);
                 (attempt.handle, attempt.next_look) = (Some(handle), None);
             }
-            // The keeper says how, in a moment, or when it is asked.
+            // The keeper will report how it ended, shortly or when asked.
             Found::Gone(_) if held => {
                 self.look_in(id, PATIENCE_MS);
                 self.world.ask(Request::Ask { attempt: id });
@@ -97,7 +97,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// The process that `World::watch` was called for has ended.
+    /// Handles the end of a process for which `World::watch` was called.
     pub fn ended(&mut self, id: ProcessId) {
         let held = self.is_held(id);
         let Some(attempt) = self.attempts.get(&id) else {
@@ -113,7 +113,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Nobody waited for it: what the kernel says counts.
+    /// Accepts what the kernel reports, since no keeper waits for this process.
     pub(super) fn believe_kernel(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
@@ -123,14 +123,14 @@ impl<W: World> Follower<W> {
         };
         match self.world.status(handle) {
             ExitStatus::Known(status) => self.end_by_status(id, status),
-            // Its descriptor was ready too soon, as that of a thread that leads no process any more.
+            // The descriptor became ready too soon, as it does when the thread leading a process exits before the others.
             ExitStatus::Alive => self.look_in(id, DOUBT_MS),
             ExitStatus::Untold => self.end_unknown(id),
         }
     }
 
-    /// It is gone, and nobody says how. That is final only when a keeper has said what it knows, or none can be joined
-    /// for long: the log of the one before it may have the status.
+    /// Handles a process that is gone without a known status. It is declared lost only when a keeper has reported all that it holds, or
+    /// none can be joined for long: the log of the previous keeper may have the status.
     fn end_unknown(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get(&id) else {
             return;
@@ -142,7 +142,7 @@ impl<W: World> Follower<W> {
         self.end(id, End::Lost(reason(launched)), None, [0; 2]);
     }
 
-    /// Whether a keeper may still say what is not known here.
+    /// Returns whether a keeper may still report what is not known here.
     pub(super) fn may_learn(&self) -> bool {
         let now = self.world.clock();
         match self.link {
@@ -156,7 +156,7 @@ impl<W: World> Follower<W> {
         self.end(id, end_of(status), None, [0; 2]);
     }
 
-    /// It has ended: says so, with what is left of it.
+    /// Reports that the process has ended, with what remains of it.
     pub(super) fn end(&mut self, id: ProcessId, end: End, at: Option<Date>, used: [u64; 2]) {
         let at = at.unwrap_or_else(|| self.world.date());
         let Some(attempt) = self.attempts.get_mut(&id) else {

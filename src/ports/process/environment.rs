@@ -1,4 +1,4 @@
-//! The environment of what is launched.
+//! The environment of launched processes.
 
 use crate::actors::process::{Failure, Spec, Step};
 use crate::bytes::Bytes;
@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// The variable that names the record of a process to itself and to what it starts.
+/// The variable that gives a process, and whatever it starts, the id of its record.
 pub(crate) const ID: &str = "SEXTON_PROCESS_ID";
 
 /// The variable that names the coordinator's data directory.
 const DATA: &str = "SEXTON_DATA";
 
-/// What a service manager says to one process alone.
+/// Variables that a service manager sets for a single process, which are not inherited.
 const NOT_INHERITED: [&str; 7] = [
     "INVOCATION_ID",
     "JOURNAL_STREAM",
@@ -26,11 +26,11 @@ const NOT_INHERITED: [&str; 7] = [
     "WATCHDOG_USEC",
 ];
 
-/// The environment, as `NAME=VALUE`: that of the coordinator unless a parcel has one, then what is its `own` (who it is, where it
-/// gives notice), then that of the file, then what the spec says, each above the one before.
+/// Builds the environment as `NAME=VALUE` strings. Later sources override earlier ones: the coordinator's environment unless there is a
+/// parcel, then `own` (the account, and where to send notices), then the environment file, then the spec.
 ///
 /// # Errors
-/// If the file cannot be read, or a secret is in none of them.
+/// Returns an error if the file cannot be read, or a secret is in none of them.
 pub(super) fn of(
     id: ProcessId,
     spec: &Spec,
@@ -54,7 +54,7 @@ pub(super) fn of(
     for (name, value) in &spec.env {
         all.insert(name.clone().into_bytes(), value.as_bytes().to_vec());
     }
-    // Of what a parcel has only the keeper knows.
+    // Only the keeper knows the contents of a parcel.
     let missing = spec
         .secrets
         .iter()

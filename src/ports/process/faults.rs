@@ -1,8 +1,8 @@
-//! Faults that the coordinator makes on demand, so that it can be seen how a task recovers: a launch that fails, a keeper that is
-//! killed, an exit that is not reported, an actor that panics. Only where the configuration allows it, only of a task that asks for
-//! it, and only of its first attempt.
+//! Faults that the coordinator injects on request, to show how a task recovers: a launch that fails, a keeper that is killed, an exit that
+//! is not reported, an actor that panics. They are injected only if the configuration allows it, only for a task that asks for one, and
+//! only into its first attempt.
 //!
-//! Faults of the command itself are made by `sexton task inject` (`tools/task/inject.rs`).
+//! Faults of the command itself are injected by `sexton task inject` (`tools/task/inject.rs`).
 
 use crate::actors::process::Spec;
 use crate::bytes::Bytes;
@@ -11,48 +11,48 @@ use crate::keeper::protocol::Launch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The variable by which a command, or what cleans up after it, asks for a fault.
+/// The variable by which a command, or its cleanup, asks for a fault.
 pub(crate) const VARIABLE: &str = "SEXTON_TASK_INJECT";
 
-/// The variable that has the number of an attempt.
+/// The variable that holds the number of an attempt.
 const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
 
-/// The variable that has the fencing token of an attempt.
+/// The variable that holds the fencing token of an attempt.
 const FENCE: &str = "SEXTON_FENCE";
 
-/// The variable that what cleans up has, and a command has not.
+/// A variable that is set for a cleanup and not for a command.
 const ENDED: &str = "SEXTON_TASK_ENDED";
 
-/// The most processes for which a fault is remembered that has not come: the oldest is forgotten.
+/// The most processes for which a fault is remembered; beyond that the oldest is forgotten.
 const ARMED_MAX: usize = 1024;
 
-/// A fault that the coordinator makes.
+/// A fault that the coordinator can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The keeper cannot make the process: its directory does not exist.
+    /// The keeper cannot start the process: its directory does not exist.
     BeforeParent,
-    /// The keeper is killed when it is to launch.
+    /// The keeper is killed just before the launch.
     KeeperKilled,
-    /// The process is made, and cannot execute: the program is no file.
+    /// The process is created but cannot execute its program, which is not a file.
     WithinParent,
     /// The program does not exist.
     BeforeChild,
     /// The program of the cleanup does not exist.
     BeforeCleanup,
-    /// The `DispatchActor` panics when it decides about the end of the attempt.
+    /// The `DispatchActor` panics while deciding about the end of the attempt.
     BeforeThreadCleanup,
-    /// The `DispatchActor` panics when it commits the end of the attempt.
+    /// The `DispatchActor` panics while committing the end of the attempt.
     WithinThreadCleanup,
-    /// The `LockActor` panics when it is given the execute lock back, after the thread is free.
+    /// The `LockActor` panics when the execute lock is released, after the thread is free.
     AfterThreadCleanup,
-    /// The keeper is killed when it has reported the exit.
+    /// The keeper is killed after it has reported the exit.
     AfterParent,
     /// The keeper's report of the exit is dropped.
     DropSignal,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 10] = [
         Self::BeforeParent,
         Self::KeeperKilled,
@@ -66,7 +66,7 @@ impl Fault {
         Self::DropSignal,
     ];
 
-    /// Its name: a point of Wip's, and of the keeper's death how that comes about.
+    /// Returns the fault's name: the corresponding injection point of Wip, with `:kill` appended for the death of the keeper.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BeforeParent => "before-parent",
@@ -82,33 +82,33 @@ impl Fault {
         }
     }
 
-    /// The fault of this name.
+    /// Returns the fault with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Whether it is made of what cleans up, and not of the command.
+    /// Returns whether the fault affects the cleanup rather than the command.
     const fn is_of_cleanup(self) -> bool {
         matches!(self, Self::BeforeCleanup)
     }
 }
 
-/// What asks for a fault on a task: the variable that its command and its cleanup get.
+/// Returns the variable that asks for a fault, for the environment of a task's command and cleanup.
 pub fn asking_for(fault: Fault) -> (String, Bytes) {
     (VARIABLE.to_owned(), Bytes::new(fault.name().as_bytes()))
 }
 
-/// Faults that are to come, of processes that were launched. Cloning gives another handle.
+/// Pending faults of launched processes. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<BTreeMap<ProcessId, Armed>>>);
 
-/// A fault that is to come.
+/// A fault that is pending or has struck.
 #[derive(Clone, Debug)]
 struct Armed {
     fault: Fault,
-    /// The owner that the locks of the attempt have.
+    /// The owner name under which the attempt holds its locks.
     owner: Vec<u8>,
-    /// Whether it has come. A launch may be asked for again.
+    /// Whether it has struck already. A launch may be requested more than once.
     struck: bool,
 }
 
@@ -117,8 +117,8 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process is to be launched: spoils its launch if that is its fault, or remembers what is to come. Whether the keeper is to
-    /// be killed.
+    /// Called before a process is launched: modifies the launch if its fault requires that, or remembers the fault for later. Returns
+    /// whether to kill the keeper.
     pub(super) fn launched(&self, id: ProcessId, spec: &Spec, launch: &mut Launch) -> bool {
         let Some(armed) = wanted(spec) else {
             return false;
@@ -153,7 +153,7 @@ impl Faults {
         false
     }
 
-    /// Whether this fault comes now, to this process. It comes once.
+    /// Returns whether this fault strikes this process now. It strikes once.
     pub fn strikes(&self, id: ProcessId, fault: Fault) -> bool {
         let mut all = self.armed();
         let armed = all
@@ -162,7 +162,7 @@ impl Faults {
         armed.map(|it| it.struck = true).is_some()
     }
 
-    /// Whether this fault comes now, to the attempt that owns locks by this name. It comes once.
+    /// Returns whether this fault strikes the attempt with this lock owner now. It strikes once.
     pub fn strikes_owner(&self, owner: &[u8], fault: Fault) -> bool {
         let mut all = self.armed();
         let mut those = all.values_mut();
@@ -171,7 +171,7 @@ impl Faults {
     }
 }
 
-/// The fault that a process asks for, if it is the one that the fault is made of.
+/// Returns the fault that a process asks for, if it applies to this attempt and this command.
 fn wanted(spec: &Spec) -> Option<Armed> {
     let variable = |name: &str| {
         let mut all = spec.env.iter().rev();

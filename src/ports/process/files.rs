@@ -1,4 +1,4 @@
-//! The files of a process: its directory, what it would take to run it again, its PID file and its output.
+//! The files of a process: its directory, a script that runs it again, its PID file and its output.
 
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
@@ -13,13 +13,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The directory below the data directory that has one directory for each process.
+/// The directory in the data directory that contains one directory for each process.
 pub(crate) const RUN: &str = "run";
 
-/// What it takes to run it again.
+/// The script that runs the process again.
 const COMMAND: &str = "cmd.sh";
 
-/// Its PID; as old as its start, and there as long as it lives.
+/// The PID file; it exists as long as the process lives, and its age is the process's.
 const PID: &str = "process.pid";
 
 /// Its standard output.
@@ -28,20 +28,20 @@ pub(crate) const STDOUT: &str = "stdout.log";
 /// Its standard error.
 pub(crate) const STDERR: &str = "stderr.log";
 
-/// The longest file of variables.
+/// The maximum size of an environment file, in bytes.
 const ENV_FILE_MAX: u64 = 1 << 20;
 
-/// A path of bytes.
+/// Converts bytes to a path.
 pub(crate) fn path_of(bytes: &Bytes) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes.as_bytes()))
 }
 
-/// A path as bytes.
+/// Converts a path to bytes.
 pub(crate) fn bytes_of(path: &Path) -> Bytes {
     Bytes::new(path.as_os_str().as_bytes())
 }
 
-/// The directory of a process. One of its own that is relative is below the data directory.
+/// Returns the directory of a process. A relative directory of its own is relative to the data directory.
 pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBuf {
     own.map_or_else(
         || data.join(RUN).join(id.to_string()),
@@ -49,25 +49,25 @@ pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBu
     )
 }
 
-/// The processes that have a directory of their own in `run`, the data directory's folder of them.
+/// Returns the processes that have a directory in `run`, the directory below the data directory that contains them.
 pub(crate) fn dirs(run: &Path) -> Vec<ProcessId> {
-    // Without any process there is no such folder.
+    // If no process was ever started, the directory does not exist.
     let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Removes a process's directory with all that it wrote.
+/// Removes the directory of a process with all its files.
 pub(crate) fn remove_dir(dir: &Path) {
     if let Err(error) = std::fs::remove_dir_all(dir)
         && error.kind() != io::ErrorKind::NotFound
     {
         let dir = dir.display();
-        tracing::warn!("{dir}: the files of a process that is forgotten stay: {error}");
+        tracing::warn!("{dir}: failed to remove the files of a forgotten process: {error}");
     }
 }
 
-/// A failure of a step, about a path.
+/// Builds the failure of a step that concerns a path.
 pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
     Failure {
         step,
@@ -76,7 +76,7 @@ pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
     }
 }
 
-/// A file of output, to be read from its beginning.
+/// Opens an output file for reading from its beginning.
 #[cfg(any(feature = "http", feature = "replay"))]
 pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
     let mut options = OpenOptions::new();
@@ -85,7 +85,7 @@ pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
     Ok(io::BufReader::with_capacity(64 << 10, file))
 }
 
-/// What a program that is there says it is to be executed by, in words.
+/// Describes the missing interpreter named in the first line of an existing program.
 pub(super) fn interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(path).ok()?;
@@ -93,10 +93,10 @@ pub(super) fn interpreter(path: &Path) -> Option<String> {
     let first = begin.split(|byte| *byte == b'\n').next()?;
     let name = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
     let name = name.as_deref().map_or("its interpreter", str::trim);
-    Some(format!("{name}, which is to execute it, is not there"))
+    Some(format!("{name}, which should execute it, does not exist"))
 }
 
-/// Whether a process has a file of output open for writing; also if that cannot be found out, it has not.
+/// Returns whether a process has an output file open for writing; `false` if that cannot be determined.
 pub(super) fn is_written(path: &Path) -> bool {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -105,7 +105,7 @@ pub(super) fn is_written(path: &Path) -> bool {
     file.is_ok_and(|file| lease::is_written(file.as_fd()).unwrap_or(false))
 }
 
-/// Makes the directory of a process, with `cmd.sh` in it.
+/// Creates the directory of a process, with `cmd.sh` in it.
 pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|error| failure(Step::Files, &error, dir))?;
@@ -116,7 +116,7 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     }
     let path = dir.join(COMMAND);
     let script = script(spec);
-    // That of a service is there from the launch before.
+    // The script of a service remains from the previous launch.
     if holds(&path, &script) {
         return Ok(());
     }
@@ -124,7 +124,7 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     written.map_err(|error| failure(Step::Files, &error, &path))
 }
 
-/// Whether a file has this content, and is no link.
+/// Returns whether a file has this content and is not a symbolic link.
 fn holds(path: &Path, content: &[u8]) -> bool {
     let read = open_as_it_is(path).and_then(|mut file| {
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
@@ -136,7 +136,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
     read.unwrap_or(false)
 }
 
-/// Writes a file anew, never through a link.
+/// Replaces a file, never writing through a link.
 fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -147,7 +147,7 @@ fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     file.write_all(content)
 }
 
-/// A script that does the same again. Of a secret it has the name.
+/// Builds a script that runs the process again. It contains the names of secrets, not their values.
 fn script(spec: &Spec) -> Vec<u8> {
     let mut script = b"#!/bin/sh\n".to_vec();
     for name in &spec.secrets {
@@ -181,7 +181,7 @@ fn script(spec: &Spec) -> Vec<u8> {
     script
 }
 
-/// A word as a shell takes it, quoted only where it must be.
+/// Appends a word in shell syntax, quoted only if necessary.
 fn quote(word: &[u8], script: &mut Vec<u8>) {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"%+,-./:=@_".contains(byte);
     if !word.is_empty() && word.iter().all(plain) {
@@ -197,10 +197,10 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// The key of the secrets of processes; `fresh`, if there is none yet.
+/// Returns the key for the secrets of processes; creates it as `fresh` if there is none.
 ///
 /// # Errors
-/// If it can be neither read nor written.
+/// Returns an error if it can be neither read nor written.
 pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let path = data.join(super::reporting::KEY_FILE);
     match std::fs::read(&path) {
@@ -221,18 +221,18 @@ pub(super) fn write_pid(dir: &Path, pid: u32) -> io::Result<()> {
     replace(&dir.join(PID), 0o600, format!("{pid}\n").as_bytes())
 }
 
-/// Removes it.
+/// Removes the PID file of a process.
 pub(super) fn remove_pid(dir: &Path) {
-    // It may never have been written, or its directory be gone.
+    // It may never have been written, or its directory may be gone.
     drop(std::fs::remove_file(dir.join(PID)));
 }
 
-/// What a stream of output holds.
+/// Returns the beginning and the end of an output file.
 pub(super) fn output(path: &Path) -> Output {
     read_output(path).unwrap_or_default()
 }
 
-/// Opens a file to read it: never through a link, and without waiting for anybody.
+/// Opens a file for reading, never through a link and without blocking.
 fn open_as_it_is(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let no_follow = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
@@ -270,11 +270,11 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
     Ok(some)
 }
 
-/// The variables of a file: `NAME=VALUE` lines, in which blank lines and those with `#` in front say nothing, and a pair of
-/// quotes around a value is no part of it.
+/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored, and a pair of quotes around a
+/// value is removed.
 pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    // Nothing else can be launched while this waits, and a pipe without a writer lets it wait for ever.
+    // Blocking here would hold up all other launches, and opening a pipe without a writer blocks for ever.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
@@ -285,7 +285,7 @@ pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> 
         return Err(Failure {
             step: Step::Environment,
             errno: 0,
-            about: Some(format!("{}: no regular file", path.display())),
+            about: Some(format!("{}: not a regular file", path.display())),
         });
     }
     let content = read_some(&mut file, ENV_FILE_MAX).map_err(|error| wrong(&error))?;
@@ -353,7 +353,7 @@ mod tests {
             let failure = variables(path).expect_err("it is no file");
             assert_eq!(failure.step, Step::Environment);
             let about = failure.about.unwrap_or_default();
-            assert!(about.ends_with("no regular file"), "{about}");
+            assert!(about.ends_with("not a regular file"), "{about}");
         }
     }
 
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(inode(), first, "the same file");
         prepare(folder.path(), &spec(b"two")).expect("it is written");
         assert_eq!(written(), "#!/bin/sh\nexec echo two\n");
-        // A link to what has the very content is none of ours.
+        // A link to a file with the same content is not accepted.
         let other = folder.path().join("other");
         std::fs::rename(&path, &other).expect("it is moved");
         std::os::unix::fs::symlink(&other, &path).expect("it is linked");
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
         assert_eq!(shown.head.as_bytes(), [b'a'; Output::SHOWN_BYTES]);
         assert_eq!(shown.tail.as_bytes(), [b'z'; Output::SHOWN_BYTES]);
-        // Of one that is a little longer than both, no byte is shown twice.
+        // If a file is slightly longer than both parts, no byte is shown twice.
         std::fs::write(&path, &content[1000 - 1..]).expect("it is written");
         let shown = output(&path);
         assert_eq!(

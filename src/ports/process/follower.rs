@@ -1,7 +1,7 @@
-//! Follows every attempt from its launch to its proved end, and says so to the actor. Knows the world only by its trait.
+//! Follows every attempt from its launch to its proven end, and reports to the actor. It knows the world only through a trait.
 //!
-//! How an attempt ended is believed in this order: the keeper that waited for it; the kernel, where it says so to others
-//! than the parent; else it is lost, with the reason. It is never guessed.
+//! How an attempt ended is learned, in this order, from the keeper that waited for it or from the kernel, if it informs others than the
+//! parent; otherwise the attempt is lost, with a reason. It is never guessed.
 
 use crate::actors::process::{Action, Failure, Identity, Message, Reach, Spec};
 use crate::ids::{ProcessId, Seq};
@@ -11,43 +11,43 @@ use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::{Found, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long the keeper has to say how a process ended that the kernel says is gone, in milliseconds, until it is asked.
+/// How long the keeper has to report the end of a process that is gone according to the kernel, in milliseconds, before it is asked.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// How long it has for that at first: its report is on its way, or was lost.
+/// The first such wait, in milliseconds: usually the report is already on its way.
 pub(super) const SOON_MS: u64 = 10;
 
-/// How soon a keeper that could not be joined is tried again, in milliseconds; doubled each time.
+/// The first interval between two attempts to join a keeper, in milliseconds; doubled each time.
 const REJOIN_MS: u64 = 100;
 
-/// The longest between two tries.
+/// The longest such interval, in milliseconds.
 const REJOIN_MS_MAX: u64 = 10_000;
 
-/// What performs the actions of the `ProcessActor` upon a world.
+/// Performs the actions of the `ProcessActor` on a world.
 pub struct Follower<W: World> {
     pub(super) world: W,
     pub(super) link: Link,
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// What the keeper holds, and whether it says how it ends: not of what a keeper before it launched.
+    /// The attempts that the keeper holds, and whether it will report how each ends: it cannot for those launched by an earlier keeper.
     pub(super) held: BTreeMap<ProcessId, bool>,
-    /// What the keeper holds, runs, and nobody has asked to follow.
+    /// Running processes that the keeper holds and nobody has asked to follow.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
-    /// What the actor has stated since it last said that this is all.
+    /// The attempts that the actor has stated since the last census.
     stated: BTreeSet<ProcessId>,
-    /// What it stated when it last said so, until the keeper has said what it holds.
+    /// The attempts stated up to the last census, until the keeper has reported what it holds.
     census: Option<BTreeSet<ProcessId>>,
-    /// Whether there was a census since this began. What is to be launched before that was asked for in an earlier life.
+    /// Whether a census has been taken. A launch stated before the first may already have been requested before a restart.
     counted: bool,
     /// Since when no keeper can be joined.
     pub(super) alone_since: Option<u64>,
-    /// When a keeper is tried to be joined again, and after how long the time after that.
+    /// When joining a keeper is tried again, and the interval after that.
     rejoin: Option<(u64, u64)>,
-    /// When which attempt is looked at again. What is no longer so stays until its time, and does nothing then.
+    /// When which attempt is checked again. Obsolete timers stay until they are due and then do nothing.
     pub(super) timers: BTreeSet<(u64, ProcessId)>,
 }
 
 impl<W: World> Follower<W> {
-    /// Nothing to follow yet.
+    /// Creates a follower that follows nothing yet.
     pub const fn new(world: W) -> Self {
         Self {
             world,
@@ -64,12 +64,12 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// The world.
+    /// Returns the world.
     pub const fn world(&mut self) -> &mut W {
         &mut self.world
     }
 
-    /// Performs an action. `asked` is the entry that asks for it.
+    /// Performs an action. `asked` is the number of the entry that requested it.
     pub fn perform(&mut self, asked: Seq, action: Action) {
         match action {
             Action::Launch { id, spec } => {
@@ -122,21 +122,21 @@ impl<W: World> Follower<W> {
             Action::Census => {
                 self.counted = true;
                 self.census = Some(std::mem::take(&mut self.stated));
-                // One that nothing is wanted of any more may still hold ends that were lost on their way to be forgotten.
+                // Even if nothing is to be followed, a keeper may hold ends whose `Forget` was lost.
                 if self.world.has_keeper() && self.joined().is_err() {
-                    tracing::warn!("the keeper that runs cannot be joined");
+                    tracing::warn!("failed to join the running keeper");
                 }
                 self.take_census();
             }
         }
     }
 
-    /// Whether it is a process of another machine, of which nobody here knows anything: it is left as it is.
+    /// Returns whether the process is on another machine: nothing can be learned about it here, so it is left alone.
     fn is_elsewhere(&self, identity: &Identity) -> bool {
         identity.machine != self.world.here().0
     }
 
-    /// Says again what was said of an attempt, in order; whether it is known.
+    /// Repeats the reports sent about an attempt, in order. Returns whether the attempt is known.
     fn repeat(&mut self, id: ProcessId) -> bool {
         let Some(attempt) = self.attempts.get(&id) else {
             return false;
@@ -148,7 +148,7 @@ impl<W: World> Follower<W> {
         true
     }
 
-    /// Launches what is new. What may have been launched in an earlier life is the keeper's to tell first.
+    /// Launches an attempt. If it may have been launched before a restart, the keeper must first report what it holds.
     fn launch(&mut self, id: ProcessId, spec: Spec) {
         let mut attempt = Attempt::new(true, spec.run_dir.clone());
         attempt.spec = Some(Box::new(spec));
@@ -156,13 +156,13 @@ impl<W: World> Follower<W> {
         self.attempts.insert(id, attempt);
         match self.joined() {
             Ok(()) if self.link == Link::Up => self.launch_pending(id),
-            // As soon as it has said what it holds.
+            // It is launched once the keeper has reported all that it holds.
             Ok(()) => {}
             Err(failure) => self.fail_unasked(&failure),
         }
     }
 
-    /// Asks the keeper for what is still to be launched.
+    /// Asks the keeper to launch an attempt that is still pending.
     pub(super) fn launch_pending(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
@@ -180,7 +180,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Nothing can be launched. What a keeper may have been asked for waits for one, since it may run.
+    /// Reports pending launches as failed. An attempt that a keeper may have been asked for waits for a keeper instead, since it may be
+    /// running.
     pub(super) fn fail_unasked(&mut self, failure: &Failure) {
         let attempts = self.attempts.iter();
         let failed = attempts.filter(|(_, it)| it.is_pending() && !it.asked);
@@ -190,7 +191,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Joins a keeper, if none is joined. If that fails it is tried again as long as there is something to ask.
+    /// Joins a keeper unless one is joined. After a failure this is retried as long as there is something to ask.
     pub(super) fn joined(&mut self) -> Result<(), Failure> {
         if self.link != Link::Down {
             return Ok(());
@@ -212,18 +213,18 @@ impl<W: World> Follower<W> {
         joined
     }
 
-    /// Tries to join a keeper again, if there is still something to ask.
+    /// Tries again to join a keeper if there is still something to ask.
     fn join_again(&mut self) {
         let wants = |it: &Attempt<W::Handle>| it.launched && it.ended.is_none();
         if self.link == Link::Down && self.attempts.values().any(wants) {
-            // If it fails, it is tried again.
+            // After a failure it is retried.
             drop(self.joined());
         } else {
             self.rejoin = None;
         }
     }
 
-    /// Joins a keeper now: whoever hands over a parcel needs one.
+    /// Joins a keeper now, for a client that wants to hand over a parcel.
     pub fn join(&mut self) -> Result<(), Failure> {
         self.joined()
     }
@@ -277,12 +278,12 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Begins to clear a tree, or goes on with more force.
+    /// Starts to clear a tree, or adds to a clearing in progress.
     fn clear(&mut self, id: ProcessId, identity: Identity, clearing: Clearing) {
         if self.is_elsewhere(&identity) {
             return;
         }
-        // Of another boot nothing lives, and what has its numbers now is a stranger.
+        // Nothing of another boot is alive, and a process with its PID is a different one.
         if identity.boot != self.world.here().1 {
             return self.world.report(Message::Empty { id });
         }
@@ -296,7 +297,7 @@ impl<W: World> Follower<W> {
         self.clear_on(id);
     }
 
-    /// Takes a step of what clears a tree.
+    /// Performs the next step of clearing a tree.
     pub(super) fn clear_on(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
@@ -311,7 +312,7 @@ impl<W: World> Follower<W> {
             if is_over {
                 attempt.clearing = None;
             }
-            // The end of a leader alone is reported as such, and says nothing of its tree.
+            // The end of a leader alone is reported separately, and says nothing about its tree.
             if whole || !is_over {
                 self.world.report(message);
             }
@@ -324,12 +325,12 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Nothing may live any more of the tree that `World::watch_tree` was called for.
+    /// Called when a tree for which `World::watch_tree` was called may have become empty.
     pub fn emptied(&mut self, id: ProcessId) {
         self.clear_on(id);
     }
 
-    /// The ends of these are durable: nothing of them is of use any more.
+    /// Forgets attempts whose ends are durable.
     pub(super) fn forget(&mut self, ids: &[ProcessId]) {
         let mut attempts = Vec::new();
         for id in ids {
@@ -348,7 +349,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// What the keeper holds, and nobody wants to know any more, is forgotten: its end was durable, and to say so was lost.
+    /// Has the keeper forget what the actor no longer knows: its end was durable, but the request to forget it was lost.
     pub(super) fn take_census(&mut self) {
         if self.link != Link::Up {
             return;
@@ -366,14 +367,14 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// When `time_has_come` is to be called, by `World::clock`; `None` if never.
+    /// Returns when `time_has_come` is to be called, on the scale of `World::clock`; `None` if never.
     pub fn deadline(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let rejoin = self.rejoin.map(|(at, _)| at);
         [timer, rejoin].into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Performs the steps that are due.
     pub fn time_has_come(&mut self) {
         let now = self.world.clock();
         if self.rejoin.is_some_and(|(at, _)| at <= now) {
@@ -398,7 +399,7 @@ impl<W: World> Follower<W> {
             return;
         }
         if held {
-            // The kernel says that it is gone, and the keeper has not said how.
+            // The process is gone according to the kernel, and the keeper has not reported how it ended.
             self.look_in(id, PATIENCE_MS);
             return self.world.ask(Request::Ask { attempt: id });
         }

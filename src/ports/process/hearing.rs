@@ -1,4 +1,4 @@
-//! What the keeper says, and what becomes of all when it is gone.
+//! Handles the keeper's reports, and the loss of the keeper.
 
 use crate::actors::process::{Failure, Identity, Message, Step};
 use crate::clock::Date;
@@ -12,7 +12,7 @@ use crate::ports::process::world::{Found, World};
 const NO_SUCH_FILE: i32 = 2;
 
 impl<W: World> Follower<W> {
-    /// The keeper says something.
+    /// Handles a report of the keeper.
     pub fn heard(&mut self, report: Report) {
         match report {
             Report::Welcome { .. } => {
@@ -31,7 +31,7 @@ impl<W: World> Follower<W> {
                 for id in followed {
                     self.look(id);
                 }
-                // What ended while it was not known what this keeper would tell: now it is.
+                // These ended while it was unknown what this keeper would report; now that is known.
                 let gone: Vec<ProcessId> = self.awaited().collect();
                 for id in gone {
                     self.ended(id);
@@ -66,7 +66,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// What runs, as far as is known, and is not followed by a descriptor.
+    /// Lists the processes that are running as far as is known, and have no descriptor.
     fn unanswered(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -74,7 +74,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// What the kernel says is gone, and is looked at again for what the keeper may say.
+    /// Lists the processes that are gone according to the kernel and wait for the keeper's report.
     fn awaited(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -82,7 +82,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// Something that nobody has asked to follow runs, or has ended.
+    /// Notes that a process which nobody has asked to follow is running, or has ended.
     fn meet(&mut self, id: ProcessId, identity: Identity, lives: bool) {
         if lives {
             self.strangers.insert(id, identity);
@@ -91,7 +91,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// What the keeper launched, lives, and is followed by nobody: each with its PID.
+    /// Returns the running processes launched by the keeper that are followed by nobody, each with its PID.
     pub fn strangers(&mut self) -> Vec<(ProcessId, u32)> {
         let (attempts, world) = (&self.attempts, &mut self.world);
         self.strangers.retain(|id, identity| {
@@ -102,13 +102,13 @@ impl<W: World> Follower<W> {
         left.map(|(id, identity)| (*id, identity.pid)).collect()
     }
 
-    /// It runs. `is_child` says whether the keeper waits for it.
+    /// Handles a running process. `is_child` is whether the keeper waits for it.
     fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
         self.learn_start(started, (is_child, true));
         self.look(started.attempt);
     }
 
-    /// Which process it is. Of one that has ended there is nothing to be followed, and its PID is nobody's any more.
+    /// Records the identity of a started process. If it has ended, it is not followed, since its PID may be reused.
     fn learn_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
         let id = started.attempt;
         self.held.insert(id, is_child);
@@ -155,15 +155,15 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// The keeper is gone: another is started for what is to be launched and for what it knew of the others, which are
-    /// followed by their own descriptors meanwhile.
+    /// Handles the loss of the keeper. Another is started if there is something to launch or to learn about; running processes are followed
+    /// by their own descriptors meanwhile.
     pub fn keeper_gone(&mut self) {
         self.link = Link::Down;
         self.held.clear();
         if self.attempts.values().all(|it| it.ended.is_some()) {
             return;
         }
-        // The next one is asked for what this one did not answer, when it has said what it holds.
+        // The next keeper will be asked what this one did not answer, after reporting what it holds.
         if let Err(failure) = self.joined() {
             self.fail_unasked(&failure);
             let followed: Vec<ProcessId> = self.unanswered().collect();

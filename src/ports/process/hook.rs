@@ -1,7 +1,8 @@
-//! Records in the output of a hook: lines that begin with `{`. Read when the hook has ended, from its file, on a thread aside.
+//! Records in the output of a hook: lines that begin with `{`. They are read from its output file after the hook has ended, on a separate
+//! thread.
 //!
-//! A `Process` among them is a process that the hook ran; all others are kept as they are. What is broken is a warning that names the
-//! line, and never an error.
+//! A `Process` record describes a process that the hook ran; all other records are kept as they are. A malformed record causes a warning
+//! with its line number, never an error.
 
 use crate::actors::process::{Child, End, Found, Message, Warning};
 use crate::bytes::Bytes;
@@ -12,10 +13,10 @@ use serde_json::{Map, Value};
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// The longest line that is a record.
+/// The longest line that is accepted as a record, in bytes.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Reads what a hook printed: a message for each process, and then one that says what else there is.
+/// Reads what a hook printed: sends a message for each process, then one with everything else.
 pub(super) fn read(
     id: ProcessId,
     path: &Path,
@@ -29,7 +30,7 @@ pub(super) fn read(
     };
     let read = files::reader(path).and_then(|mut file| reading.lines(&mut file, goes_on));
     match read {
-        // It is read again when the server starts.
+        // The output is read again when the server starts.
         Ok(false) => return,
         Ok(true) => {}
         Err(error) => reading.warn(0, format!("its output cannot be read: {error}")),
@@ -44,17 +45,17 @@ struct Reading<'a> {
     report: &'a mut dyn FnMut(Message),
 }
 
-/// What a line is.
+/// The kind of a line.
 enum Line {
     End,
-    /// Not one that should be a record.
+    /// A line that is not meant as a record.
     Other,
     Record(Vec<u8>),
     TooLong,
 }
 
 impl Reading<'_> {
-    /// Whether it came to the end.
+    /// Reads all lines. Returns whether it reached the end.
     fn lines(&mut self, from: &mut dyn BufRead, goes_on: &dyn Fn() -> bool) -> io::Result<bool> {
         for number in 1.. {
             if !goes_on() {
@@ -75,8 +76,8 @@ impl Reading<'_> {
     fn record(&mut self, number: u32, bytes: &[u8]) {
         let object = match serde_json::from_slice::<Value>(bytes) {
             Ok(Value::Object(object)) => object,
-            Ok(_) => return self.warn(number, "it is no object".to_owned()),
-            Err(error) => return self.warn(number, format!("it is no JSON: {error}")),
+            Ok(_) => return self.warn(number, "it is not an object".to_owned()),
+            Err(error) => return self.warn(number, format!("it is not JSON: {error}")),
         };
         match object.get("type").and_then(Value::as_str) {
             Some("Process") => match child(number, &object) {
@@ -99,12 +100,12 @@ impl Reading<'_> {
         }
     }
 
-    /// Keeps a record of another type, as far as there is room.
+    /// Keeps a record of another type if there is room.
     fn keep(&mut self, bytes: &[u8]) {
         self.found.records += 1;
         let kept = &mut self.found.kept;
         let so_far: usize = kept.iter().map(|it| it.as_bytes().len()).sum();
-        // Those that are kept are the first, without gaps.
+        // The records kept are the first ones, without gaps.
         let is_next = kept.len() + 1 == self.found.records as usize;
         let fits = so_far + bytes.len() <= Found::BYTES_MAX && kept.len() < Found::KEPT_MAX;
         if is_next && fits {
@@ -123,7 +124,7 @@ impl Reading<'_> {
     }
 }
 
-/// The next line, without its end. Of one that is too long, and of one that is no record, nothing is kept.
+/// Reads the next line, without its newline. Nothing is kept of lines that are too long or no records.
 fn line(from: &mut dyn BufRead) -> io::Result<Line> {
     let mut bytes = Vec::new();
     let mut length = 0;
@@ -159,7 +160,7 @@ fn line(from: &mut dyn BufRead) -> io::Result<Line> {
     })
 }
 
-/// A process, by the names that a record of one has.
+/// Parses a `Process` record.
 fn child(line: u32, object: &Map<String, Value>) -> Result<Child, String> {
     let there = |name: &str| object.get(name).filter(|it| !it.is_null());
     let text = |value: &Value| value.as_str().map(|text| Bytes::new(text.as_bytes()));
@@ -278,7 +279,7 @@ mod tests {
         let lines: Vec<u32> = found.warnings.iter().map(|it| it.line).collect();
         assert_eq!(lines, [1, 3, 4, 5, 6]);
         let words: Vec<&str> = found.warnings.iter().map(|it| it.words.as_str()).collect();
-        assert!(words[0].starts_with("it is no JSON"), "{words:?}");
+        assert!(words[0].starts_with("it is not JSON"), "{words:?}");
         assert_eq!(words[3], "it has more than 1048576 bytes");
     }
 

@@ -1,5 +1,5 @@
-//! Lines of output that say that a process is ready. The kernel tells when a file has grown, and only as long as somebody waits for
-//! such a line.
+//! Watches output for lines that mark a process as ready. The kernel reports when a file has grown, and files are watched only while such a
+//! line is awaited.
 
 use crate::ids::ProcessId;
 use crate::ports::process::files;
@@ -12,30 +12,30 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The file beside the output that says where the output of the process begins: a coordinator that is started again looks from there.
+/// The file in which the offset is stored at which the output of the process begins, so that a restarted coordinator can search from there.
 const BEGIN: &str = "stdout.begin";
 
-/// How much is looked through before others have their turn.
+/// How many bytes are searched before other events are handled.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
-/// How soon a file is looked at again that the kernel tells nothing of, in milliseconds.
+/// How often a file is checked that the kernel does not watch, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// A line that is waited for.
+/// A line that is awaited.
 #[derive(Debug)]
 pub(super) struct Line {
     path: PathBuf,
     text: Vec<u8>,
-    /// Up to where it was looked for.
+    /// The offset up to which the file has been searched.
     at: u64,
-    /// The end of what was looked through, as far as the text may have begun in it.
+    /// The end of the part already searched, in which the text may have begun.
     before: Vec<u8>,
     watch: Option<i32>,
-    /// When it is looked for without being told.
+    /// When the file is checked without a notification.
     next: Option<u64>,
 }
 
-/// All that are waited for.
+/// All awaited lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     inotify: Option<OwnedFd>,
@@ -43,16 +43,16 @@ pub(super) struct Lines {
     watches: BTreeMap<i32, ProcessId>,
 }
 
-/// What came of a look.
+/// The result of a search.
 enum Look {
     Ready,
     Nothing,
-    /// There is more than is looked through at once.
+    /// There is more than is searched at once.
     More,
 }
 
 impl Line {
-    /// A process is about to be launched: notes where its output begins. The file is there from then on.
+    /// Records where the output of a process about to be launched begins, and creates the output file.
     pub(super) fn begin(dir: &Path, appends: bool) -> io::Result<()> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -69,7 +69,7 @@ impl Line {
         Ok(())
     }
 
-    /// A line with this text in the output there.
+    /// Returns the state for awaiting a line with this text in the output in `dir`.
     pub(super) fn of(dir: &Path, text: &str) -> Self {
         Self {
             path: dir.join(files::STDOUT),
@@ -81,13 +81,13 @@ impl Line {
         }
     }
 
-    /// Looks through what is new.
+    /// Searches the part of the file that is new.
     fn look(&mut self) -> io::Result<Look> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
         let length = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
         if length < self.at {
-            // Somebody began it anew.
+            // The file was truncated by someone.
             self.at = 0;
             self.before.clear();
         }
@@ -110,7 +110,7 @@ impl Line {
         }
     }
 
-    /// Whether the text ends in what is new. It has no line break, so that it is never found across two lines.
+    /// Returns whether the text ends in the new part. It contains no line break, so it never matches across two lines.
     fn is_in(&mut self, new: &[u8]) -> bool {
         self.before.extend_from_slice(new);
         let mut places = self.before.windows(self.text.len());
@@ -122,7 +122,7 @@ impl Line {
 }
 
 impl Lines {
-    /// None yet. What the kernel tells of is waited for by `epoll`, under this token.
+    /// Creates an empty set. Notifications of the kernel are delivered by `epoll` under this token.
     pub(super) fn open(epoll: &OwnedFd, token: u64) -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let waited = inotify.and_then(|inotify| {
@@ -136,27 +136,27 @@ impl Lines {
         }
     }
 
-    /// Waits for a line.
+    /// Starts to wait for a line.
     pub(super) fn follow(&mut self, id: ProcessId, mut line: Line) {
         let watched = self.inotify.as_ref().map(|inotify| {
-            // By the file itself, so that a link in its place leads nowhere.
+            // `DONT_FOLLOW`: a link in place of the file must not be followed.
             let flags = WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW;
             inotify::add_watch(inotify, &line.path, flags)
         });
-        // There may be as many watches as may be: then it is looked at without being told.
+        // If the limit of watches is reached, the file is checked periodically instead.
         if let Some(Ok(watch)) = watched {
             self.watches.insert(watch, id);
             line.watch = Some(watch);
         }
-        // Something may stand there already.
+        // The line may be there already.
         line.next = Some(0);
         self.all.insert(id, line);
     }
 
-    /// Waits no longer.
+    /// Stops waiting.
     pub(super) fn forget(&mut self, id: ProcessId) {
         let watch = self.all.remove(&id).and_then(|line| line.watch);
-        // Another that writes to the same file may have it by now.
+        // The watch may by now belong to another process that writes to the same file.
         let its = watch.filter(|watch| self.watches.get(watch) == Some(&id));
         if let (Some(watch), Some(inotify)) = (its, &self.inotify) {
             self.watches.remove(&watch);
@@ -165,12 +165,12 @@ impl Lines {
         }
     }
 
-    /// When one is looked for without being told.
+    /// Returns when a file is to be checked without a notification.
     pub(super) fn next(&self) -> Option<u64> {
         self.all.values().filter_map(|line| line.next).min()
     }
 
-    /// Looks at what grew and at what is due: those whose lines are there, which are waited for no longer.
+    /// Searches files that have grown and those that are due. Returns the processes whose lines were found; they are no longer awaited.
     pub(super) fn grown(&mut self, now: u64) -> Vec<ProcessId> {
         let mut grown = self.told();
         let due = self
@@ -203,7 +203,7 @@ impl Lines {
         ready
     }
 
-    /// Those of whose output the kernel tells.
+    /// Returns the processes whose output has grown according to the kernel.
     fn told(&self) -> BTreeSet<ProcessId> {
         let mut told = BTreeSet::new();
         let Some(inotify) = &self.inotify else {
@@ -211,7 +211,7 @@ impl Lines {
         };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
-        // What overflows is looked at with the rest.
+        // If the queue has overflowed, all files are searched.
         while let Ok(event) = reader.next() {
             match self.watches.get(&event.wd()) {
                 Some(id) => {
@@ -224,7 +224,7 @@ impl Lines {
     }
 }
 
-/// Where the output of the process begins there.
+/// Returns the offset at which the output of the process begins.
 fn begin_of(dir: &Path) -> Option<u64> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(dir.join(BEGIN), flags, Mode::empty()).ok()?;

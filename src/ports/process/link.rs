@@ -1,4 +1,4 @@
-//! The connection to the keeper, and the keeper's start where none runs.
+//! The connection to the keeper, and starting a keeper if none is running.
 
 use crate::actors::process::{Failure, Step};
 use crate::keeper::framed;
@@ -14,31 +14,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a keeper may take until it listens.
+/// How long a new keeper may take to start listening.
 const START: Duration = Duration::from_secs(10);
 
-/// How soon it is asked again whether it listens.
+/// The interval between two checks whether it is listening.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long a keeper may leave unread what it is told.
+/// How long a keeper may take to read what is sent to it.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
 
-/// Which program is the keeper.
+/// The program that is started as the keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeeperProgram {
-    /// None: what would be launched is refused.
+    /// None: launches are refused.
     #[default]
     None,
-    /// This program, asked to be one: it calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`.
+    /// This program, which calls [`keeper::run_if_asked`](crate::keeper::run_if_asked) first in its `main`.
     Own,
-    /// Another program that does, or `sexton` itself.
+    /// Another program that does so, or `sexton` itself.
     At(PathBuf),
 }
 
-/// A keeper that is spoken with.
+/// A connection to a keeper.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: UnixStream,
@@ -46,7 +46,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Greets the keeper that listens there; `None` if none does.
+    /// Connects to the keeper of this data directory and greets it; `None` if none is listening.
     pub(super) fn connect(data: &Path) -> io::Result<Option<Self>> {
         let stream = match UnixStream::connect(data.join(crate::keeper::SOCKET)) {
             Ok(stream) => stream,
@@ -71,12 +71,12 @@ impl Link {
         &self.stream
     }
 
-    /// Says something to the keeper.
+    /// Sends a request to the keeper.
     pub(super) fn ask(&mut self, request: &Request) -> io::Result<()> {
         self.send(&framed(request)?)
     }
 
-    /// Sends it all. A keeper whose answers nobody reads takes no more requests, so they are read meanwhile.
+    /// Sends all bytes. A keeper whose answers nobody reads accepts no more requests, so answers are read meanwhile.
     fn send(&mut self, mut rest: &[u8]) -> io::Result<()> {
         while !rest.is_empty() {
             match rustix::net::send(
@@ -102,7 +102,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes what has come, if something has.
+    /// Reads what has arrived, if anything.
     fn receive(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 << 10];
         match rustix::net::recv(&self.stream, &mut chunk[..], RecvFlags::DONTWAIT) {
@@ -117,19 +117,19 @@ impl Link {
         }
     }
 
-    /// Whether something was taken, and may be read without waiting for more.
+    /// Returns whether a whole frame has been received and can be read without waiting.
     pub(super) fn has_unread(&self) -> bool {
         let unread = self.unread.split_first_chunk::<4>();
         unread.is_some_and(|(length, after)| after.len() >= u32::from_le_bytes(*length) as usize)
     }
 
-    /// Ends the connection: the end is read next.
+    /// Shuts the connection down; the next read reports its end.
     pub(super) fn end(&self) {
-        // It may have ended by itself.
+        // It may have been closed already.
         drop(self.stream.shutdown(std::net::Shutdown::Both));
     }
 
-    /// What has come; an error if the keeper is gone, or says what it cannot mean.
+    /// Reads the reports that have arrived. Returns an error if the keeper is gone or has sent an invalid frame.
     pub(super) fn read(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
         let received = self.receive();
         let mut rest = self.unread.as_slice();
@@ -138,7 +138,7 @@ impl Link {
             if length > FRAME_BYTES_MAX {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "too long a frame",
+                    "the frame is too long",
                 ));
             }
             let Some((frame, after)) = after.split_at_checked(length) else {
@@ -152,27 +152,27 @@ impl Link {
     }
 }
 
-/// The program that a keeper is to become, which this coordinator did not start: the one that would be started today, if it
-/// executes another file. A keeper that cannot be looked at stays what it is.
+/// Returns the program that a keeper not started by this coordinator should be upgraded to: the one that would be started now, if the
+/// keeper executes another file. A keeper that cannot be inspected is left alone.
 pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf> {
     let path = match program {
         KeeperProgram::None => return None,
         KeeperProgram::Own => {
             let path = proc::program().ok()?;
-            // It may have been replaced since this coordinator was started.
+            // The file may have been replaced since this coordinator was started.
             let is_ours = proc::executes(std::process::id(), &path);
             is_ours.unwrap_or(false).then_some(path)?
         }
         KeeperProgram::At(path) => std::path::absolute(path).ok()?,
     };
-    // In another PID namespace than ours this may be the number of a stranger.
+    // In another PID namespace this PID may belong to an unrelated process.
     let words = proc::cmdline(keeper).ok()??;
     let is_keeper = words.get(1).is_some_and(|it| it.as_bytes() == b"keeper");
     let is_older = is_keeper && proc::executes(keeper, &path).is_ok_and(|same| !same);
     is_older.then_some(path)
 }
 
-/// Starts a keeper, and waits until it listens.
+/// Starts a keeper and waits until it is listening.
 pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child), Failure> {
     let path = match program {
         KeeperProgram::None => return Err(none()),
@@ -180,7 +180,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         KeeperProgram::At(path) => path.clone(),
     };
     let failed = |error: &io::Error| files::failure(Step::Keeper, error, &path);
-    // No `pre_exec`, user or group here: those would make it a fork of all that this process has.
+    // No `pre_exec`, user or group here: those would make `Command` fork, which copies the memory of this process.
     let mut command = Command::new(&path);
     command.arg("keeper").arg("--data").arg(data);
     command
@@ -207,7 +207,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
                 continue;
             }
         };
-        // It is not left behind half started.
+        // A keeper that failed to start must not be left behind.
         drop(child.kill());
         drop(child.wait());
         return Err(Failure {
@@ -226,7 +226,7 @@ fn rest() {
     std::thread::sleep(LOOK);
 }
 
-/// Why nothing is launched where there is no keeper.
+/// Returns the failure of a launch without a keeper.
 pub(super) fn none() -> Failure {
     Failure {
         step: Step::Keeper,

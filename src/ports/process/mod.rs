@@ -1,26 +1,25 @@
-//! The port of the `ProcessActor`: launches through the keeper, follows what runs, stops whole trees, and reports what
-//! became of it all.
+//! The port of the `ProcessActor`: launches processes through the keeper, follows them, stops whole trees, and reports the results.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `world.rs` | what it needs of kernel, keeper and files |
-//! | `real.rs` `thread.rs` | the real world, and the thread that waits for it |
-//! | `link.rs` | the connection to the keeper, and its start |
-//! | `files.rs` `environment.rs` | what a launch needs, and what is left of it |
-//! | `output.rs` `rotation.rs` | files of output that are not to grow without end |
+//! | `world.rs` | the operations it needs from kernel, keeper and files |
+//! | `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
+//! | `link.rs` | the connection to the keeper, and starting one |
+//! | `files.rs` `environment.rs` | what a launch needs, and what remains of it |
+//! | `output.rs` `rotation.rs` | rotation of long output files, and a thread that does this and reads the output of hooks |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `account.rs` | users and groups by name |
-//! | `notices.rs` `line.rs` `sender.rs` | what processes say of themselves, and who may |
-//! | `requester.rs` | who asks, and of whose line |
-//! | `reporting.rs` | how a process that works on a task reports: where, and by which secret |
-//! | `faults.rs` | faults that are made on demand |
+//! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and from whom they are accepted |
+//! | `requester.rs` | the process behind a request, and its ancestors |
+//! | `reporting.rs` | where a process that works on a task reports, and with which secret |
+//! | `faults.rs` | faults injected on request |
 //! | `tree.rs` | which processes belong to a tree |
 //! | `usage.rs` | what a process uses now |
-//! | `clearing.rs` `emptying.rs` | how a tree is proved empty; when the kernel says that it may be |
-//! | `follower.rs` `attempt.rs` | what it does with them: the same code over the real world and over that of the simulation |
-//! | `reconcile.rs` | looking again for what is said to live |
-//! | `ending.rs` `hearing.rs` | how it follows a process to its end; what the keeper says |
-//! | `orphans.rs` `namespaces.rs` | what PID 1 inherits, and has to reap; what ended with one |
+//! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be |
+//! | `follower.rs` `attempt.rs` | the logic: the same code runs over the real world and over that of the simulation |
+//! | `reconcile.rs` | checking on request whether recorded processes are still alive |
+//! | `ending.rs` `hearing.rs` | following a process to its end; the keeper's reports |
+//! | `orphans.rs` `namespaces.rs` | children that PID 1 inherits and has to reap; PID namespaces that ended with it |
 
 mod account;
 mod attempt;

@@ -1,9 +1,9 @@
-//! Moments as programs write them in JSON.
+//! Points in time as programs write them in JSON.
 
 use crate::clock::Date;
 use serde_json::Value;
 
-/// A date: seconds since 1970, or text such as `2026-01-31T12:00:00.5+01:00`.
+/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`.
 pub(super) fn date(value: &Value) -> Option<Date> {
     match value {
         Value::Number(seconds) => of_seconds(seconds.as_f64()?),
@@ -13,7 +13,7 @@ pub(super) fn date(value: &Value) -> Option<Date> {
 }
 
 fn of_seconds(seconds: f64) -> Option<Date> {
-    // Up to the year 9999.
+    // The end of the year 9999.
     const SECONDS_MAX: f64 = 253_402_300_800.0;
     if !(0.0..SECONDS_MAX).contains(&seconds) {
         return None;
@@ -27,7 +27,7 @@ fn of_seconds(seconds: f64) -> Option<Date> {
     Some(Date(ms))
 }
 
-/// As RFC 3339 has it; without an offset it is UTC.
+/// Parses a date as in RFC 3339; without an offset it is UTC.
 fn of_text(text: &str) -> Option<Date> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -52,7 +52,7 @@ fn of_text(text: &str) -> Option<Date> {
     Some(Date(begin * 1000 + of_seconds(second)?.0))
 }
 
-/// The minutes that an offset is ahead of UTC.
+/// Returns by how many minutes an offset is ahead of UTC.
 fn minutes(offset: &str) -> Option<i64> {
     let sign = match offset.get(..1) {
         None => return Some(0),
@@ -67,7 +67,7 @@ fn minutes(offset: &str) -> Option<i64> {
     Some(sign * (hours * 60 + minutes))
 }
 
-/// Days since 1970, of a date that there is.
+/// Returns the number of days since 1970-01-01; `None` if there is no such date.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let february = if is_leap { 29 } else { 28 };
@@ -77,7 +77,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if year < 1970 || !(1..=*length).contains(&day) {
         return None;
     }
-    // The leap days before this year, less those before 1970.
+    // The leap days before this year, minus those before 1970.
     let last = year - 1;
     let leaps = last / 4 - last / 100 + last / 400 - 477;
     let months: u64 = lengths.iter().take(before).sum();

@@ -1,6 +1,6 @@
-//! PID namespaces that have ended. What runs in another namespace cannot be looked for, and so is unknown, unless nothing can run
-//! there: that of a coordinator that was PID 1 ended with it, and all its processes did. Only one coordinator at a time has a data
-//! directory, so whoever has it now knows that those before it are gone.
+//! PID namespaces that have ended. A process in another namespace cannot be looked up, so its state is unknown, unless nothing can be
+//! running there: the namespace of a coordinator that was PID 1 ended with it, along with all its processes. Only one coordinator at a time
+//! uses a data directory, so the current one knows that its predecessors are gone.
 
 use crate::kernel::host;
 use std::collections::BTreeSet;
@@ -8,18 +8,18 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The file in the data directory that names the namespaces of this boot whose PID 1 was a coordinator: boot and inode, a line each.
+/// The file in the data directory that lists the namespaces of this boot whose PID 1 was a coordinator: boot and inode, one per line.
 const FILE: &str = "namespaces";
 
-/// The most that are remembered: the newest.
+/// The most namespaces that are remembered; the newest are kept.
 const NAMESPACES_MAX: usize = 1024;
 
-/// Those that have ended.
+/// The namespaces that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Ended(BTreeSet<u64>);
 
 impl Ended {
-    /// Those of the coordinators before this one. If this is PID 1, it notes its own for the ones after it.
+    /// Reads the namespaces of earlier coordinators. If this process is PID 1, its own namespace is added to the file for later ones.
     pub(super) fn before(data: &Path, is_init: bool) -> Self {
         let own = host::namespace();
         let mut all = match read(data) {
@@ -40,7 +40,7 @@ impl Ended {
         ended
     }
 
-    /// Whether nothing runs there any more.
+    /// Returns whether nothing is running in this namespace any more.
     pub(super) fn has(&self, namespace: u64) -> bool {
         self.0.contains(&namespace)
     }

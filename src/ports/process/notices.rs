@@ -1,7 +1,7 @@
-//! What processes say of themselves: that they are ready, by a line of their output or by the protocol of `sd_notify`; what they
-//! do; and that they still live.
+//! Notices that processes send about themselves: that they are ready, by a line of their output or by the `sd_notify` protocol; their
+//! status; and that they are still alive.
 //!
-//! Says nothing of who may say so: `sender.rs` does.
+//! From whom notices are accepted is decided in `sender.rs`.
 
 use crate::actors::process::{Expectation, Failure, Message, Notice, Ready, Spec, Step};
 use crate::bytes::Bytes;
@@ -19,29 +19,29 @@ use std::path::{Path, PathBuf};
 /// The name of the socket in the data directory.
 const SOCKET: &str = "notify.sock";
 
-/// What epoll says of the socket, of the one without a file, and of output that grew.
+/// The epoll tokens of the socket, of the abstract socket, and of output that has grown.
 pub(super) const NOTICES: u64 = 2;
 pub(super) const NOTICES_APART: u64 = 3;
 pub(super) const LINES: u64 = 4;
 
-/// The longest datagram.
+/// The longest datagram, in bytes.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// How soon words follow others, in milliseconds.
+/// The shortest interval between two reports of a status text, in milliseconds.
 const WORDS_MS: u64 = 1000;
 
-/// What is looked for of one process.
+/// The notices expected from one process.
 #[derive(Debug)]
 struct Expected {
     ready: Ready,
     is_ready: bool,
     watchdog_ms: u64,
-    /// When its next sign of life is due.
+    /// When its next watchdog notice is due.
     beats_by: Option<u64>,
     words: Words,
 }
 
-/// What a process says that it does. The newest counts, and they are not reported as fast as they may come.
+/// The status text of a process. The newest one counts, and the rate of reports is limited.
 #[derive(Debug, Default)]
 struct Words {
     said: Option<String>,
@@ -49,19 +49,19 @@ struct Words {
     not_before: u64,
 }
 
-/// What is looked for of all of them.
+/// The notices expected from all processes.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     data: Option<PathBuf>,
     by_path: Option<Receiver>,
-    /// For those that may not enter the data directory.
+    /// The abstract socket, for users who may not enter the data directory.
     apart: Option<Receiver>,
     lines: Lines,
     expected: BTreeMap<ProcessId, Expected>,
 }
 
 impl Notices {
-    /// Sockets below a data directory, which `epoll` waits for.
+    /// Opens the sockets of a data directory and registers them with `epoll`.
     pub(super) fn open(data: Option<&Path>, epoll: &OwnedFd) -> Self {
         let mut notices = Self {
             data: data.map(Path::to_owned),
@@ -70,7 +70,7 @@ impl Notices {
         };
         if let Some(data) = data {
             let failed = |error: &io::Error| {
-                tracing::warn!("a socket for notices of processes cannot be had: {error}");
+                tracing::warn!("failed to open a socket for notices of processes: {error}");
             };
             let receiver = by_path(data).and_then(|it| waited(it, epoll, NOTICES));
             notices.by_path = receiver.inspect_err(failed).ok();
@@ -80,7 +80,7 @@ impl Notices {
         notices
     }
 
-    /// A process is to be launched: what its environment has so that it can say what is expected of it.
+    /// Prepares the launch of a process; returns the variables that tell it where to send notices.
     pub(super) fn launch(
         &mut self,
         id: ProcessId,
@@ -102,7 +102,9 @@ impl Notices {
             let address = address.ok_or_else(|| Failure {
                 step: Step::Environment,
                 errno: 0,
-                about: Some("there is no socket by which it could say that it is ready".to_owned()),
+                about: Some(
+                    "there is no socket on which it could report that it is ready".to_owned(),
+                ),
             })?;
             own.push(("NOTIFY_SOCKET", address));
         }
@@ -113,7 +115,7 @@ impl Notices {
         Ok(own)
     }
 
-    /// A process is looked after from now on, unless it is already.
+    /// Expects these notices from a process from now on, unless some are expected already.
     pub(super) fn expect(&mut self, id: ProcessId, expectation: &Expectation, dir: &Path) {
         if self.expected.contains_key(&id) {
             return;
@@ -137,7 +139,7 @@ impl Notices {
         self.expected.insert(id, expected);
     }
 
-    /// It runs: its signs of life are due from now on.
+    /// Called when the process is running: its watchdog notices are due from now on.
     pub(super) fn start(&mut self, id: ProcessId, now: u64) {
         if let Some(expected) = self.expected.get_mut(&id)
             && expected.watchdog_ms > 0
@@ -146,19 +148,19 @@ impl Notices {
         }
     }
 
-    /// Nothing more is expected of it.
+    /// Expects nothing more from a process.
     pub(super) fn forget(&mut self, id: ProcessId) {
         self.expected.remove(&id);
         self.lines.forget(id);
     }
 
-    /// Whether it may say something by the protocol of `sd_notify`.
+    /// Returns whether notices by the `sd_notify` protocol are accepted from a process.
     pub(super) fn may_say(&self, id: ProcessId) -> bool {
         let expected = self.expected.get(&id);
         expected.is_some_and(|it| it.ready == Ready::Notify)
     }
 
-    /// The next datagram that has come.
+    /// Receives the next datagram, if one has arrived.
     pub(super) fn receive(&self, token: u64, buffer: &mut [u8]) -> Option<Datagram> {
         let receiver = match token {
             NOTICES => self.by_path.as_ref(),
@@ -171,7 +173,7 @@ impl Notices {
         })
     }
 
-    /// What a process said by the protocol of `sd_notify`.
+    /// Handles what a process sent by the `sd_notify` protocol.
     pub(super) fn say(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
         let Some(expected) = self.expected.get_mut(&id) else {
             return Vec::new();
@@ -201,7 +203,7 @@ impl Notices {
         messages
     }
 
-    /// Output grew: which are ready by it.
+    /// Searches output that has grown. Returns a message for each process that is ready.
     pub(super) fn grown(&mut self, now: u64) -> Vec<Message> {
         let ready = self.lines.grown(now);
         let each = ready.into_iter().map(|id| {
@@ -214,14 +216,14 @@ impl Notices {
         each.collect()
     }
 
-    /// When the next step is due.
+    /// Returns when the next step is due.
     pub(super) fn next(&self) -> Option<u64> {
         let each = self.expected.values();
         let times = each.flat_map(|it| [it.beats_by, it.words.next_at()]);
         times.flatten().chain(self.lines.next()).min()
     }
 
-    /// Does what is due.
+    /// Performs the steps that are due.
     pub(super) fn time_has_come(&mut self, now: u64) -> Vec<Message> {
         let mut messages = Vec::new();
         if self.lines.next().is_some_and(|at| at <= now) {
@@ -230,7 +232,7 @@ impl Notices {
         for (id, expected) in &mut self.expected {
             let id = *id;
             if expected.beats_by.is_some_and(|at| at <= now) {
-                // It is told once: what is silent is stopped.
+                // Reported once, since the process is then stopped.
                 expected.beats_by = None;
                 let notice = Notice::Silent;
                 messages.push(Message::Notice { id, notice });
@@ -243,7 +245,7 @@ impl Notices {
         messages
     }
 
-    /// Where a process says that it is ready: one of another user may not be able to enter the data directory.
+    /// Returns the address to which a process sends notices: another user may not be able to enter the data directory.
     fn address(&self, is_another: bool) -> Option<Vec<u8>> {
         let data = self.data.as_ref()?;
         let path = || {
@@ -264,7 +266,7 @@ impl Notices {
 }
 
 impl Words {
-    /// What is to be reported now.
+    /// Returns the status text to report now, if any.
     fn due(&mut self, now: u64) -> Option<String> {
         if now < self.not_before {
             return None;
@@ -283,7 +285,7 @@ impl Words {
     }
 }
 
-/// What may be as long as it likes, as far as it is kept.
+/// Cuts a text of any length down to what is kept.
 fn shortened(words: &str) -> String {
     let mut end = words.len().min(Notice::WORDS_BYTES_MAX);
     while !words.is_char_boundary(end) {
@@ -292,7 +294,7 @@ fn shortened(words: &str) -> String {
     words.get(..end).unwrap_or_default().to_owned()
 }
 
-/// The name of the socket that has no file.
+/// Returns the name of the abstract socket.
 fn name(data: &Path) -> String {
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
     format!("sexton-{digest:016x}/notify")

@@ -1,7 +1,7 @@
-//! Children that this process did not start: PID 1 inherits every orphan of its namespace, and has to reap it.
+//! Children that this process did not start: PID 1 inherits every orphan of its namespace and has to reap it.
 //!
-//! What a keeper launched and left behind is among them. How such a process ended is read by its descriptor before it is reaped,
-//! see `Real::status`; here it is left alone until then. Strangers are reaped, and nobody asks how they ended.
+//! They include processes left behind by a keeper. How such a process ended is read through its descriptor before it is reaped, see
+//! `Real::status`; until then it is skipped here. Other processes are reaped, and their status is ignored.
 
 use crate::actors::process::Message;
 use crate::kernel::{proc, wait};
@@ -10,11 +10,11 @@ use crate::ports::process::real::Real;
 use crate::ports::process::world::World as _;
 use std::io;
 
-/// How soon it is looked again for what was left alone, in milliseconds.
+/// The interval before skipped children are checked again, in milliseconds.
 const AGAIN_MS: u64 = 1000;
 
 impl<R: FnMut(Message)> Follower<Real<R>> {
-    /// Reaps children that have ended and of which nobody else reads the status.
+    /// Reaps ended children whose status is not read elsewhere.
     pub(super) fn reap(&mut self) {
         self.world.reap_keepers();
         let is_left = self.reap_strangers().unwrap_or_else(|error| {
@@ -24,7 +24,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         self.world.reaps_at = is_left.then(|| self.world.clock() + AGAIN_MS);
     }
 
-    /// The same if it is time to look again.
+    /// Reaps again if it is time to.
     pub(super) fn reap_again(&mut self) {
         let now = self.world.clock();
         if self.world.reaps_at.is_some_and(|at| at <= now) {
@@ -32,7 +32,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// When the next step of anything is due.
+    /// Returns when any next step is due.
     pub(super) fn next(&self) -> Option<u64> {
         let times = [
             self.deadline(),
@@ -42,8 +42,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         times.into_iter().flatten().min()
     }
 
-    /// Whether some were left alone. The kernel names one at a time, and always the same: only where that is to be left
-    /// alone are all processes looked through.
+    /// Returns whether some children were skipped. The kernel names one child at a time, and always the same until it is reaped, so all
+    /// processes are searched only if that one is to be skipped.
     fn reap_strangers(&self) -> io::Result<bool> {
         while let Some(pid) = wait::ended()? {
             if self.is_awaited(pid) {
@@ -71,8 +71,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         Ok(is_left)
     }
 
-    /// Whether the status of a child is read elsewhere. Until a keeper has said what it holds, any may be one that the keeper before
-    /// it launched.
+    /// Returns whether the status of a child is read elsewhere. Until a keeper has reported what it holds, any child may have been launched
+    /// by an earlier one.
     fn is_awaited(&self, pid: u32) -> bool {
         let mut attempts = self.attempts.values();
         let may_be_launched = || {

@@ -1,5 +1,5 @@
-//! Files of output: rotated when they have become too long, and read for records when a hook has ended; on a thread of its own, since
-//! that takes its time. A process without a bound that is no hook costs nothing here.
+//! Output files: they are rotated when they have become too long, and those of hooks are read for records after the hook has ended. This
+//! takes time and so has its own thread. Processes that are no hooks and have no size limit cost nothing here.
 
 use crate::actors::process::Message;
 use crate::ids::ProcessId;
@@ -15,35 +15,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often files that grow are looked at. One that is written to may become longer than it should by what comes meanwhile.
+/// The interval at which growing files are checked. A file may exceed its limit by what is written in between.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How many looks later one that does not grow is looked at again, at most.
+/// The longest interval at which a file that does not grow is checked, in units of `LOOK`.
 const LOOKS_MAX: u32 = 8;
 
-/// What the thread is asked.
+/// A request to the thread.
 enum Asked {
-    /// The output in this directory has a bound from now on.
+    /// Limits the output in this directory from now on.
     Bound(ProcessId, PathBuf, Bound),
-    /// It has none any more. One look is left: what was written last counts, too.
+    /// Ends the limit after a last check, which covers the last output.
     Release(ProcessId),
-    /// The output in this directory is that of a hook that has ended.
+    /// Reads the output in this directory, which is that of a hook that has ended.
     Read(ProcessId, PathBuf),
 }
 
-/// Tells the actor.
+/// Sends a message to the actor.
 type Report = Box<dyn FnMut(Message) + Send>;
 
-/// How long a file may become, and how many before it are kept.
+/// The maximum size of an output file, and the number of rotated files to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) bytes_max: u64,
     pub(super) kept: u8,
 }
 
-/// Asks the thread, which is there as long as this is, from when there is something to do.
+/// A handle to the thread, which starts with the first request and ends when this is dropped.
 pub(super) struct Outputs {
-    /// Until the thread has it.
+    /// Moved to the thread when that starts.
     report: Option<Report>,
     thread: Option<Thread>,
 }
@@ -55,7 +55,7 @@ struct Thread {
 }
 
 impl Outputs {
-    /// With no thread yet.
+    /// Creates a handle; the thread is not started yet.
     pub(super) const fn new(report: Report) -> Self {
         Self {
             report: Some(report),
@@ -63,17 +63,17 @@ impl Outputs {
         }
     }
 
-    /// Reads what a hook printed into a directory.
+    /// Reads the output of a hook in a directory.
     pub(super) fn read(&mut self, id: ProcessId, dir: &Path) {
         self.ask(Asked::Read(id, dir.to_owned()));
     }
 
-    /// Bounds the output in a directory.
+    /// Limits the size of the output in a directory.
     pub(super) fn bound(&mut self, id: ProcessId, dir: &Path, bound: Bound) {
         self.ask(Asked::Bound(id, dir.to_owned(), bound));
     }
 
-    /// Nothing writes there any more, as far as is known.
+    /// Ends the limit, since nothing writes there any more as far as is known.
     pub(super) fn release(&mut self, id: ProcessId) {
         if self.thread.is_some() {
             self.ask(Asked::Release(id));
@@ -85,12 +85,12 @@ impl Outputs {
             match Thread::start(report) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(error) => {
-                    return tracing::error!("there is no thread for files of output: {error}");
+                    return tracing::error!("failed to start the thread for output files: {error}");
                 }
             }
         }
         if let Some(asks) = self.thread.as_ref().and_then(|it| it.asks.as_ref()) {
-            // It ends only with us.
+            // The thread ends only when this is dropped.
             drop(asks.send(asked));
         }
     }
@@ -120,7 +120,7 @@ impl Drop for Thread {
         self.is_over.store(true, Ordering::Relaxed);
         self.asks = None;
         if let Some(thread) = self.handle.take() {
-            // A panic there was logged by whoever set the hook.
+            // A panic of the thread was logged by the panic hook.
             drop(thread.join());
         }
     }
@@ -129,11 +129,11 @@ impl Drop for Thread {
 #[cfg(any(feature = "http", feature = "replay"))]
 use crate::ports::process::hook::read;
 
-/// Without JSON there is nobody who could read them.
+/// Without a JSON parser, records cannot be read.
 #[cfg(not(any(feature = "http", feature = "replay")))]
 fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
     use crate::actors::process::{Found, Warning};
-    let words = "this build reads no records: it is without `http`".to_owned();
+    let words = "this build cannot read records: it was built without `http`".to_owned();
     let found = Box::new(Found {
         broken: 1,
         warnings: vec![Warning { line: 0, words }],
@@ -142,16 +142,16 @@ fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
     report(Message::Found { id, found });
 }
 
-/// A file that has a bound.
+/// A file whose size is limited.
 struct Bounded {
     path: PathBuf,
     bound: Bound,
-    /// How long it was when it was looked at last.
+    /// Its size at the last check.
     length: u64,
-    /// How many looks are left out, and how many are to be the next time.
+    /// How many checks to skip now, and the current interval.
     skips: u32,
     span: u32,
-    /// Whether what was wrong with it has been told.
+    /// Whether an error has been logged since the last success.
     is_told: bool,
 }
 
@@ -168,7 +168,7 @@ impl Files {
         }
     }
 
-    /// Waits for something to do; whether to go on.
+    /// Waits for a request or the next check. Returns whether to continue.
     fn step(&mut self, asked: &Receiver<Asked>, goes_on: &dyn Fn() -> bool) -> bool {
         let next = if self.all.is_empty() {
             asked.recv().map_err(|_| RecvTimeoutError::Disconnected)

@@ -1,4 +1,4 @@
-//! The world as it is.
+//! The real world: kernel, keeper and files.
 
 use crate::actors::dispatch::Task;
 use crate::actors::process::{
@@ -33,40 +33,40 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What epoll says of the keeper's connection.
+/// The epoll token of the keeper's connection.
 pub(super) const KEEPER: u64 = 1;
 
-/// What epoll says of processes begins here.
+/// The first epoll token for processes.
 const PROCESSES: u64 = 16;
 
-/// The most keepers that are started within [`STARTS_WITHIN`]: one that keeps ending is not started for ever.
+/// The most keepers started within `STARTS_WITHIN_MS`, so that one that keeps exiting is not started for ever.
 const STARTS_MAX: usize = 5;
 
-/// See [`STARTS_MAX`], in milliseconds.
+/// The period to which [`STARTS_MAX`] applies, in milliseconds.
 const STARTS_WITHIN_MS: u64 = 10_000;
 
-/// How soon a search for those that have output open is followed by another, in milliseconds.
+/// The shortest interval between two searches for processes that have output open, in milliseconds.
 const SEARCHES_MS: u64 = 100;
 
-/// What the port is told of where it is.
+/// The environment of the port: directories, programs and options.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The data directory. Without one nothing is launched.
+    /// The data directory. Without one, nothing is launched.
     pub data: Option<PathBuf>,
-    /// Which program is the keeper.
+    /// The program to run as the keeper.
     pub keeper: KeeperProgram,
-    /// Whether this process inherits the children of others, and reaps them.
+    /// Whether this process inherits orphans and must reap them.
     pub is_init: bool,
-    /// Whether the keeper that was joined can bound the memory of a tree as a whole; none before one was.
+    /// Whether the keeper can limit the memory of a tree as a whole; `None` before a keeper was joined.
     pub bounds_trees: Arc<Mutex<Option<bool>>>,
-    /// How processes report that work on tasks; none do without a data directory.
+    /// How processes report that work on tasks; `None` without a data directory.
     pub reporting: Option<Reporting>,
-    /// Faults that tasks may ask for; none may without it.
+    /// Faults that tasks may ask for; `None` if that is not allowed.
     pub faults: Option<Faults>,
 }
 
 impl Place {
-    /// Whether a keeper may run here, of this process or of one before it.
+    /// Returns whether a keeper of this process or of an earlier one may be running.
     pub(super) fn may_have_keeper(&self) -> bool {
         let socket = self
             .data
@@ -75,7 +75,7 @@ impl Place {
         socket.is_some_and(|socket| socket.exists())
     }
 
-    /// What the environment of a process has that reports on a task.
+    /// Returns the environment variables of a process that reports on a task.
     fn reports(&self, id: ProcessId, spec: &Spec) -> Vec<(&'static str, Vec<u8>)> {
         let reports = spec.secrets.iter().any(|name| name == Task::SECRET);
         let Some(reporting) = self.reporting.as_ref().filter(|_| reports) else {
@@ -95,16 +95,17 @@ impl Place {
     }
 }
 
-/// The world as it is.
+/// The real world.
 pub(super) struct Real<R> {
     place: Place,
     clock: SystemClock,
     pub(super) epoll: OwnedFd,
     link: Option<Link>,
-    /// Keepers that this process started: they are waited for when they have ended.
+    /// Keepers that this process started, to be reaped when they have ended.
     keepers: Vec<Child>,
     starts: VecDeque<u64>,
-    /// Whether a keeper of another program may be asked to become ours: once, so that none is asked for ever.
+    /// Whether a keeper that runs another program may still be asked to switch to ours. It is asked once, so that this cannot go on for
+    /// ever.
     may_upgrade: bool,
     groups: Groups,
     emptying: Emptying,
@@ -112,12 +113,12 @@ pub(super) struct Real<R> {
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
     leaders: BTreeMap<ProcessId, u32>,
-    /// When it is looked again for children that have ended.
+    /// When to check again for children that have ended.
     pub(super) reaps_at: Option<u64>,
     ended: Ended,
     pub(super) notices: Notices,
     outputs: Outputs,
-    /// When it is searched again for those that have output open.
+    /// The earliest time for the next search for processes that have output open.
     searches_at: u64,
     report: R,
 }
@@ -152,27 +153,27 @@ impl<R: FnMut(Message)> Real<R> {
         })
     }
 
-    /// Which process epoll means.
+    /// Returns the process with this epoll token.
     pub(super) fn watched(&mut self, token: u64) -> Option<ProcessId> {
         self.watched.remove(&token)
     }
 
-    /// Whose control group epoll means.
+    /// Returns the process whose control group has this epoll token.
     pub(super) fn emptied(&self, token: u64) -> Option<ProcessId> {
         self.emptying.of(token)
     }
 
-    /// What a tree's leader uses now, or all of its control group.
+    /// Returns what a tree's control group uses, or else its leader.
     pub(super) fn usage(&self, tree: &Tree) -> Option<Usage> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
     }
 
-    /// Whether the keeper has said something that nobody has heard.
+    /// Returns whether a whole report has been received and not yet read.
     pub(super) fn is_unheard(&self) -> bool {
         self.link.as_ref().is_some_and(Link::has_unread)
     }
 
-    /// What the keeper has said; whether it is still there.
+    /// Reads the keeper's reports. Returns whether the keeper is still connected.
     pub(super) fn hear(&mut self, reports: &mut Vec<Report>) -> bool {
         let Some(link) = &mut self.link else {
             return true;
@@ -192,7 +193,7 @@ impl<R: FnMut(Message)> Real<R> {
                 };
                 let bounds = self.place.bounds_trees.lock();
                 *bounds.unwrap_or_else(PoisonError::into_inner) = Some(self.groups.bound_trees());
-                // One that speaks a newer version than ours speaks ours, too.
+                // A keeper with a newer protocol version than ours also understands ours.
                 if *version <= VERSION {
                     self.upgrade(*pid);
                 }
@@ -203,7 +204,7 @@ impl<R: FnMut(Message)> Real<R> {
         }
         if let Err(error) = &read {
             if error.kind() != io::ErrorKind::UnexpectedEof {
-                tracing::warn!("the connection to the keeper is given up: {error}");
+                tracing::warn!("closing the connection to the keeper: {error}");
             }
             self.link = None;
             self.reap_keepers();
@@ -211,7 +212,7 @@ impl<R: FnMut(Message)> Real<R> {
         read.is_ok()
     }
 
-    /// Whether a report is dropped, since that is the fault that its process asks for. The keeper may be killed behind it.
+    /// Returns whether a report is dropped because its process asks for that fault. May kill the keeper for the same reason.
     fn is_dropped(&self, faults: &Faults, report: &Report) -> bool {
         let Report::Exited(exited) = report else {
             return false;
@@ -223,15 +224,15 @@ impl<R: FnMut(Message)> Real<R> {
         faults.strikes(id, Fault::DropSignal)
     }
 
-    /// Kills the keeper, as a fault that was asked for.
+    /// Kills the keeper, as requested by a fault.
     fn kill_keeper(&self) {
         let keeper = Pidfd::open(self.groups.keeper);
         let killed = keeper.and_then(|it| it.map_or(Ok(false), |it| it.signal(9)));
         tracing::warn!(?killed, "the keeper is killed: a task asks for this fault");
     }
 
-    /// Asks a keeper of another program than ours to execute ours. Its answer is the end of the connection: then it is joined
-    /// again, and asked anew for what it was asked.
+    /// Asks a keeper that runs another program to execute ours. It answers by closing the connection; then it is joined again, and all
+    /// pending requests are repeated.
     fn upgrade(&mut self, keeper: u32) {
         if self.is_keeper(keeper) || !self.may_upgrade {
             return;
@@ -244,12 +245,12 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Whether this is a keeper that this process started: its end is looked for by [`Child`].
+    /// Returns whether this is a keeper that this process started: its [`Child`] is waited for separately.
     pub(super) fn is_keeper(&self, pid: u32) -> bool {
         self.keepers.iter().any(|child| child.id() == pid)
     }
 
-    /// What this process started and that has ended is no zombie for long.
+    /// Reaps keepers of ours that have ended.
     pub(super) fn reap_keepers(&mut self) {
         self.keepers
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -292,7 +293,7 @@ impl<R: FnMut(Message)> Real<R> {
         Ok(link)
     }
 
-    /// Where control groups are.
+    /// Returns where control groups are.
     pub(super) const fn groups(&self) -> &Groups {
         &self.groups
     }
@@ -307,8 +308,8 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Who has the output of a process open that has ended. That somebody has is found at once, who that is takes a search, which
-    /// is not made for each of many.
+    /// Returns who still has the output of an ended process open. Whether anyone has is determined at once; finding out who takes a search,
+    /// which is rate-limited.
     fn leak(&mut self, id: ProcessId, dir: &Path) -> Option<Leak> {
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         if !paths.iter().any(|path| files::is_written(path)) {
@@ -328,7 +329,7 @@ impl<R: FnMut(Message)> Real<R> {
         Some(Leak { holders })
     }
 
-    /// The directory of a process that was launched.
+    /// Returns the directory of a process that was launched.
     fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
         Some(run_dir(self.place.data.as_ref()?, id, own))
     }
@@ -361,7 +362,7 @@ impl<R: FnMut(Message)> World for Real<R> {
                 Found::Gone(None)
             }
             identities::Found::Unknown(error) => {
-                tracing::debug!("whether {identity} lives cannot be told: {error}");
+                tracing::debug!("cannot tell whether {identity} is alive: {error}");
                 Found::Unknown
             }
         }
@@ -382,7 +383,7 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn status(&mut self, handle: &Pidfd) -> ExitStatus {
-        // What a keeper left behind may be a child of ours now: then nobody else is told how it ended.
+        // A process left behind by a keeper may be our child now; then no other process can learn how it ended.
         if self.place.is_init
             && let Ok(Some(status)) = wait::reap_process(handle)
         {
@@ -450,8 +451,8 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
         {
-            // Half a request may have been said. Its end is heard of next, and whatever was asked is asked anew.
-            tracing::warn!("the keeper cannot be asked: {error}");
+            // Part of the request may have been sent. The end of the connection is noticed next, and everything is requested anew.
+            tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }
     }
@@ -493,7 +494,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(dir) = self.run_dir(id, own) {
             self.notices.expect(id, expectation, &dir);
             self.bound(id, &dir, expectation.output);
-            // It runs: what it said before this one listened may be lost.
+            // The process is already running: notices sent before this coordinator was listening may be lost.
             self.notices.start(id, self.clock());
         }
     }
@@ -522,7 +523,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             return Remains::default();
         };
         files::remove_pid(&dir);
-        // Without a control group that would take a search through all there is.
+        // Without a control group this would take a search through all processes.
         let left = tree.contained.then(|| self.survivors(tree));
         Remains {
             alive: left.map_or(0, |left| left.alive),
@@ -550,7 +551,7 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn lacks(&mut self, launch: &Launch) -> Option<String> {
         let program = files::path_of(launch.argv.first()?);
-        // One that is looked for along a path is passed over where it cannot be executed.
+        // A program that is searched for in `PATH` is skipped where it cannot be executed.
         let has_place = program.components().count() > 1;
         let path = files::path_of(&launch.dir).join(program);
         has_place.then(|| files::interpreter(&path)).flatten()

@@ -1,4 +1,4 @@
-//! Looking again for what records say lives, because somebody asks.
+//! Checks on request whether processes are still alive.
 
 use crate::bytes::Bytes;
 use crate::ports::process::attempt::Attempt;
@@ -6,8 +6,8 @@ use crate::ports::process::follower::Follower;
 use crate::ports::process::world::{Found, Tree, World};
 
 impl<W: World> Follower<W> {
-    /// Looks for a process whose record says that it lives, whatever is known of it here; whether it is gone. How it ended is
-    /// reported as of any other, as soon as that is known. One of which nobody can say is not gone.
+    /// Looks up a process that is recorded as alive, regardless of what is known here. Returns whether it is gone. How it ended is reported
+    /// as usual, as soon as that is known. If the lookup is inconclusive, the process is not considered gone.
     pub fn reconcile(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> bool {
         let Tree { id, leader, .. } = *tree;
         if leader.machine != self.world.here().0 {
@@ -19,7 +19,7 @@ impl<W: World> Follower<W> {
         attempt.identity.get_or_insert(leader);
         let is_gone = attempt.ended.is_some() || matches!(self.world.find(&leader), Found::Gone(_));
         if is_gone {
-            // Its descriptor has not said so, or was not heard.
+            // Its descriptor did not report this, or the event was missed.
             (attempt.handle, attempt.next_look) = (None, None);
         }
         self.follow(id);

@@ -1,8 +1,8 @@
-//! How a process that works on a task reports: where, and by which secret.
+//! Where a process that works on a task reports, and with which secret.
 //!
-//! The secret of a process is its id and a code over that (HMAC-SHA-256, RFC 2104) under a key that only the data directory has.
-//! So nothing of it stands in the journal or in a record, and a coordinator that was started again knows the secrets that one
-//! before it gave.
+//! The secret of a process is its id followed by a message authentication code of the id (HMAC-SHA-256, RFC 2104), under a key that is
+//! stored only in the data directory. So no secret appears in the journal or in a record, and a restarted coordinator knows the secrets
+//! issued by the previous one.
 
 use crate::ids::ProcessId;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -10,21 +10,21 @@ use sha2::Sha256;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The file of the key, in the data directory.
+/// The name of the key file in the data directory.
 pub(crate) const KEY_FILE: &str = "report.key";
-/// The socket, in the data directory.
+/// The name of the socket in the data directory.
 pub(crate) const SOCKET: &str = "report.sock";
-/// The variable that has the path of the socket.
+/// The variable that holds the path of the socket.
 pub(crate) const ADDRESS: &str = "SEXTON_TASK_REPORT";
 
-/// How processes report that work on tasks.
+/// The socket for reports on tasks, and the key of their secrets.
 #[derive(Clone)]
 pub struct Reporting {
     key: [u8; 32],
     socket: PathBuf,
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for Reporting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reporting")
@@ -34,25 +34,25 @@ impl fmt::Debug for Reporting {
 }
 
 impl Reporting {
-    /// By this key, in this data directory.
+    /// Creates a value for this key and data directory.
     pub fn new(key: [u8; 32], data: &Path) -> Self {
         let socket = data.join(SOCKET);
         Self { key, socket }
     }
 
-    /// Where reports go.
+    /// Returns the path of the socket for reports.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The secret of a process.
+    /// Returns the secret of a process.
     pub(super) fn secret(&self, process: ProcessId) -> String {
         let code = self.code(process).finalize().into_bytes();
         let digits = code.iter().map(|byte| format!("{byte:02x}"));
         format!("{process}.{}", digits.collect::<String>())
     }
 
-    /// The process whose secret this is.
+    /// Returns the process that a secret belongs to; `None` if the secret is invalid.
     pub fn process_of(&self, secret: &str) -> Option<ProcessId> {
         let (process, digits) = secret.split_once('.')?;
         let process: ProcessId = process.parse().ok()?;
@@ -61,7 +61,7 @@ impl Reporting {
         }
         let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
         let code: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
-        // Compared in a time that does not tell how much of it is right.
+        // Compared in constant time, so that timing does not reveal how much of it is right.
         let is_right = self.code(process).verify_slice(&code?).is_ok();
         is_right.then_some(process)
     }

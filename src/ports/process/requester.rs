@@ -1,4 +1,4 @@
-//! Who asks: a process that has a PID now, and those above it, as the kernel has them.
+//! The process that makes a request, and its ancestors as the kernel reports them.
 
 use crate::actors::process::{Identity, Parentage, Registering, Tags};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
@@ -9,17 +9,17 @@ use crate::kernel::proc;
 use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::AsFd;
 
-/// A process that asks for something, or that something is asked for.
+/// A process that makes a request, or that a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// The PID that it has, or had.
+    /// Its PID, now or when it connected.
     pub pid: u32,
-    /// Its inode, by which it is known from whoever has its PID by now; 0 where the kernel does not say.
+    /// The inode of its pidfd, which distinguishes it from a later process with the same PID; 0 if the kernel does not report it.
     pub inode: u64,
 }
 
 impl Requester {
-    /// The process that connected this Unix socket with this PID; `None` if it is gone.
+    /// Identifies the process that connected this Unix socket with this PID; `None` if it is gone.
     pub fn of(socket: impl AsFd, pid: u32) -> Option<Self> {
         match peer::of(socket) {
             Peer::Inode(inode) => Some(Self { pid, inode }),
@@ -30,13 +30,13 @@ impl Requester {
 }
 
 impl From<u32> for Requester {
-    /// Whoever has this PID now.
+    /// Refers to the process that has this PID now.
     fn from(pid: u32) -> Self {
         Self { pid, inode: 0 }
     }
 }
 
-/// A process, its parent, and so on upwards, as far as they can be seen.
+/// Returns a process, its parent and further ancestors, as far as they are visible.
 pub(crate) fn line(process: Requester) -> Vec<Identity> {
     let mut line = Vec::new();
     let mut next = process.pid;
@@ -54,7 +54,7 @@ pub(crate) fn line(process: Requester) -> Vec<Identity> {
     line
 }
 
-/// What is known of a process that is to have a record; `None` if there is none.
+/// Collects what is known of a process that is to be registered; `None` if it does not exist.
 pub(crate) fn describe(
     process: Requester,
     tags: Tags,
@@ -79,7 +79,7 @@ pub(crate) fn describe(
     })
 }
 
-/// When a process started, by the wall clock of now: to the tick.
+/// Converts a start time in ticks to a date by the current wall clock, precise to one tick.
 fn started(ticks: u64) -> Date {
     let up = clock_gettime(ClockId::Boottime);
     let up = up.tv_sec.unsigned_abs() * 1000 + up.tv_nsec.unsigned_abs() / 1_000_000;

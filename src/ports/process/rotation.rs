@@ -1,8 +1,8 @@
-//! Rotation of files of output, from outside: whoever writes them has them open, always at their end, and goes on.
+//! Rotation of output files from outside: the writer keeps its file open in append mode and goes on writing.
 //!
-//! What was written is compressed into a file of its own first, and is on disk before it is taken away from the beginning of the
-//! other. Where the file system can take away a beginning (ext4, XFS), nothing is ever lost. Elsewhere the file is cut to nothing, and
-//! what is written in the moment between the last look and the cut is lost. A crash on the way may leave something in both files.
+//! The old output is first compressed into a separate file and synced before it is removed from the beginning of the original. Where the
+//! file system can remove the beginning of a file (ext4, XFS), nothing is ever lost. Elsewhere the file is truncated to zero length, and
+//! whatever is written between the last check and the truncation is lost. After a crash in between, some output may be in both files.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,21 +12,21 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How many times a file that is cut to nothing is looked at again before.
+/// How many times at most a file is checked for new output before it is truncated.
 const LOOKS: u32 = 8;
 
-/// How much of it a rotation took away, and whether something may be lost.
+/// How much a rotation removed, and whether output may have been lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotated {
     pub(super) bytes: u64,
-    /// Whether it was cut to nothing, for want of something better.
+    /// Whether the file was truncated because its beginning could not be removed.
     pub(super) is_cut: bool,
 }
 
-/// Rotates a file; `kept` of those before it are kept. Given up between two chunks if `goes_on` says so: then nothing has changed.
+/// Rotates a file, keeping `kept` rotated files. It is abandoned between two chunks if `goes_on` returns `false`; then nothing has changed.
 pub(super) fn rotate(path: &Path, kept: u8, goes_on: &dyn Fn() -> bool) -> io::Result<Rotated> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -44,7 +44,7 @@ pub(super) fn rotate(path: &Path, kept: u8, goes_on: &dyn Fn() -> bool) -> io::R
     }
 }
 
-/// The file of the rotation before, and so on.
+/// Returns the path of the `nth` rotated file; 1 is the newest.
 pub(super) fn rotated(path: &Path, nth: u8) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{nth}.gz"));
@@ -64,7 +64,7 @@ impl Rotation<'_> {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Takes away the beginning, which nobody writes to any more.
+    /// Removes the beginning of the file, to which nobody writes any more.
     fn shorten(&self, bytes: u64) -> io::Result<Rotated> {
         self.keep(0..bytes)?;
         rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, 0, bytes)?;
@@ -72,7 +72,7 @@ impl Rotation<'_> {
         Ok(Rotated { bytes, is_cut })
     }
 
-    /// Cuts it to nothing.
+    /// Truncates the file to zero length.
     fn cut(&self) -> io::Result<Rotated> {
         let mut bytes = self.length()?;
         self.keep(0..bytes)?;
@@ -85,7 +85,7 @@ impl Rotation<'_> {
                 let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let newest = rotated(self.path, 1);
                 let newest = rustix::fs::open(newest, flags, Mode::empty())?;
-                // One that is appended to another is read as its continuation.
+                // A gzip stream appended to another is read as its continuation.
                 self.compress(bytes..length, &newest)?;
             }
             bytes = length;
@@ -95,7 +95,7 @@ impl Rotation<'_> {
         Ok(Rotated { bytes, is_cut })
     }
 
-    /// Puts a part of it into the newest of the files before, the others after that.
+    /// Compresses a part of the file into the newest rotated file, after renaming the older ones.
     fn keep(&self, part: Range<u64>) -> io::Result<()> {
         if self.kept == 0 {
             return Ok(());
@@ -140,7 +140,7 @@ impl Rotation<'_> {
     }
 }
 
-/// A descriptor as something to write to.
+/// Adapts a descriptor for writing.
 struct Descriptor<'a>(&'a OwnedFd);
 
 impl io::Write for Descriptor<'_> {
@@ -160,12 +160,13 @@ fn move_on(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// As many whole blocks as leave something: all of a file cannot be taken away.
+/// Returns the length of the whole blocks before the last byte: at least one byte must remain in the file.
 const fn whole_blocks(length: u64, block: u64) -> u64 {
     length.saturating_sub(1) / block * block
 }
 
-/// The length of the blocks that can be taken away from the beginning of files there, if that can be done: it is tried.
+/// Returns the block size in which the beginning of files in this directory can be removed; `None` if they cannot, which is determined by
+/// trying.
 fn can_shorten(path: &Path) -> io::Result<Option<u64>> {
     let mut name = path.as_os_str().to_owned();
     name.push(".trial");
@@ -222,7 +223,7 @@ mod tests {
         let mut is_cut = false;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // However slow the other is, it rotates beside the writer.
+                // However slow the other thread is, it rotates while the writer is running.
                 let goes_on = |number| number < 100_000 || rotations.load(Ordering::SeqCst) < 3;
                 for number in (0..).take_while(|number| goes_on(*number)) {
                     file.write_all(lines(number..number + 1).as_bytes())
@@ -239,7 +240,7 @@ mod tests {
                 }
             }
         });
-        // Cut to nothing beside a writer, some of it may be lost.
+        // If the file was truncated while being written, some output may be lost.
         if !is_cut {
             assert!(whole(&path, 50) == lines(0..written.into_inner()));
             assert!(rotated(&path, 2).exists());

@@ -1,4 +1,4 @@
-//! Who says something: a process speaks for the record that it was launched for, or that one of those above it was launched for.
+//! Determines who sent a notice: a process speaks for the record that it, or one of its ancestors, was launched for.
 
 use crate::actors::process::{Message, Notice};
 use crate::ids::ProcessId;
@@ -10,24 +10,24 @@ use crate::ports::process::real::Real;
 use crate::ports::process::tree;
 use crate::ports::process::world::World as _;
 
-/// The most datagrams that are read before others have their turn.
+/// How many datagrams are read before other events are handled.
 const AT_ONCE: usize = 64;
 
-/// The most that are looked at upwards.
+/// The most ancestors that are checked.
 const ABOVE_MAX: usize = 64;
 
 impl<R: FnMut(Message)> Follower<Real<R>> {
-    /// Something was said at the socket of this token.
+    /// Reads notices from the socket with this token.
     pub(super) fn notified(&mut self, token: u64) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..AT_ONCE {
             let Some(datagram) = self.world.notices.receive(token, &mut buffer) else {
                 return;
             };
-            // Before the next is read: whoever waits until it was heard may end then.
+            // Determined before the next datagram is read: a sender that waits for its notice to be received may exit then.
             let of = datagram.sender.and_then(|sender| self.speaker(sender));
             let Some(id) = of.filter(|id| self.world.notices.may_say(*id)) else {
-                tracing::debug!("a notice of {:?} is for no process", datagram.sender);
+                tracing::debug!("ignored a notice from {:?}", datagram.sender);
                 continue;
             };
             let text = buffer.get(..datagram.bytes).unwrap_or_default();
@@ -38,14 +38,14 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// Output grew that is looked through.
+    /// Handles growth of output that is being searched.
     pub(super) fn output_grew(&mut self) {
         let now = self.world.clock();
         let messages = self.world.notices.grown(now);
         self.tell(messages);
     }
 
-    /// Does what is due of what is expected.
+    /// Does what is due concerning expected notices.
     pub(super) fn expect_more(&mut self) {
         let now = self.world.clock();
         if self.world.notices.next().is_some_and(|at| at <= now) {
@@ -67,8 +67,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// The record that a process speaks for. A control group says so, or a leader above it. What has lost both is believed by its
-    /// environment, if it is of the leader's user.
+    /// Returns the record that a process speaks for, by its control group or by an ancestor that is a leader. A process that has lost both
+    /// is identified by its environment, if it runs as the leader's user.
     fn speaker(&self, sender: Sender) -> Option<ProcessId> {
         let contained = self.world.groups().attempt_of(sender.pid);
         if let Some(id) = contained.filter(|id| self.attempts.contains_key(id)) {
@@ -91,7 +91,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         (of_leader == Some(sender.user)).then_some(named)
     }
 
-    /// The record whose leader has this PID.
+    /// Returns the record whose leader has this PID.
     fn leads(&self, pid: u32) -> Option<ProcessId> {
         let has_its_pid = |identity: &crate::actors::process::Identity| identity.pid == pid;
         let mut attempts = self.attempts.iter();

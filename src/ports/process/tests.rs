@@ -1,4 +1,4 @@
-//! What the port does over a simulated kernel.
+//! Tests of the port over a simulated kernel.
 
 #[expect(dead_code, reason = "the simulation asks for more")]
 #[path = "../../../tests/support/kernel.rs"]
@@ -11,7 +11,7 @@ use kernel::{Event, Kernel};
 
 const ID: ProcessId = ProcessId(1);
 
-/// Lets everything happen that has come, and so much time pass.
+/// Handles all pending events, and those of the next `ms` milliseconds.
 fn settle(follower: &mut Follower<Kernel>, ms: u64) {
     let until = follower.world().now + ms;
     loop {
@@ -45,7 +45,7 @@ fn launch() -> Action {
     }
 }
 
-/// One that has begun with nothing: what is launched from then on is new.
+/// Returns a follower that has been through its first census: what is launched from then on is new.
 fn begun(kernel: Kernel) -> Follower<Kernel> {
     let mut follower = Follower::new(kernel);
     follower.perform(Seq(1), Action::Census);
@@ -119,7 +119,7 @@ fn an_attempt_is_launched_once_and_its_answer_comes_again() {
     };
     assert_eq!(ends(&mut follower), [signal]);
     assert_eq!(follower.world().launched[&ID].len(), 1);
-    // A PID of what has ended is nobody's: no file says it.
+    // The PID of an ended process may be reused, so no file may contain it.
     assert_eq!(follower.world().noted, [identity.pid]);
 }
 
@@ -132,7 +132,7 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
     follower.perform(Seq(3), Action::Census);
     settle(&mut follower, 0);
     assert_eq!(ends(&mut follower), [End::Code(7)]);
-    // Its end is durable, and to have it forgotten was lost.
+    // Its end is durable, but the request to forget it was lost.
     let mut follower = restarted(follower);
     follower.perform(Seq(4), Action::Census);
     settle(&mut follower, 0);
@@ -142,7 +142,7 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
 #[test]
 fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_known() {
     let lost = End::Lost(Lost::KeeperGone);
-    // Whether the kernel says how, and how often the descriptor is ready too soon.
+    // Whether the kernel withholds the status, how many times the descriptor is ready too soon, and the expected end.
     for (secretive, early, expected) in [
         (false, 0, End::Code(5)),
         (false, 3, End::Code(5)),
@@ -160,7 +160,7 @@ fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_kno
     }
 }
 
-/// It ends while the next keeper has not yet said what it holds, and that says nothing of it.
+/// The process ends before the next keeper has reported what it holds, and that keeper does not know the process.
 #[test]
 fn what_ended_with_its_keeper_is_told_as_soon_as_the_next_one_has_told_all() {
     let (mut follower, identity) = launched(Kernel::default());
@@ -194,7 +194,7 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
     let (mut follower, identity) = launched(Kernel::default());
     follower.world().reboot();
     let mut follower = restarted(follower);
-    // A stranger has the PID, and every number is one of before.
+    // An unrelated process has the PID, and every number occurred before.
     while follower.world().identity(identity.pid).is_none() {
         follower.world().spawn(None);
     }
@@ -240,7 +240,7 @@ fn a_process_of_another_machine_is_left_as_it_is() {
 
 #[test]
 fn what_may_have_been_launched_is_not_said_to_have_failed() {
-    // Launched by a keeper that is killed; the coordinator is, too, before it has heard; and no keeper can be started.
+    // It is launched by a keeper that is killed, as is the coordinator before it receives the report; and no keeper can be started.
     let mut follower = begun(Kernel::default());
     follower.join().expect("a keeper can be joined");
     settle(&mut follower, 0);
@@ -355,7 +355,7 @@ fn a_tree_is_empty_when_its_last_member_is_gone() {
         unknown: 0,
     };
     assert_eq!(reports(&mut follower), [stuck]);
-    // The kernel says when it may be empty: nobody waits for the next look.
+    // The kernel reports that it may be empty, so nobody waits for the next check.
     follower.world().end(child, 9);
     settle(&mut follower, 0);
     assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
@@ -412,7 +412,7 @@ fn what_cannot_be_started_is_told_with_its_errno() {
     }
 }
 
-/// The tree of the one that was launched.
+/// The tree of the launched process.
 fn tree_of(identity: Identity) -> Tree {
     Tree {
         id: ID,
@@ -429,7 +429,7 @@ fn an_end_that_nobody_heard_of_is_found_when_somebody_asks() {
     assert!(!follower.reconcile(&tree, None), "it lives");
     settle(&mut follower, 60_000);
     assert_eq!(ends(&mut follower), []);
-    // Its descriptor and the keeper have said so, and neither was heard.
+    // Its descriptor and the keeper have reported it, and both events were lost.
     follower.world().end(identity.pid, 3 << 8);
     follower.world().events.clear();
     settle(&mut follower, 60_000);
@@ -437,7 +437,7 @@ fn an_end_that_nobody_heard_of_is_found_when_somebody_asks() {
     assert!(follower.reconcile(&tree, None), "it is gone");
     settle(&mut follower, 10_000);
     assert_eq!(ends(&mut follower), [End::Code(3)]);
-    // Whoever asks again hears it again.
+    // A repeated request is answered by the same report.
     assert!(follower.reconcile(&tree, None));
     assert_eq!(ends(&mut follower), [End::Code(3)]);
 }
@@ -460,7 +460,7 @@ fn one_that_is_not_known_here_is_looked_for_by_its_identity() {
     let mut follower = restarted(follower);
     assert!(follower.reconcile(&tree_of(identity), None));
     assert_eq!(ends(&mut follower), [End::Lost(Lost::Rebooted)]);
-    // What is of another machine is left as it is.
+    // A process of another machine is left alone.
     let mut elsewhere = tree_of(identity);
     elsewhere.leader.machine ^= 1;
     assert!(!follower.reconcile(&elsewhere, None));

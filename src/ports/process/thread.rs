@@ -1,4 +1,4 @@
-//! The thread of the port: waits for actions, for the keeper and for ends of processes, all at once.
+//! The port's thread: waits for actions, for the keeper and for ends of processes, all at once.
 
 use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
@@ -23,20 +23,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-/// What epoll says of what is asked of the thread.
+/// The epoll token of requests to the thread.
 const ASKED: u64 = 0;
 
-/// The most that is taken from epoll at once.
+/// The most events taken from epoll at once.
 const EVENTS: usize = 64;
 
-/// How long what is to be forgotten waits for more of it, in milliseconds, and how much of it is enough.
+/// How long a `Forget` waits to be batched with others, in milliseconds, and the batch size that ends the wait.
 const FORGET_MS: u64 = 2;
 const FORGET_AT_ONCE: usize = 256;
 
-/// Takes processes that were found, each with its PID.
+/// Receives the processes that were found, each with its PID.
 type Found = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
-/// What the thread is asked.
+/// A request to the thread.
 enum Asked {
     Perform(Seq, Box<Action>),
     Join(Box<dyn FnOnce(Result<(), Failure>) + Send>),
@@ -51,10 +51,10 @@ enum Asked {
     End,
 }
 
-/// Tells the actor; another one for each who tells it.
+/// Creates a function that sends messages to the actor; each sender needs its own.
 type Reporter = dyn Fn() -> Box<dyn FnMut(Message) + Send> + Send + Sync;
 
-/// The thread, from when there is something to do.
+/// The running thread.
 struct Started {
     asks: Sender<Asked>,
     wake: OwnedFd,
@@ -63,19 +63,19 @@ struct Started {
 
 struct Shared {
     place: Place,
-    /// From when there is an actor to tell.
+    /// Set once there is an actor to report to.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
-    /// What is to be performed once a thread can be started, in order. Launches are refused instead.
+    /// Actions to be performed, in order, once a thread can be started. Launches are refused instead of queued.
     waiting: Mutex<Vec<Asked>>,
 }
 
-/// Asks the thread of the port. Cloning gives another handle.
+/// A handle for requests to the port's thread. Clones share the same thread.
 #[derive(Clone)]
 pub struct Keeping(Arc<Shared>);
 
 impl Keeping {
-    /// A port at this place, whose thread begins with the first thing to do.
+    /// Creates a port for `place`. Its thread starts with the first request.
     pub fn new(place: Place) -> Self {
         Self(Arc::new(Shared {
             place,
@@ -85,13 +85,12 @@ impl Keeping {
         }))
     }
 
-    /// Has a keeper run, and says whether one does.
+    /// Joins or starts a keeper, and passes the result to `answer`.
     pub fn join(&self, answer: impl FnOnce(Result<(), Failure>) + Send + 'static) {
         self.ask(Asked::Join(Box::new(answer)));
     }
 
-    /// Reads what these use now, in their order: `None` for what cannot be read. Nothing at all if no process was ever
-    /// followed.
+    /// Reads what these trees use now, in order; `None` for those that cannot be read. The answer is empty if no process was ever followed.
     pub fn usage(
         &self,
         trees: Vec<Tree>,
@@ -104,7 +103,7 @@ impl Keeping {
         }
     }
 
-    /// Looks again for these, each with the directory of its files; which are gone, in their order.
+    /// Checks whether these processes, each with the directory of its files, are gone. The answers are in the same order.
     pub fn reconcile(
         &self,
         trees: Vec<(Tree, Option<Bytes>)>,
@@ -113,7 +112,8 @@ impl Keeping {
         self.ask(Asked::Reconcile(trees, Box::new(answer)));
     }
 
-    /// What the keeper launched, lives, and is followed by nobody: each with its PID. Nothing if no process was ever followed.
+    /// Finds running processes launched by the keeper that are followed by nobody, each with its PID. The answer is empty if no process was
+    /// ever followed.
     pub fn strangers(&self, answer: impl FnOnce(Vec<(ProcessId, u32)>) + Send + 'static) {
         let asked = Asked::Strangers(Box::new(answer));
         match self.0.started.get() {
@@ -122,41 +122,41 @@ impl Keeping {
         }
     }
 
-    /// Reaps inherited children that have ended, if that is to be done for this process.
+    /// Reaps inherited children that have ended, if that is the task of this process.
     pub fn reap(&self) {
         if self.0.place.is_init {
             self.ask(Asked::Reap);
         }
     }
 
-    /// The data directory, if there is one.
+    /// Returns the data directory, if there is one.
     pub fn data(&self) -> Option<PathBuf> {
         self.0.place.data.clone()
     }
 
-    /// How processes report that work on tasks.
+    /// Returns how processes that work on tasks report.
     pub fn reporting(&self) -> Option<&Reporting> {
         self.0.place.reporting.as_ref()
     }
 
-    /// Faults that tasks may ask for, if they may.
+    /// Returns the faults that tasks may ask for, if that is allowed.
     pub fn faults(&self) -> Option<&Faults> {
         self.0.place.faults.as_ref()
     }
 
-    /// Where the keeper listens, if there can be one.
+    /// Returns the path of the keeper's socket, if there can be a keeper.
     pub fn socket(&self) -> Option<PathBuf> {
         let data = self.0.place.data.as_ref()?;
         Some(data.join(crate::keeper::SOCKET))
     }
 
-    /// Whether the memory of a tree can be bounded as a whole; none as long as nobody has asked for a keeper.
+    /// Returns whether the memory of a tree can be limited as a whole; `None` before a keeper was joined.
     pub fn bounds_trees(&self) -> Option<bool> {
         let bounds = self.0.place.bounds_trees.lock();
         *bounds.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The directory of a process that is launched.
+    /// Returns the directory of a process that is launched.
     pub fn run_dir(&self, id: ProcessId, own: Option<&Bytes>) -> Option<PathBuf> {
         Some(files::run_dir(self.0.place.data.as_ref()?, id, own))
     }
@@ -170,7 +170,7 @@ impl Keeping {
         }
         let waiting = self.0.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have started it meanwhile. If that fails, it is tried again with whatever is asked next.
+        // Another thread may have started it meanwhile. After a failure, the next request tries again.
         let outputs = || Outputs::new(reporter());
         let started = match self.0.started.get() {
             Some(started) => Ok(started),
@@ -183,7 +183,7 @@ impl Keeping {
                 started.ask(asked);
             }
             Err(error) => {
-                tracing::error!("there is no thread for processes: {error}");
+                tracing::error!("failed to start the thread that follows processes: {error}");
                 if asked.can_wait() {
                     waiting.push(asked);
                 } else {
@@ -198,14 +198,14 @@ impl Keeping {
 impl Started {
     fn ask(&self, asked: Asked) {
         if self.asks.send(asked).is_ok() {
-            // A counter at its bound wakes the thread, too.
+            // A counter at its maximum wakes the thread, too.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 }
 
 impl Asked {
-    /// Whether nobody waits for an answer to it.
+    /// Returns whether the request can be queued, since nobody waits for its answer.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Perform(_, action) if !matches!(**action, Action::Launch { .. }))
     }
@@ -230,7 +230,7 @@ impl Asked {
 pub struct ProcessPort(Keeping);
 
 impl ProcessPort {
-    /// The port that is asked so, and tells the actor by what `reporter` makes.
+    /// Creates the port that uses `keeping` and reports to the actor through functions made by `reporter`.
     pub fn new<R: FnMut(Message) + Send + 'static>(
         keeping: Keeping,
         reporter: impl Fn() -> R + Send + Sync + 'static,
@@ -245,7 +245,7 @@ impl ProcessPort {
 impl Port<ProcessMachine> for ProcessPort {
     fn perform(&mut self, action: effect::Action<Action>) {
         let effect::Action { attempt, what, .. } = action;
-        // Who has nothing to state has nothing to be followed.
+        // If the thread never ran and there is no keeper, a census has nothing to do.
         let nothing = what == Action::Census && self.0.0.started.get().is_none();
         if !nothing || self.0.0.place.may_have_keeper() {
             self.0.ask(Asked::Perform(attempt, Box::new(what)));
@@ -261,7 +261,7 @@ impl Drop for ProcessPort {
         started.ask(Asked::End);
         let thread = started.thread.lock();
         if let Some(thread) = thread.unwrap_or_else(PoisonError::into_inner).take() {
-            // A panic there was logged by whoever set the hook; there is nobody left to tell.
+            // A panic of the thread was logged by the panic hook, and nobody is left to be told.
             drop(thread.join());
         }
     }
@@ -287,8 +287,8 @@ fn start(
     })
 }
 
-/// What is to be forgotten, and when. It waits a moment, since the end of a service comes with the launch that follows: that
-/// is not to wait until a control group is removed.
+/// Attempts to be forgotten, and when. This waits a moment, since the end of a service's process is followed by its next launch, which
+/// should not wait for the removal of a control group.
 #[derive(Default)]
 struct Past {
     ids: Vec<ProcessId>,
@@ -307,7 +307,7 @@ impl Past {
         (!self.ids.is_empty()).then_some(self.at)
     }
 
-    /// Forgets, if it is time or if there is much.
+    /// Forgets them if it is time to, or if there are many.
     fn forget<R: FnMut(Message)>(&mut self, follower: &mut Follower<Real<R>>) {
         let now = follower.world().clock();
         if self.ids.len() >= FORGET_AT_ONCE || self.deadline().is_some_and(|at| at <= now) {
@@ -333,7 +333,7 @@ fn run<R: FnMut(Message)>(
             Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => {
-                tracing::error!("the thread of processes cannot wait: {error}");
+                tracing::error!("the thread that follows processes cannot wait: {error}");
                 return;
             }
         };
@@ -341,7 +341,7 @@ fn run<R: FnMut(Message)>(
             match token {
                 ASKED => {
                     let mut count = [0; 8];
-                    // Read so that it is not heard of again.
+                    // Reset the eventfd so that it is not reported again.
                     let _ = rustix::io::read(wake, &mut count);
                     if !perform(&mut follower, asked, &mut past) {
                         return follower.forget(&past.ids);
@@ -369,7 +369,7 @@ fn run<R: FnMut(Message)>(
     }
 }
 
-/// Does what is asked; whether to go on.
+/// Performs pending requests. Returns whether to continue.
 fn perform<R: FnMut(Message)>(
     follower: &mut Follower<Real<R>>,
     asked: &Receiver<Asked>,

@@ -1,8 +1,8 @@
-//! Which processes belong to a tree.
+//! Determines which processes belong to a tree.
 //!
-//! In a control group of its own, the group says so. Without one, `/proc` is searched: what has the id of the attempt in
-//! its environment belongs to it, and so does what descends from it. An orphan that the keeper inherited and whose
-//! environment does not say may belong to any: it is unknown, and is never signalled.
+//! If the tree has a control group, it contains exactly those. Without one, `/proc` is searched: a process with the id of the attempt in
+//! its environment belongs to the tree, and so do its descendants. An orphan inherited by the keeper whose environment gives no id may
+//! belong to any tree: it is unknown, and is never signalled.
 
 use crate::actors::process::{Bound, Identity};
 use crate::ids::ProcessId;
@@ -14,19 +14,19 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How many searches that find nothing are enough, if others make processes all the time.
+/// How many searches without a result are enough if other processes are being created all the time.
 const SEARCHES: u32 = 8;
 
-/// Where control groups are, and who inherits orphans.
+/// The location of the control groups, and the process that inherits orphans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    /// Below which attempts have theirs.
+    /// The group that contains those of attempts.
     pub(super) base: Option<PathBuf>,
     /// The PID of the keeper.
     pub(super) keeper: u32,
 }
 
-/// Members of a tree: PIDs with when each started.
+/// The members of a tree: PIDs with their start times.
 #[derive(Debug, Default)]
 struct Members {
     alive: Vec<(u32, u64)>,
@@ -34,15 +34,15 @@ struct Members {
 }
 
 impl Groups {
-    /// The control group of a tree, if it has one. A keeper that was started in another group than the one before it knows
-    /// nothing of the groups that stand there: that there is none here does not say that a tree is empty.
+    /// Returns the control group of a tree, if it exists here. A keeper that was started in another group than its predecessor cannot see
+    /// the earlier groups, so a missing group does not prove that a tree is empty.
     pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
         let base = self.base.as_ref().filter(|_| tree.contained)?;
         let group = base.join(tree.id.to_string());
         group.is_dir().then_some(group)
     }
 
-    /// The attempt in whose control group a process is, if it is in one.
+    /// Returns the attempt in whose control group a process is.
     pub(super) fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
         let base = self.base.as_ref()?;
         let group = cgroup::of(pid)?;
@@ -51,7 +51,7 @@ impl Groups {
         name.parse().ok()
     }
 
-    /// What lives of a tree. If that cannot be found out, one is unknown.
+    /// Counts the live processes of a tree. If that is not possible, it reports one unknown process.
     pub(super) fn survivors(&self, tree: &Tree, leaders: &BTreeSet<u32>) -> Survivors {
         let survivors = match self.group(tree) {
             Some(group) => contained(&group),
@@ -63,7 +63,7 @@ impl Groups {
         })
     }
 
-    /// Sends a signal to all of a tree, each by its own descriptor.
+    /// Sends a signal to each process of a tree, through its own descriptor.
     pub(super) fn signal(
         &self,
         tree: &Tree,
@@ -85,7 +85,7 @@ impl Groups {
             let Some(pidfd) = Pidfd::open(pid)? else {
                 continue;
             };
-            // The descriptor is of whoever has the PID now: is that one of the group?
+            // The descriptor refers to whichever process has the PID now; check that it is still in the group.
             if cgroup::procs(&group)?.contains(&pid) && pidfd.is_held()? {
                 pidfd.signal(signal)?;
             }
@@ -93,12 +93,12 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether the memory of a tree can be bounded as a whole.
+    /// Returns whether the memory of a tree can be limited as a whole.
     pub(super) fn bound_trees(&self) -> bool {
         self.base.as_deref().is_some_and(memory::is_given_out)
     }
 
-    /// How the memory of a tree is bounded as a whole, if it is.
+    /// Returns the memory limit of a tree as a whole, if it has one.
     pub(super) fn bound(&self, tree: &Tree) -> Option<Bound> {
         let bound = memory::bound_of(&self.group(tree)?).ok()??;
         Some(Bound {
@@ -107,10 +107,10 @@ impl Groups {
         })
     }
 
-    /// Removes the control group of a tree that is empty.
+    /// Removes the control group of an empty tree.
     pub(super) fn remove(&self, tree: &Tree) {
         if let Some(group) = self.group(tree) {
-            // What still lives there keeps it.
+            // This fails if something is still alive there.
             drop(cgroup::remove(&group));
         }
     }
@@ -118,7 +118,7 @@ impl Groups {
 
 fn contained(group: &Path) -> io::Result<Survivors> {
     let alive = if cgroup::is_populated(group)? {
-        // Zombies are no members any more: the group says that it is populated, so there is one.
+        // Zombies are no longer listed as members, but the group is populated, so there is at least one process.
         cgroup::procs(group)?.len().max(1)
     } else {
         0
@@ -135,15 +135,16 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
     };
     let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
     let same = same && (pid != leader.pid || is_process(pid, leader)?);
-    // Held throughout, the PID was of one process all the time.
+    // The PID was held throughout, so it belonged to one process all the time.
     if same && pidfd.is_held()? {
         pidfd.signal(signal)?;
     }
     Ok(())
 }
 
-/// What lives of a tree without a control group. That a search found nothing proves it only if nothing was made meanwhile: a process
-/// that goes on in its children may always be where the search is not. On a machine that never rests it is searched for several times.
+/// Counts the live processes of a tree without a control group. A search that finds nothing proves that the tree is empty only if no
+/// process was created meanwhile: a tree that keeps forking may always evade the search. On a busy machine the search is repeated several
+/// times.
 fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Survivors> {
     let mut survivors = Survivors::default();
     for _ in 0..SEARCHES {
@@ -178,7 +179,7 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
             (false, _) => {}
         }
     }
-    // What descends from a member is one, whatever its environment says.
+    // A descendant of a member is a member, whatever its environment contains.
     proc::add_descendants(&mut members, &stats);
     let alive = members
         .iter()
@@ -189,19 +190,19 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
     })
 }
 
-/// Whether the one that has this PID is this very process: within one tick of the kernel a stranger may have got its PID,
-/// and then has its start time, too.
+/// Returns whether the process with this PID is really the given one: within one clock tick another process may have received the same PID,
+/// and then has the same start time, too.
 fn is_process(pid: u32, which: &Identity) -> io::Result<bool> {
     let found = identity::identify(pid)?;
     Ok(found.is_some_and(|(_, now)| now.is(which)))
 }
 
-/// Whether the environment says that it belongs to this attempt; `None` if it names none, or cannot be read.
+/// Returns whether a process belongs to this attempt according to its environment; `None` if that names no attempt or cannot be read.
 fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
     Some(id_in_environment(pid)? == id.to_string().into_bytes())
 }
 
-/// The record that the environment of a process names.
+/// Returns the record named in the environment of a process.
 pub(super) fn named(pid: u32) -> Option<ProcessId> {
     String::from_utf8(id_in_environment(pid)?)
         .ok()?

@@ -1,22 +1,22 @@
-//! What a process uses now. Read when somebody looks, and for those alone that are looked at.
+//! The resource usage of a process. It is read on demand, and only for the processes asked about.
 
 use crate::actors::process::Identity;
 use crate::kernel::identity::{Found, find};
 use crate::kernel::{cgroup, host, proc};
 use std::path::Path;
 
-/// What a process uses, or has used.
+/// The resources used by a process or a control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since it began, in milliseconds.
+    /// Processor time since the start, in milliseconds.
     pub cpu_ms: u64,
-    /// Memory, in bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Whether that is of all in its control group, and not of the process alone.
+    /// Whether these are totals of the control group rather than of the process alone.
     pub is_of_group: bool,
 }
 
-/// What is used: by all of a control group, where the kernel counts that, else by the leader alone.
+/// Reads the usage of the control group if the kernel accounts for it, else that of the leader alone.
 pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
     let counted = group.and_then(|group| cgroup::usage(group).ok().flatten());
     if let Some((cpu_ms, memory_bytes)) = counted {
@@ -33,7 +33,7 @@ pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
         return None;
     };
     let stat = proc::stat(leader.pid).ok()??;
-    // Whoever has the PID after it was read had it before, too, if the descriptor says that it is still its own.
+    // If the process still holds its PID after the read, the values are its own.
     let is_its_own = pidfd.is_held().unwrap_or(false) && stat.start_ticks == leader.ticks;
     is_its_own.then(|| Usage {
         cpu_ms: stat.cpu_ms(),
@@ -69,7 +69,7 @@ mod tests {
         assert!(read(&theirs, None).is_some());
         drop(child);
         assert_eq!(read(&theirs, None), None, "it is gone");
-        // One that had the PID of a living process before.
+        // Another process that had the PID of a live one before.
         let mut before = leader;
         before.inode = 0;
         before.ticks -= 1;

@@ -1,4 +1,4 @@
-//! What the port needs of kernel, keeper and files. The real world is in `real.rs`, and the simulation has one that reuses
+//! The operations that the port needs from kernel, keeper and files. The real world is in `real.rs`; the simulation has one that reuses
 //! PIDs, loses descriptors, delays exits and reboots.
 
 use crate::actors::process::{Expectation, Failure, Identity, Message, Remains, Spec};
@@ -8,100 +8,100 @@ use crate::ids::ProcessId;
 use crate::keeper::protocol::{Launch, Request};
 use crate::kernel::pidfd::ExitStatus;
 
-/// What came of looking for a process.
+/// The result of looking up a process.
 #[derive(Debug)]
 pub enum Found<H> {
-    /// It lives, and this descriptor is of it and of no other.
+    /// It is alive, and this descriptor refers to it and no other process.
     Alive(H),
-    /// It is gone; how it ended, if the kernel still knows.
+    /// It is gone; with its status if the kernel still knows it.
     Gone(Option<u32>),
-    /// Nobody can say now: no descriptors are left, or it may not be looked at.
+    /// Not known now: no descriptors are available, or the process may not be inspected.
     Unknown,
 }
 
-/// What lives of a tree.
+/// The live processes of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survivors {
-    /// Processes that belong to it.
+    /// The number of processes that belong to the tree.
     pub alive: u32,
-    /// Processes that may.
+    /// The number of processes that may belong to the tree.
     pub unknown: u32,
 }
 
 impl Survivors {
-    /// Whether nothing lives.
+    /// Returns whether nothing is alive.
     pub const fn is_empty(self) -> bool {
         self.alive == 0 && self.unknown == 0
     }
 }
 
-/// A tree: what was launched or registered under an id.
+/// A tree: the processes launched or registered under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The record.
+    /// The id of its record.
     pub id: ProcessId,
-    /// Its leader.
+    /// The identity of its leader.
     pub leader: Identity,
     /// Whether it has a control group of its own.
     pub contained: bool,
-    /// Whether the keeper launched it.
+    /// Whether it was launched by the keeper.
     pub launched: bool,
 }
 
-/// Kernel, keeper and files. No function waits for long.
+/// Kernel, keeper and files. No method blocks for long.
 pub trait World {
-    /// A descriptor that is of one process and never of another.
+    /// A descriptor that refers to one process and never to another.
     type Handle;
 
-    /// The machine and the boot that are here.
+    /// Returns the ids of this machine and this boot.
     fn here(&self) -> (u128, u128);
-    /// The wall clock.
+    /// Returns the wall-clock time.
     fn date(&self) -> Date;
-    /// Milliseconds that only grow.
+    /// Returns a monotonic time in milliseconds.
     fn clock(&self) -> u64;
 
-    /// Looks for a process.
+    /// Looks up a process.
     fn find(&mut self, identity: &Identity) -> Found<Self::Handle>;
-    /// Has `Follower::ended` called when the process has.
+    /// Arranges for `Follower::ended` to be called when the process ends.
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
-    /// How it ended, as far as the kernel says so to others than its parent.
+    /// Returns how the process ended, as far as the kernel informs others than its parent.
     fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
-    /// Sends a signal to the process, or to its group; an errno if it cannot be sent.
+    /// Sends a signal to the process or to its group; returns the errno on failure.
     fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
 
-    /// What lives of a tree.
+    /// Counts the live processes of a tree.
     fn survivors(&mut self, tree: &Tree) -> Survivors;
-    /// Has `Follower::emptied` called when nothing of a tree may live any more, where the kernel says so: until it is empty, or
-    /// cleared.
+    /// Arranges for `Follower::emptied` to be called when a tree may have become empty, if the kernel supports that. This lasts until the
+    /// tree is empty or cleared.
     fn watch_tree(&mut self, _tree: &Tree) {}
-    /// Sends a signal to all of a tree; an errno if it cannot be sent.
+    /// Sends a signal to all processes of a tree; returns the errno on failure.
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32>;
 
-    /// Whether a keeper runs, joined or not.
+    /// Returns whether a keeper is running, joined or not.
     fn has_keeper(&mut self) -> bool;
-    /// Has a keeper: joins the one that is there, or starts one. Says `Hello` to it.
+    /// Joins the running keeper, or starts one, and sends `Hello` to it.
     fn join(&mut self) -> Result<(), Failure>;
-    /// Asks the keeper. Nothing if there is none: the next is asked anew.
+    /// Sends a request to the keeper. Without a keeper it does nothing: the next one is asked anew.
     fn ask(&mut self, request: Request);
 
-    /// Makes what a launch needs, files and environment.
+    /// Prepares files and environment of a launch.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
-    /// What was launched is to be looked after as this says, unless it is already.
+    /// Starts to expect notices from a launched process, unless some are expected already.
     fn expect(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _expectation: &Expectation) {}
-    /// Has the output of a hook read, aside.
+    /// Has the output of a hook read in the background.
     fn read(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>) {}
-    /// It runs: writes its PID file.
+    /// Writes the PID file of a running process.
     fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32);
-    /// What is left of a process that ended.
+    /// Collects what remains of a process that has ended.
     fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains;
-    /// Its end is durable: removes its control group. Its PID file went with its end; by now another process, the next of the
-    /// same service, may have one there.
+    /// Removes the control group of a process whose end is durable. Its PID file was removed when it ended; by now its directory may
+    /// contain that of another process, the next of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// What a program lacks that is there, and of which the kernel says that it is not: its interpreter.
+    /// Describes what an existing program lacks if the kernel reports it as missing: its interpreter.
     fn lacks(&mut self, _launch: &Launch) -> Option<String> {
         None
     }
-    /// Tells the actor.
+    /// Sends a message to the actor.
     fn report(&mut self, message: Message);
 }

@@ -1,19 +1,19 @@
-//! A client's command, freed of the bytes it came in, with the names that the QueueActor has for things.
+//! A client's command that no longer borrows from its input, in the terms of the QueueActor.
 
 use crate::actors::queue::{Body, DedupKey, QueueName};
 use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
 
-/// A command, as the session keeps it until its turn.
+/// A command, as the session queues it.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Put(Put),
-    /// The line of a `put` has come, and its body has not: it is counted. Whether it is as long as it may be.
+    /// The line of a `put` has arrived but its body has not: the command is counted. `fits` is whether the body is within the limit.
     PutBegun {
         fits: bool,
     },
-    /// A job whose body did not end as it must: it is refused, and its number is used up.
+    /// A job whose body was not terminated correctly: it is refused, and its id is skipped.
     Spoiled,
-    /// How many seconds to wait; for ever if `None`.
+    /// Reserves a job, waiting up to `patience` seconds, or without limit if that is `None`.
     Reserve {
         patience: Option<u32>,
     },
@@ -33,12 +33,12 @@ pub(crate) enum Asked {
     Touch(u64),
     Kick(u32),
     KickJob(u64),
-    /// Whether anybody has to do with the tube; if so, it is paused.
+    /// Asks whether the tube exists; if it does, it is paused.
     Pause {
         tube: QueueName,
         seconds: u32,
     },
-    /// Pause a tube that was there.
+    /// Pauses a tube that was found to exist.
     PauseFound {
         tube: QueueName,
         seconds: u32,
@@ -57,7 +57,7 @@ pub(crate) enum Asked {
     Ignore(QueueName),
     ListTubeUsed,
     ListTubesWatched,
-    /// How the tube is chosen that a job is reserved from.
+    /// Sets how `reserve` chooses among the watched tubes.
     Mode(ReserveMode),
     Quit,
     /// An HTTP request, which ends the connection.
@@ -65,7 +65,7 @@ pub(crate) enum Asked {
     Refused(Refusal),
 }
 
-/// A job to be put.
+/// A job to add.
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) priority: u32,
@@ -83,7 +83,7 @@ impl Asked {
         )
     }
 
-    /// How many answers of the actor it takes.
+    /// Returns the number of answers the actor gives to this.
     pub(crate) fn items(&self) -> usize {
         if let Self::ReserveBatch(count) = self {
             *count as usize
@@ -94,17 +94,17 @@ impl Asked {
         }
     }
 
-    /// Whether its answers make one reply together.
+    /// Returns whether its answers form a single reply.
     pub(crate) const fn is_batch(&self) -> bool {
         matches!(self, Self::ReserveBatch(_) | Self::DeleteBatch(_))
     }
 
-    /// Whether its answer may be a claim.
+    /// Returns whether its answer may be a claim.
     pub(crate) const fn may_claim(&self) -> bool {
         self.is_reserve() || matches!(self, Self::ReserveJob(_))
     }
 
-    /// Whether whoever asks is a worker, whatever the answer.
+    /// Returns whether this makes the client a worker, whatever the answer.
     pub(crate) const fn is_reserve(&self) -> bool {
         matches!(self, Self::Reserve { .. } | Self::ReserveBatch(_))
     }
@@ -177,7 +177,7 @@ impl From<Sent<'_>> for Put {
     }
 }
 
-/// The tube's queue in the default tenant.
+/// Returns the tube's queue in the default tenant.
 fn queue(tube: TubeName<'_>) -> QueueName {
     QueueName::new(tube.as_bytes()).expect("names of tubes are names of queues")
 }

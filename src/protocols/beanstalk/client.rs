@@ -1,4 +1,4 @@
-//! What the QueueActor is asked for a client: that depends on the command, and on the tubes it uses and watches.
+//! Converts a client's commands to requests for the QueueActor, depending on the tubes it uses and watches.
 
 use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
@@ -11,30 +11,30 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A client, as the QueueActor knows it.
+/// A client, in the terms of the QueueActor.
 pub(crate) struct Client {
     pub(crate) worker: Worker,
     pub(crate) using: QueueName,
     watching: Vec<QueueName>,
-    /// The weights of those that are watched, in their order.
+    /// The weight of each watched tube, in the order of `watching`.
     weights: Vec<u32>,
-    /// Where each of them stands there.
+    /// The index of each tube in `watching`.
     places: HashMap<QueueName, usize>,
-    /// The same for the actor. Made when it is asked for: a client may watch a thousand tubes one after the other.
+    /// The watched tubes in shared form, created on demand: a client may watch a thousand tubes one after the other.
     shared: OnceCell<Watched>,
-    /// Whether it reserves by weight; else from the tube with the most urgent job.
+    /// How it chooses among the watched tubes: by weight, or by the most urgent job.
     pub(crate) mode: ReserveMode,
-    /// No weights.
+    /// An empty list of weights.
     evenly: Arc<[u32]>,
 }
 
-/// Tubes that are watched, and their weights.
+/// The watched tubes and their weights.
 struct Watched {
     tubes: Arc<[QueueName]>,
     weights: Arc<[u32]>,
 }
 
-/// What a tube weighs if nothing is said.
+/// The default weight of a tube.
 const WEIGHT: u32 = 1;
 
 impl Client {
@@ -54,17 +54,17 @@ impl Client {
         client
     }
 
-    /// The tubes that it watches.
+    /// Returns the tubes that it watches.
     pub(crate) fn watching(&self) -> &[QueueName] {
         &self.watching
     }
 
-    /// Whether it watches a tube.
+    /// Returns whether it watches a tube.
     pub(crate) fn watches(&self, tube: &QueueName) -> bool {
         self.places.contains_key(tube)
     }
 
-    /// Watches a tube, or one that it watches already with another weight. Whether it did not watch it.
+    /// Watches a tube, or changes the weight of one that it watches already. Returns whether the tube is new.
     pub(crate) fn watch(&mut self, tube: &QueueName, weight: Option<u32>) -> bool {
         let known = self.places.get(tube);
         let kept = known.and_then(|place| self.weights.get_mut(*place));
@@ -82,7 +82,7 @@ impl Client {
         is_new
     }
 
-    /// Watches a tube no longer. Whether it did. The last one takes its place, as it does in beanstalkd's lists.
+    /// Stops watching a tube and returns whether it was watched. The last tube takes its place in the list, as in beanstalkd.
     pub(crate) fn ignore(&mut self, tube: &QueueName) -> bool {
         let Some(place) = self.places.remove(tube) else {
             return false;
@@ -103,7 +103,7 @@ impl Client {
         })
     }
 
-    /// Says which queues it has to do with.
+    /// Returns the watch that registers the queues this client uses and watches.
     pub(crate) fn presence(&self) -> Watch {
         Watch::Presence {
             using: self.using.clone(),
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Puts what a command asks of the actor behind `items`; nothing, if it only concerns the connection.
+    /// Appends the requests for a command to `items`; none if the command only concerns the connection.
     pub(crate) fn ask(&self, asked: &Asked, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
         if let Asked::ReserveBatch(count) = asked {

@@ -1,58 +1,58 @@
-//! Bytes into commands, in the order they came, however they were cut. Sans-I/O.
+//! Decodes commands from bytes, in order and however the input is split. Does no I/O.
 //!
-//! Owns the framing: where a line ends, how long a body is, what is swallowed. Holds nothing of a line, and of a body
-//! only what came, never more than announced and allowed. Decides nothing about jobs.
+//! It owns the framing: where a line ends, how long a body is, what is skipped. It buffers nothing of a line, and of a body
+//! only what has arrived, never more than was announced and is allowed. It decides nothing about jobs.
 
 use crate::protocols::beanstalk::command::{Command, Counted, Put, Refusal};
 use crate::protocols::beanstalk::line::{self, Line, PutLine};
 use std::borrow::Cow;
 
-/// The longest command line, with its end.
+/// The longest command line, including its line end.
 pub const LINE_BYTES_MAX: usize = 224;
 
 const END: &[u8; 2] = b"\r\n";
 
-/// The least memory that is taken for a body that comes in pieces. Beyond that it grows with what came.
+/// The least memory allocated for a body that arrives in pieces. Beyond that the buffer grows with the data.
 const BODY_STEP_BYTES: usize = 4096;
 
-/// One connection's framing.
+/// The framing state of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     job_bytes_max: u32,
     state: State,
 }
 
-/// What the next byte belongs to.
+/// The part of the input that the next byte belongs to.
 #[derive(Debug)]
 enum State {
     /// A command line.
     Line,
-    /// A line that is too long already, up to its end.
+    /// The rest of a line that is already too long.
     Overlong {
-        /// The byte before was the first half of an end.
+        /// Whether the previous byte was the first half of a line end.
         half: bool,
     },
-    /// A body for which there is no room, and its end, unseen.
+    /// A body that is not accepted, and its line end, which are skipped.
     Refused { left: u64, why: Refusal },
     /// A body.
     Body(Box<Incoming>),
-    /// An HTTP request: nothing of it is a command.
+    /// An HTTP request, nothing of which is a command.
     Http,
 }
 
-/// A job whose body is under way.
+/// A job whose body is still arriving.
 #[derive(Debug)]
 struct Incoming {
     line: PutLine,
     body: Vec<u8>,
-    /// How much of the end came.
+    /// The number of bytes of the line end that have arrived.
     end: usize,
-    /// What came of the end is as it must be.
+    /// Whether these bytes are correct so far.
     ended_well: bool,
 }
 
 impl Decoder {
-    /// A decoder for a new connection; bodies have at most `job_bytes_max` bytes.
+    /// Creates a decoder for a new connection; bodies may have at most `job_bytes_max` bytes.
     pub fn new(job_bytes_max: u32) -> Self {
         Self {
             job_bytes_max,
@@ -60,8 +60,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a command is complete: how many, and the command. Without a command,
-    /// what was not taken is less than a line, and must be offered again with more behind it.
+    /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. If there
+    /// is no command, the bytes that were not taken are less than a line and must be offered again once more have arrived.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
         let mut taken = 0;
         loop {
@@ -101,7 +101,7 @@ impl Decoder {
         }
     }
 
-    /// How much memory the bytes of an unfinished body take.
+    /// Returns the memory held by an unfinished body, in bytes.
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Body(incoming) => incoming.body.capacity(),
@@ -109,7 +109,7 @@ impl Decoder {
         }
     }
 
-    /// Lets go of the bytes of an unfinished body: what is left of it is swallowed.
+    /// Drops the bytes of an unfinished body; the rest of it is skipped.
     pub fn forsake_body(&mut self) {
         if let State::Body(incoming) = &self.state {
             let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
@@ -120,7 +120,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes of the body that is under way, as announced.
+    /// Returns the announced length of the unfinished body, in bytes.
     pub fn announced_bytes(&self) -> Option<u32> {
         match &self.state {
             State::Body(incoming) => Some(incoming.line.body_bytes),
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the line of a `put` was taken and its body was not, and if so, whether the body may be as long.
+    /// Returns, if the line of a `put` was taken and its body was not, whether the body is within the limit.
     pub(crate) fn put_under_way(&self) -> Option<bool> {
         match &self.state {
             State::Body(_) => Some(true),
@@ -147,7 +147,7 @@ impl Decoder {
                 self.state = State::Http;
                 return (LINE_BYTES_MAX, Some(Command::Http));
             }
-            // The last byte may be the first half of the end.
+            // The last byte may be the first half of a line end.
             self.state = State::Overlong { half: false };
             return (LINE_BYTES_MAX - 1, None);
         };
@@ -167,7 +167,7 @@ impl Decoder {
         }
     }
 
-    /// The line of a `put` was taken: what becomes of its body.
+    /// Handles the body of a `put` whose line was taken.
     fn begin_body<'a>(
         &mut self,
         mut line: PutLine,
@@ -180,7 +180,7 @@ impl Decoder {
             return (0, None);
         }
         if let Err(refusal) = line.tail {
-            // The body is not taken off: what comes next is a line again.
+            // The body is not skipped: what follows is read as a line.
             return (0, Some(refused(refusal, Some(Counted::Put))));
         }
         let len = body_len(&line);
@@ -215,7 +215,7 @@ impl Decoder {
 }
 
 impl Incoming {
-    /// Takes what belongs to the body and its end.
+    /// Takes the bytes that belong to the body and its line end.
     fn take(&mut self, input: &[u8]) -> usize {
         let size = body_len(&self.line);
         let missing = size - self.body.len();
@@ -231,7 +231,7 @@ impl Incoming {
         taken
     }
 
-    /// Doubles, as a vector does, but never beyond the size: a complete body has no room to spare.
+    /// Doubles the capacity, as a vector does, but not beyond the size: a complete body has no spare capacity.
     fn make_room(&mut self, more: usize, size: usize) {
         let len = self.body.len() + more;
         if len > self.body.capacity() {
@@ -245,7 +245,7 @@ impl Incoming {
     }
 }
 
-/// The job, or what is said of one that does not end as it must.
+/// Returns the job, or the refusal of one that does not end correctly.
 fn put<'a>(line: &mut PutLine, body: Cow<'a, [u8]>, ended_well: bool) -> Command<'a> {
     if !ended_well {
         return refused(Refusal::ExpectedCrlf, Some(Counted::Put));
@@ -267,12 +267,12 @@ fn body_len(line: &PutLine) -> usize {
     usize::try_from(line.body_bytes).expect("memory is addressed by 64 bits")
 }
 
-/// Where the first end begins.
+/// Returns the offset of the first line end.
 fn line_len(window: &[u8]) -> Option<usize> {
     window.windows(END.len()).position(|pair| pair == END)
 }
 
-/// Takes up to the end of the line, and says whether it came.
+/// Skips to the end of the line, and returns the bytes skipped and whether the end was found.
 fn swallow_line(half: &mut bool, input: &[u8]) -> (usize, bool) {
     for (at, byte) in input.iter().enumerate() {
         if *half && *byte == b'\n' {

@@ -1,138 +1,138 @@
-//! What a client may ask of the queues, borrowed from the bytes it came in. Knows nothing of how it is carried out.
+//! The commands of a client, borrowed from the input. They say nothing about how they are carried out.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A command, as a client sends it. Times are whole seconds; ids and numbers are as they came.
+/// A command, as sent by a client. Times are in whole seconds; ids and numbers are as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// `put`, with its body complete and its end as it must be.
+    /// `put`, with a complete and correctly terminated body.
     Put(Put<'a>),
-    /// `use`
+    /// The `use` command.
     Use(TubeName<'a>),
-    /// `reserve`
+    /// The `reserve` command.
     Reserve,
     /// `reserve-with-timeout`; at most 2,147,483,647 seconds.
     ReserveWithTimeout(u32),
-    /// `reserve-job`
+    /// The `reserve-job` command.
     ReserveJob(u64),
-    /// `reserve-mode`, of the extensions.
+    /// `reserve-mode`, an extension.
     ReserveMode(ReserveMode),
-    /// `reserve-batch`, of the extensions: from 1 to [`RESERVE_BATCH_MAX`] jobs.
+    /// `reserve-batch`, an extension: 1 to [`RESERVE_BATCH_MAX`] jobs.
     ReserveBatch(u32),
-    /// `delete`
+    /// The `delete` command.
     Delete(u64),
-    /// `delete-batch`, of the extensions: one id at least, as many as fit into a line.
+    /// `delete-batch`, an extension: at least one id, and as many as fit into a line.
     DeleteBatch(Vec<u64>),
-    /// `release`
+    /// The `release` command.
     Release {
-        /// Which job.
+        /// The job's id.
         id: u64,
-        /// Its priority from now on.
+        /// Its new priority.
         priority: u32,
         /// Seconds until it is ready again.
         delay: u32,
     },
-    /// `bury`
+    /// The `bury` command.
     Bury {
-        /// Which job.
+        /// The job's id.
         id: u64,
-        /// Its priority from now on.
+        /// Its new priority.
         priority: u32,
     },
-    /// `touch`
+    /// The `touch` command.
     Touch(u64),
-    /// `watch`
+    /// The `watch` command.
     Watch {
-        /// Which tube.
+        /// The tube's name.
         tube: TubeName<'a>,
-        /// Of the extensions: its weight, at least 1.
+        /// Its weight, at least 1; an extension.
         weight: Option<u32>,
     },
-    /// `ignore`
+    /// The `ignore` command.
     Ignore(TubeName<'a>),
-    /// `peek`
+    /// The `peek` command.
     Peek(u64),
-    /// `peek-ready`
+    /// The `peek-ready` command.
     PeekReady,
-    /// `peek-delayed`
+    /// The `peek-delayed` command.
     PeekDelayed,
-    /// `peek-buried`
+    /// The `peek-buried` command.
     PeekBuried,
-    /// `kick`: at most so many.
+    /// `kick`, with the most jobs to kick.
     Kick(u32),
-    /// `kick-job`
+    /// The `kick-job` command.
     KickJob(u64),
-    /// `pause-tube`
+    /// The `pause-tube` command.
     PauseTube {
-        /// Which tube.
+        /// The tube's name.
         tube: TubeName<'a>,
-        /// For how many seconds; 0 ends a pause.
+        /// The length of the pause in seconds; 0 ends a pause.
         seconds: u32,
     },
-    /// `flush-tube`, of the extensions.
+    /// `flush-tube`, an extension.
     FlushTube(TubeName<'a>),
-    /// `stats`
+    /// The `stats` command.
     Stats,
-    /// `stats-job`
+    /// The `stats-job` command.
     StatsJob(u64),
-    /// `stats-tube`
+    /// The `stats-tube` command.
     StatsTube(TubeName<'a>),
-    /// `list-tubes`
+    /// The `list-tubes` command.
     ListTubes,
-    /// `list-tubes-watched`
+    /// The `list-tubes-watched` command.
     ListTubesWatched,
-    /// `list-tube-used`
+    /// The `list-tube-used` command.
     ListTubeUsed,
-    /// `quit`: the connection ends without a reply.
+    /// `quit`, which ends the connection without a reply.
     Quit,
-    /// A line of an HTTP request: a web page may have had a browser send it, with commands behind it. The connection ends.
+    /// A line of an HTTP request: a web page may have made a browser send it, followed by commands. The connection ends.
     Http,
-    /// Something that is answered with an error, in its turn.
+    /// A command that is answered with an error, in its turn.
     Refused {
-        /// Which error.
+        /// The error.
         refusal: Refusal,
-        /// What it is counted as all the same.
+        /// The command it is still counted as, if any.
         counted: Option<Counted>,
     },
 }
 
-/// The most jobs that one `reserve-batch` may ask for.
+/// The most jobs that a single `reserve-batch` may ask for.
 pub const RESERVE_BATCH_MAX: u32 = 1000;
 
-/// A job to be put into the tube in use.
+/// A job to add to the tube in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put<'a> {
-    /// 0 is the most urgent.
+    /// The priority; 0 is the most urgent.
     pub priority: u32,
     /// Seconds until it is ready.
     pub delay: u32,
-    /// Seconds that whoever reserves it has; at least 1.
+    /// Seconds that a reservation lasts; at least 1.
     pub ttr: u32,
-    /// Of the extensions: what makes it one with another job.
+    /// The deduplication key; an extension.
     pub dedup: Option<Dedup>,
-    /// Borrowed if it came in one piece, else owned and without room to spare.
+    /// The body: borrowed if it arrived in one piece, otherwise owned and without spare capacity.
     pub body: Cow<'a, [u8]>,
 }
 
-/// `idp:key` or `idp:key:ttl`.
+/// A deduplication key, sent as `idp:key` or `idp:key:ttl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup {
-    /// Of the alphabet of tube names.
+    /// The key, in the characters of tube names.
     pub key: Box<[u8]>,
-    /// Seconds that the key stays taken after the job is deleted; 0 if nothing was said.
+    /// Seconds that the key stays reserved after the job is deleted; 0 if not given.
     pub ttl: u32,
 }
 
-/// A tube's name: 1 to 200 bytes of letters, digits and `-+/;.$_()`, the first no `-`.
+/// The name of a tube: 1 to 200 bytes of letters, digits and `-+/;.$_()`, not beginning with `-`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TubeName<'a>(&'a [u8]);
 
 impl<'a> TubeName<'a> {
-    /// The longest name.
+    /// The length of the longest name, in bytes.
     pub const BYTES_MAX: usize = 200;
 
-    /// The name, if it is one.
+    /// Returns `bytes` as a name, if they are valid.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let first = bytes.first()?;
         let valid = *first != b'-'
@@ -141,7 +141,7 @@ impl<'a> TubeName<'a> {
         valid.then_some(Self(bytes))
     }
 
-    /// The name as it stands in the line.
+    /// Returns the name as it was sent.
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
@@ -160,11 +160,11 @@ impl fmt::Debug for TubeName<'_> {
 /// How `reserve` chooses among the watched tubes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReserveMode {
-    /// `default`: the most urgent job of all of them.
+    /// `default`: the most urgent job of all watched tubes.
     Default,
-    /// `fifo`: the same, under the name that the extension had first.
+    /// `fifo`: the same as `default`, under the extension's earlier name for it.
     Fifo,
-    /// `weighted`: a tube by chance and weight, then its most urgent job.
+    /// `weighted`: a tube drawn at random by weight, then its most urgent job.
     Weighted,
 }
 
@@ -178,77 +178,77 @@ impl ReserveMode {
     }
 }
 
-/// Why something is answered with an error before anybody looks at the queues.
+/// Why a command is answered with an error without asking the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// `BAD_FORMAT`
+    /// The reply `BAD_FORMAT`.
     BadFormat,
-    /// `UNKNOWN_COMMAND`
+    /// The reply `UNKNOWN_COMMAND`.
     UnknownCommand,
-    /// `JOB_TOO_BIG`: as many bytes as announced, and two, were swallowed.
+    /// `JOB_TOO_BIG`: the announced number of bytes, plus two, was skipped.
     JobTooBig,
-    /// `EXPECTED_CRLF`: as many bytes as announced, and two, were swallowed. A client that gets this is a producer.
+    /// `EXPECTED_CRLF`: the announced number of bytes, plus two, was skipped. The client counts as a producer.
     ExpectedCrlf,
-    /// `OUT_OF_MEMORY`: as many bytes as announced, and two, were swallowed, since there was no room for them.
+    /// `OUT_OF_MEMORY`: the announced number of bytes, plus two, was skipped for lack of memory.
     OutOfMemory,
 }
 
-/// What a command is counted as, in the order of the server's statistics.
+/// The commands that are counted, in the order of the server's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
-    /// `put`
+    /// The `put` command.
     Put,
-    /// `peek`
+    /// The `peek` command.
     Peek,
-    /// `peek-ready`
+    /// The `peek-ready` command.
     PeekReady,
-    /// `peek-delayed`
+    /// The `peek-delayed` command.
     PeekDelayed,
-    /// `peek-buried`
+    /// The `peek-buried` command.
     PeekBuried,
-    /// `reserve`
+    /// The `reserve` command.
     Reserve,
-    /// `reserve-with-timeout`
+    /// The `reserve-with-timeout` command.
     ReserveWithTimeout,
-    /// `delete`
+    /// The `delete` command.
     Delete,
-    /// `release`
+    /// The `release` command.
     Release,
-    /// `use`
+    /// The `use` command.
     Use,
-    /// `watch`
+    /// The `watch` command.
     Watch,
-    /// `ignore`
+    /// The `ignore` command.
     Ignore,
-    /// `bury`
+    /// The `bury` command.
     Bury,
-    /// `kick`
+    /// The `kick` command.
     Kick,
-    /// `touch`
+    /// The `touch` command.
     Touch,
-    /// `stats`
+    /// The `stats` command.
     Stats,
-    /// `stats-job`
+    /// The `stats-job` command.
     StatsJob,
-    /// `stats-tube`
+    /// The `stats-tube` command.
     StatsTube,
-    /// `list-tubes`
+    /// The `list-tubes` command.
     ListTubes,
-    /// `list-tube-used`
+    /// The `list-tube-used` command.
     ListTubeUsed,
-    /// `list-tubes-watched`
+    /// The `list-tubes-watched` command.
     ListTubesWatched,
-    /// `pause-tube`
+    /// The `pause-tube` command.
     PauseTube,
 }
 
 impl Counted {
-    /// How many there are; `counted as usize` is below it.
+    /// The number of variants; `counted as usize` is always less.
     pub const COUNT: usize = 22;
 }
 
 impl Command<'_> {
-    /// What the command is counted as, if the statistics know it.
+    /// Returns what the command is counted as, if it is in the statistics.
     pub fn counted(&self) -> Option<Counted> {
         Some(match self {
             Self::Put(_) => Counted::Put,
@@ -286,7 +286,7 @@ impl Command<'_> {
     }
 }
 
-/// For the log: the body of a job is told by its length.
+/// For the log: shows the length of a job's body in place of the body.
 impl fmt::Display for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Put(put) = self else {

@@ -1,4 +1,4 @@
-//! The beanstalkd door: who is let in, how many at a time, and what is counted.
+//! The beanstalkd listener: which connections are admitted, how many at a time, and what is counted.
 
 use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::clock::{Clock, Timestamp};
@@ -26,10 +26,10 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
-/// The tube that a client uses and watches until it says otherwise.
+/// The tube that a client uses and watches initially.
 pub(crate) const DEFAULT_TUBE: &[u8] = b"default";
 
-/// What the door's connections share, and others may look at. Cloning gives another handle.
+/// A handle to the listener and the state its connections share. Clones refer to the same listener.
 #[derive(Clone)]
 pub struct Door {
     shared: Arc<Shared>,
@@ -43,19 +43,19 @@ pub(crate) struct Shared {
     draining: watch::Receiver<Drains>,
     places: Arc<Places>,
     pub(crate) large: LargeAnswers,
-    /// What jobs may hold that have not come whole.
+    /// The memory budget for jobs that have not arrived completely.
     pub(crate) unfinished: Arc<Budget>,
-    /// What tubes may cost that are watched.
+    /// The memory budget for watched tubes.
     pub(crate) named: Arc<Budget>,
     started: Timestamp,
-    /// 16 hexadecimal digits, others at every start.
+    /// 16 hexadecimal digits, different at every start.
     id: String,
     hostname: String,
     os: String,
     platform: String,
 }
 
-/// What the door counts since it opened.
+/// The counters of the listener, since it was opened.
 #[derive(Debug)]
 pub(crate) struct Counters {
     commands: [AtomicU64; Counted::COUNT],
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
     connections_total: AtomicU64,
     rejected_hosts: AtomicU64,
     rejected_busy: AtomicU64,
-    /// Connections that carried an HTTP request.
+    /// Connections closed because they carried an HTTP request.
     pub(crate) http: AtomicU64,
     producers: AtomicI64,
     workers: AtomicI64,
@@ -114,7 +114,7 @@ fn shown(count: &AtomicI64) -> u64 {
 }
 
 impl Shared {
-    /// The answer to `stats`.
+    /// Returns the reply to `stats`.
     pub(crate) fn server_stats(&self, totals: &Totals, now: Timestamp) -> Reply<'_> {
         let counters = &self.counters;
         let spent = processor_time();
@@ -149,7 +149,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Waits until no jobs are claimed any more; never, if the node goes.
+    /// Resolves when the node stops giving out claims; never, if the node stops first.
     pub(crate) async fn until_draining(&self) {
         let mut draining = self.draining.clone();
         if draining.wait_for(|drains| drains.claims).await.is_err() {
@@ -158,7 +158,7 @@ impl Shared {
     }
 }
 
-/// What the process has used of processors, as far as the system tells.
+/// Returns the processor time that the process has used, as reported by the system.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -166,7 +166,7 @@ fn processor_time() -> Duration {
 }
 
 impl Door {
-    /// Opens the door: listens, and serves from now on. On the core thread.
+    /// Opens the listener and serves connections from now on. Runs on the core thread.
     pub(crate) fn open(
         config: &BeanstalkConfig,
         open: Option<&Opened>,
@@ -198,12 +198,12 @@ impl Door {
         Ok(Self { shared, address })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// What became of those who came.
+    /// Returns the numbers of connections accepted and refused.
     pub fn stats(&self) -> Stats {
         let counters = &self.shared.counters;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl Listener for Door {
     }
 }
 
-/// A listener of either kind.
+/// A listening socket of either kind.
 enum Listening {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -253,7 +253,7 @@ async fn serve(
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
 ) {
-    // The tube that every client begins with is always there.
+    // The tube that every client begins with always exists.
     let default = QueueName::new(DEFAULT_TUBE).expect("it is one");
     let _standing = queues.begin_watch(Watch::Standing(default));
     let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
@@ -264,7 +264,7 @@ async fn serve(
                 runtime::spawn(attend(stream, session(), place));
             }
         },
-        // Whoever may open the file is let in.
+        // Every client with access to the socket file is admitted.
         Listening::Unix(listener) => loop {
             let (stream, _) = listener::accept_unix(&listener).await;
             if let Some(place) = admit(&config, &shared, None) {
@@ -274,7 +274,7 @@ async fn serve(
     }
 }
 
-/// The protocol has no word for a refusal: whoever is not let in sees the connection end.
+/// Admits a connection or returns `None`. The protocol has no reply for a refusal, so a refused client sees the connection end.
 fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -> Option<Place> {
     if let Some(peer) = peer.filter(|peer| !config.lets_in(*peer)) {
         let so_far = &shared.counters.rejected_hosts;
@@ -297,11 +297,11 @@ fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -
 async fn attend(stream: impl Stream, mut session: BeanstalkSession, place: Place) {
     match connection::serve(&stream, &mut session, None).await {
         Ok(()) => {
-            // What the client has claimed goes back now, however long it takes to read what is left for it.
+            // The client's claims are given back now, however long it takes to drain the connection.
             drop(session);
             connection::finish(stream).await;
         }
-        Err(error) => tracing::debug!(%error, "a connection broke"),
+        Err(error) => tracing::debug!(%error, "a connection failed"),
     }
     drop(place);
 }

@@ -1,18 +1,18 @@
-//! One command line into what it asks. As lenient as beanstalkd's own reading, and no more.
+//! Parses a command line, exactly as leniently as beanstalkd does.
 //!
-//! A command is known by how its line begins: what follows is told as its bad form, not as another command. Numbers
-//! may have spaces before them; a few may have anything behind them.
+//! The beginning of a line determines the command, and any error after that is a bad format of that command. Numbers may be
+//! preceded by spaces, and a few may be followed by anything.
 
 use crate::protocols::beanstalk::command::{
     Command, Counted, Dedup, RESERVE_BATCH_MAX, Refusal, ReserveMode, TubeName,
 };
 
-/// What a line asks.
+/// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// All there is to it.
+    /// A complete command.
     Command(Command<'a>),
-    /// A job, whose body follows.
+    /// A `put`, whose body follows.
     Put(PutLine),
 }
 
@@ -21,14 +21,14 @@ pub(super) enum Line<'a> {
 pub(super) struct PutLine {
     pub(super) priority: u32,
     pub(super) delay: u32,
-    /// At least 1.
+    /// The reservation time in seconds; at least 1.
     pub(super) ttr: u32,
     pub(super) body_bytes: u32,
-    /// What stands behind the size. A body that is too big is refused for that first.
+    /// What follows the size. If the body is too big, it is refused for that first.
     pub(super) tail: Result<Option<Dedup>, Refusal>,
 }
 
-/// How a line may begin. Where one beginning is part of another, the longer one comes first.
+/// The commands by the beginning of their line. If one is a prefix of another, the longer one comes first.
 #[derive(Clone, Copy)]
 enum Verb {
     Put,
@@ -88,27 +88,27 @@ const VERBS: &[(&[u8], Verb)] = &[
     (b"list-tubes-watched", Verb::ListTubesWatched),
     (b"list-tube-used", Verb::ListTubeUsed),
     (b"list-tubes", Verb::ListTubes),
-    // No space: the name may follow at once.
+    // No space: the name may follow directly.
     (b"pause-tube", Verb::PauseTube),
     (b"quit", Verb::Quit),
     (b"delete-batch ", Verb::DeleteBatch),
     (b"flush-tube ", Verb::FlushTube),
 ];
 
-/// How an HTTP request begins, by every method that a browser lets a page use unasked, and by that with which it asks.
+/// The beginnings of HTTP requests: the methods that a browser lets a page use without asking the server first, and the one it asks with.
 const METHODS: &[&[u8]] = &[b"GET ", b"HEAD ", b"POST ", b"OPTIONS "];
 
-/// The header that every HTTP request has before its body, in any case, whatever its method.
+/// The header, in any case, that every HTTP request has before its body, whatever its method.
 const HOST: &[u8] = b"host:";
 
-/// Whether a line, or what came of it, is the first of an HTTP request, or the header that it must have.
+/// Returns whether a line, or its beginning, is the first line of an HTTP request or its `Host` header.
 pub(super) fn is_http(line: &[u8]) -> bool {
     let header = line.get(..HOST.len());
     METHODS.iter().any(|method| line.starts_with(method))
         || header.is_some_and(|header| header.eq_ignore_ascii_case(HOST))
 }
 
-/// What a line asks; the line is without its end.
+/// Parses a line without its line end.
 pub(super) fn read(line: &[u8]) -> Line<'_> {
     if is_http(line) {
         return Line::Command(Command::Http);
@@ -131,7 +131,7 @@ fn refused(refusal: Refusal, counted: Option<Counted>) -> Line<'static> {
     Line::Command(Command::Refused { refusal, counted })
 }
 
-/// What follows the verb, taken off piece by piece. `None` is a bad form.
+/// The arguments after the verb, which are consumed one by one. `None` means a bad format.
 struct Arguments<'a> {
     rest: &'a [u8],
 }
@@ -141,7 +141,7 @@ impl<'a> Arguments<'a> {
         Some(Line::Command(match verb {
             Verb::Put => return self.put().map(Line::Put),
             Verb::Delete => Command::Delete(self.last_u64()?),
-            // Whatever follows the number is not looked at.
+            // Anything after the number is ignored.
             Verb::ReserveWithTimeout => Command::ReserveWithTimeout(self.timeout()?),
             Verb::ReserveJob => Command::ReserveJob(self.last_u64()?),
             Verb::ReserveMode => Command::ReserveMode(self.reserve_mode()?),
@@ -189,7 +189,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// Nothing, or ` idp:key[:ttl]`.
+    /// Parses nothing, or ` idp:key[:ttl]`.
     fn dedup(&mut self) -> Result<Option<Dedup>, Refusal> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -225,7 +225,7 @@ impl<'a> Arguments<'a> {
         let seconds = self.last_u32()?;
         Some(match TubeName::new(name) {
             Some(tube) => Command::PauseTube { tube, seconds },
-            // Too long, or with a hyphen first: counted before that is seen.
+            // The name is too long or begins with a hyphen; the command is counted before that is checked.
             None => Command::Refused {
                 refusal: Refusal::BadFormat,
                 counted: Some(Counted::PauseTube),
@@ -269,8 +269,8 @@ impl<'a> Arguments<'a> {
         self.u32().filter(|seconds| i32::try_from(*seconds).is_ok())
     }
 
-    /// The number of `kick` is read as C's `strtoul` reads: white space of every kind, a sign, and anything behind
-    /// it. What does not fit 64 bits is a bad form; of what does, the low 32 bits count.
+    /// Parses the number of `kick` as C's `strtoul` does: preceded by white space of any kind and a sign, and followed by
+    /// anything. A number that does not fit 64 bits is a bad format; of one that does, the low 32 bits are used.
     fn bound(&mut self) -> Option<u32> {
         self.take_while(|byte| byte == b' ' || (b'\t'..=b'\r').contains(&byte));
         let negative = match self.rest {
@@ -289,7 +289,7 @@ impl<'a> Arguments<'a> {
         u32::try_from(number & u64::from(u32::MAX)).ok()
     }
 
-    /// All that is left, as a name.
+    /// Parses the rest as a tube name.
     fn tube(&mut self) -> Option<TubeName<'a>> {
         TubeName::new(self.rest)
     }
@@ -313,7 +313,7 @@ impl<'a> Arguments<'a> {
         self.digits()
     }
 
-    /// One digit at least.
+    /// Parses at least one digit.
     fn digits(&mut self) -> Option<u64> {
         let digits = self.take_while(|byte| byte.is_ascii_digit());
         if digits.is_empty() {

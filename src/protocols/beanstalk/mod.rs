@@ -1,16 +1,16 @@
-//! beanstalkd's protocol, as `docs/protocols/beanstalk.md` has it: that of 1.13, and a few words more.
+//! beanstalkd's protocol as specified in `docs/protocols/beanstalk.md`: that of version 1.13, with a few extensions.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.rs` | what a client may ask, and what it is counted as |
+//! | `command.rs` | the commands of a client, and what each is counted as |
 //! | `line.rs` | a command line into a command: prefixes, numbers, names |
-//! | `codec.rs` | bytes into commands: line limit, bodies, what is swallowed |
+//! | `codec.rs` | bytes into commands: line limit, bodies, what is skipped |
 //! | `reply.rs` | replies into bytes |
 //! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
-//! | `client.rs` | what is asked of the QueueActor for a client |
-//! | `asked.rs` `show.rs` | commands and statistics, from and into what the QueueActor speaks |
-//! | `session.rs` | one client: commands into messages for the QueueActor, in order |
-//! | `door.rs` | who is let in, how many at a time, what is counted |
+//! | `client.rs` | converts a client's commands to requests for the QueueActor |
+//! | `asked.rs` `show.rs` | commands to, and statistics from, the terms of the QueueActor |
+//! | `session.rs` | one client: turns commands into messages for the QueueActor, in order |
+//! | `door.rs` | which connections are admitted, how many at a time, what is counted |
 
 mod asked;
 mod client;
@@ -29,8 +29,8 @@ pub use door::{Door, Stats};
 pub use reply::{Job, JobState, Reply, encode};
 pub use stats::{JobStats, ServerStats, TubeStats};
 
-/// The beanstalkd whose words these are: clients ask for it before they use what older ones lack.
+/// The version of beanstalkd reported to clients, which check it before they use newer commands.
 pub const VERSION: &str = "1.13";
 
-/// Where `-d` finds the commands and replies of this protocol in the log.
+/// The log target of this protocol's commands and replies, enabled by `-d`.
 pub const DEBUG_TARGET: &str = "sexton::beanstalk::wire";

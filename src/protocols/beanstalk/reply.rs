@@ -1,116 +1,116 @@
-//! What the server says, as bytes. Sans-I/O; copies each body once, into the output.
+//! Encodes the server's replies. Does no I/O, and copies each body once, into the output.
 
 use crate::protocols::beanstalk::command::{Refusal, ReserveMode};
 use crate::protocols::beanstalk::stats::{JobStats, ServerStats, TubeStats};
 use std::fmt;
 
-/// A reply, as a client gets it.
+/// A reply to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// `INSERTED id`
+    /// The reply `INSERTED id`.
     Inserted(u64),
-    /// `INSERTED id STATE [priority]`, of the extensions: another job has the key.
+    /// `INSERTED id STATE [priority]`, an extension: another job has the same key.
     InsertedBefore {
-        /// That job.
+        /// The id of that job.
         id: u64,
-        /// Its state.
+        /// The state of that job.
         state: JobState,
-        /// Its priority, if this `put` raised it.
+        /// The priority of that job, if this `put` raised it.
         priority: Option<u32>,
     },
-    /// `EXPECTED_CRLF`
+    /// The reply `EXPECTED_CRLF`.
     ExpectedCrlf,
-    /// `JOB_TOO_BIG`
+    /// The reply `JOB_TOO_BIG`.
     JobTooBig,
-    /// `DRAINING`
+    /// The reply `DRAINING`.
     Draining,
-    /// `USING tube`
+    /// The reply `USING tube`.
     Using(&'a [u8]),
-    /// `USING mode`, of the extensions: to `reserve-mode`.
+    /// `USING mode`, an extension: the reply to `reserve-mode`.
     UsingMode(ReserveMode),
-    /// `RESERVED id bytes`, and the body.
+    /// `RESERVED id bytes`, followed by the body.
     Reserved(Job<'a>),
-    /// `RESERVED_BATCH count`, of the extensions, and each job as `RESERVED` has it.
+    /// `RESERVED_BATCH count`, an extension, followed by each job in the form of `RESERVED`.
     ReservedBatch(Vec<Job<'a>>),
-    /// `DEADLINE_SOON`
+    /// The reply `DEADLINE_SOON`.
     DeadlineSoon,
-    /// `TIMED_OUT`
+    /// The reply `TIMED_OUT`.
     TimedOut,
-    /// `DELETED`
+    /// The reply `DELETED`.
     Deleted,
-    /// `DELETED_BATCH deleted absent`, of the extensions.
+    /// `DELETED_BATCH deleted absent`, an extension.
     DeletedBatch {
-        /// How many are gone now.
+        /// The number of jobs deleted.
         deleted: u64,
-        /// How many were not there, or another's.
+        /// The number of jobs that did not exist or are reserved by another client.
         absent: u64,
     },
-    /// `RELEASED`
+    /// The reply `RELEASED`.
     Released,
-    /// `BURIED`
+    /// The reply `BURIED`.
     Buried,
-    /// `TOUCHED`
+    /// The reply `TOUCHED`.
     Touched,
-    /// `WATCHING count`
+    /// The reply `WATCHING count`.
     Watching(u64),
-    /// `NOT_IGNORED`
+    /// The reply `NOT_IGNORED`.
     NotIgnored,
-    /// `FOUND id bytes`, and the body.
+    /// `FOUND id bytes`, followed by the body.
     Found(Job<'a>),
-    /// `KICKED count`: to `kick`.
+    /// `KICKED count`, the reply to `kick`.
     Kicked(u64),
-    /// `KICKED`: to `kick-job`.
+    /// `KICKED`, the reply to `kick-job`.
     JobKicked,
-    /// `PAUSED`
+    /// The reply `PAUSED`.
     Paused,
-    /// `FLUSHED count`, of the extensions.
+    /// `FLUSHED count`, an extension.
     Flushed(u64),
-    /// `OK bytes`, and a job's statistics.
+    /// `OK bytes`, followed by the statistics of a job.
     JobStats(JobStats<'a>),
-    /// `OK bytes`, and a tube's statistics.
+    /// `OK bytes`, followed by the statistics of a tube.
     TubeStats(TubeStats<'a>),
-    /// `OK bytes`, and the server's statistics.
+    /// `OK bytes`, followed by the statistics of the server.
     ServerStats(Box<ServerStats<'a>>),
-    /// `OK bytes`, and names of tubes.
+    /// `OK bytes`, followed by the names of tubes.
     Tubes(Vec<&'a [u8]>),
-    /// `NOT_FOUND`
+    /// The reply `NOT_FOUND`.
     NotFound,
-    /// `OUT_OF_MEMORY`
+    /// The reply `OUT_OF_MEMORY`.
     OutOfMemory,
-    /// `INTERNAL_ERROR`
+    /// The reply `INTERNAL_ERROR`.
     InternalError,
-    /// `BAD_FORMAT`
+    /// The reply `BAD_FORMAT`.
     BadFormat,
-    /// `UNKNOWN_COMMAND`
+    /// The reply `UNKNOWN_COMMAND`.
     UnknownCommand,
 }
 
-/// A job, as it is handed out.
+/// A job, as it is sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job<'a> {
-    /// Its id.
+    /// The job's id.
     pub id: u64,
-    /// Its body, without the end of line.
+    /// The job's body, without the line end.
     pub body: &'a [u8],
 }
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// To be reserved.
+    /// Can be reserved.
     Ready,
-    /// Not before its time.
+    /// Becomes ready later.
     Delayed,
-    /// Somebody's.
+    /// Reserved by a client.
     Reserved,
-    /// Put aside.
+    /// Set aside until it is kicked.
     Buried,
-    /// Gone, with its key still taken. In `INSERTED` only.
+    /// Deleted, with its key still reserved. Only in `INSERTED`.
     Deleted,
 }
 
 impl JobState {
-    /// As statistics have it.
+    /// Returns the word used in statistics.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -134,7 +134,7 @@ impl From<Refusal> for Reply<'_> {
     }
 }
 
-/// Puts a reply behind `output`.
+/// Appends a reply to `output`.
 pub fn encode(reply: &Reply<'_>, output: &mut Vec<u8>) {
     match reply {
         Reply::Inserted(id) => put_numbers(output, "INSERTED", &[*id]),
@@ -224,7 +224,7 @@ fn put_block(output: &mut Vec<u8>, block: &[u8]) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// Names stand bare here, unlike in statistics.
+/// Appends a list of tubes. Names are unquoted here, unlike in statistics.
 fn put_list(output: &mut Vec<u8>, names: &[&[u8]]) {
     const HEAD: &[u8] = b"---\n";
     let len = HEAD.len() + names.iter().map(|name| name.len() + 3).sum::<usize>();
@@ -239,10 +239,10 @@ fn put_list(output: &mut Vec<u8>, names: &[&[u8]]) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// The digits of `u64::MAX`.
+/// The number of digits of `u64::MAX`.
 const DIGITS_MAX: usize = 20;
 
-/// Puts a number in decimal. Every reply has one, and formatting it otherwise takes longer than all the rest.
+/// Appends a number in decimal. Every reply has one, and formatting it otherwise takes longer than everything else.
 pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
     let start = output.len();
     loop {
@@ -263,7 +263,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).expect("memory is addressed by 64 bits")
 }
 
-/// For the log: the first line.
+/// For the log: shows the first line of the reply.
 impl fmt::Display for Reply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut output = Vec::new();

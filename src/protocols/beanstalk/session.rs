@@ -1,8 +1,8 @@
-//! One beanstalkd client: its commands become messages for the QueueActor, its replies come back in order.
+//! A beanstalkd client: its commands become messages for the QueueActor, and the replies are returned in order.
 //!
-//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are carried out here; others go to the actor
-//! in runs, as many as came. A run ends at a `reserve` that finds nothing: nothing behind it is read on until it is
-//! answered. What is held for a client that does not read is bounded: some commands, their answers, some output.
+//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here; the others are sent to the actor in runs, as
+//! many as have arrived. A run ends at a `reserve` that finds nothing: no later command is processed until it is answered. What is held for
+//! a client that does not read is bounded: a number of commands, their answers, and some output.
 
 use crate::actors::queue::{
     Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as Told, Watch, Worker,
@@ -29,23 +29,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The most commands of one batch.
+/// The most commands in a batch.
 const BATCH_MAX: usize = 1024;
 
-/// The most that one delivery asks of the actor, unless a single command asks more.
+/// The most items in a delivery to the actor, unless a single command needs more.
 const ITEMS_MAX: usize = 1024;
 
-/// Output beyond this is written before more is put behind it.
+/// Output beyond this size is written before more is appended, in bytes.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// The most tubes that a client watches.
+/// The most tubes that a client may watch.
 const WATCHED_MAX: usize = 1024;
 
-/// How long a job may take to come whole, from its line on: so long, and as long as this many bytes a second take.
+/// The time a job may take to arrive completely, counted from its command line: a fixed span, plus the body's size at this rate.
 const BODY_SECONDS: u64 = 60;
 const BODY_BYTES_A_SECOND: u64 = 256 * 1024;
 
-/// A reservation that has no more than this left is about to end: a client that asks for more is told so.
+/// A reservation with no more than this left is about to end, and a client that asks for another job receives `DEADLINE_SOON`.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// A client's protocol state.
@@ -54,43 +54,43 @@ pub(crate) struct BeanstalkSession {
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
     decoder: Decoder,
-    /// Commands to be carried out, and what each is counted as.
+    /// Commands to be carried out, with what each is counted as.
     taken: VecDeque<(Asked, Option<Counted>)>,
-    /// The `put` whose body is under way is among them.
+    /// Whether the `put` whose body is arriving has been counted.
     is_put_counted: bool,
-    /// Answers to the first of them, still to be written.
+    /// Answers to the first of these commands, still to be written.
     answers: VecDeque<Answer<Told>>,
-    /// Says that this client uses and watches its queues.
+    /// Registers the queues that this client uses and watches.
     presence: Waiting<QueueMachine>,
-    /// What it says is no longer so.
+    /// Whether that registration is out of date.
     is_moved: bool,
     /// The `reserve` that waits for a job.
     reserving: Option<Reserving>,
-    /// Held while a large answer is on its way.
+    /// Held while a large answer is being sent.
     large: Option<OwnedSemaphorePermit>,
-    /// What a job holds that has not come whole, and by when it must have.
+    /// The memory of a job that has not arrived completely, and the time by which it must have.
     unfinished: Held,
     patience: Option<Timestamp>,
-    /// What the tubes cost that it watches.
+    /// The memory of the tubes that it watches.
     named: Held,
     role: Role,
 }
 
-/// What a client has been so far.
+/// What the client has done so far.
 #[derive(Default)]
 struct Role {
-    /// It has put.
+    /// Whether it has used `put`.
     is_producer: bool,
-    /// It has reserved.
+    /// Whether it has used `reserve`.
     is_worker: bool,
-    /// It may have claims that its end gives back.
+    /// Whether it may hold claims that are given back when it disconnects.
     may_hold: bool,
 }
 
-/// A `reserve` that found nothing.
+/// A `reserve` that found no job and waits.
 struct Reserving {
     waiting: Waiting<QueueMachine>,
-    /// How long the client waits, and what it is told then.
+    /// How long the client waits, and the reply when that time is over.
     patience: Option<(Duration, Reply<'static>)>,
 }
 
@@ -117,7 +117,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// The next commands' items for the actor, up to one that only concerns the connection.
+    /// Returns the actor's items for the next commands, up to one that only concerns the connection.
     fn run(&self) -> Vec<Item<QueueMachine>> {
         let mut items = Vec::new();
         for (asked, _) in &self.taken {
@@ -126,7 +126,7 @@ impl BeanstalkSession {
                 break;
             }
             self.client.ask(asked, &mut items);
-            // A pause is asked for once it is known whether its tube is there: what stands behind it comes later.
+            // A pause is requested once it is known whether its tube exists, so commands after it are sent later.
             if items.len() == before || matches!(asked, Asked::Pause { .. }) {
                 break;
             }
@@ -193,12 +193,12 @@ impl BeanstalkSession {
         Then::Continue
     }
 
-    /// Whether the client may watch one more tube; its cost is held then.
+    /// Returns whether the client may watch one more tube, and accounts for it if so.
     fn has_room_to_watch(&mut self, tube: &QueueName) -> bool {
         self.client.watching().len() < WATCHED_MAX && self.named.grow(bytes_to_name(tube))
     }
 
-    /// Holds what the body that is under way takes. If there is no room for it, it is swallowed.
+    /// Accounts for the memory of the body that is arriving. If there is no room for it, the body is skipped.
     fn hold_unfinished(&mut self) {
         if !self.unfinished.set(self.decoder.held_bytes()) {
             self.decoder.forsake_body();
@@ -212,8 +212,8 @@ impl BeanstalkSession {
         });
     }
 
-    /// Says anew which queues this client has to do with, if they are others. The old saying ends behind the new one, so
-    /// that no queue goes away in between.
+    /// Registers this client's queues again if they have changed. The old registration ends after the new one begins, so
+    /// that no queue disappears in between.
     fn attend(&mut self) {
         if !std::mem::take(&mut self.is_moved) {
             return;
@@ -221,7 +221,7 @@ impl BeanstalkSession {
         self.presence = self.queues.begin_watch(self.client.presence());
     }
 
-    /// The next command is carried out: what the statistics say of that.
+    /// Takes the next command to be carried out, and updates the statistics.
     fn next(&mut self) -> Option<Asked> {
         let (asked, counted) = self.taken.pop_front()?;
         let counters = &self.shared.counters;
@@ -237,7 +237,7 @@ impl BeanstalkSession {
         Some(asked)
     }
 
-    /// Counts a `put` when its line has come, in its turn, as beanstalkd does.
+    /// Counts a `put` when its line has arrived, in its turn, as beanstalkd does.
     fn count_put(&mut self) {
         if let Some(fits) = self.decoder.put_under_way()
             && !std::mem::replace(&mut self.is_put_counted, true)
@@ -253,7 +253,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// Puts the reply to the next command behind `output`; false if the client must wait for it.
+    /// Appends the reply to the next command to `output`; returns `false` if the client must wait for it.
     fn reply_next(&mut self, output: &mut Vec<u8>) -> bool {
         let Some(asked) = self.next() else {
             unreachable!("an answer is to something that was asked");
@@ -291,7 +291,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// Puts the reply to a command behind `output`; false if the client must wait for it.
+    /// Appends the reply to a command to `output`; returns `false` if the client must wait for it.
     fn reply(&mut self, asked: &Asked, answer: Answer<Told>, output: &mut Vec<u8>) -> bool {
         let Ok(told) = answer else {
             self.tell(&Reply::InternalError, output);
@@ -315,7 +315,7 @@ impl BeanstalkSession {
                 self.tell(&reply, output);
             }
             (_, Told::Job(job)) => self.tell(&Reply::JobStats(show::job(&job, now())), output),
-            // That it is there is no durable state, so no message may rest on it.
+            // A tube's existence is not durable state, so no message may depend on it.
             (Asked::Pause { tube, seconds }, Told::Queue(_)) => {
                 let found = Asked::PauseFound {
                     tube: tube.clone(),
@@ -331,14 +331,14 @@ impl BeanstalkSession {
         true
     }
 
-    /// There is nothing to reserve: says so, or begins to wait, which is false.
+    /// Handles a `reserve` that found no job: replies at once, or begins to wait and returns `false`.
     fn reserve(
         &mut self,
         patience: Option<u32>,
         soonest: Option<Timestamp>,
         output: &mut Vec<u8>,
     ) -> bool {
-        // The first of its own reservations to end: the client should see to that instead.
+        // One of the client's own reservations is the next to end: the client should deal with that first.
         let until_margin = soonest.map(|until| {
             let left = until.since(self.shared.clock.now());
             left.saturating_sub(MARGIN)
@@ -366,14 +366,14 @@ impl BeanstalkSession {
         false
     }
 
-    /// Has a place among the large answers until the output is written.
+    /// Takes a permit for a large answer until the output is written.
     async fn hold_large(&mut self) {
         if self.large.is_none() {
             self.large = Some(self.shared.large.admit().await);
         }
     }
 
-    /// Every tube, share by share: one that stays meanwhile is listed once.
+    /// Lists every tube, share by share: a tube that exists throughout is listed once.
     async fn list_tubes(&mut self, output: &mut Vec<u8>) -> Result<(), Stopped> {
         self.hold_large().await;
         let mut tubes: Vec<QueueName> = Vec::new();
@@ -393,7 +393,7 @@ impl BeanstalkSession {
         Ok(())
     }
 
-    /// Bytes of bodies in the next reply.
+    /// Returns the number of body bytes in the next reply.
     fn next_bytes(&self) -> usize {
         let items = self.taken.front().map_or(1, |(asked, _)| asked.items());
         let answers = self.answers.iter().take(items);
@@ -405,7 +405,7 @@ impl BeanstalkSession {
         encode(reply, output);
     }
 
-    /// Waits no longer; the client is told this, unless a job has come meanwhile.
+    /// Ends the wait; the client receives `instead`, unless a job has come meanwhile.
     async fn withdraw(&mut self, instead: &Reply<'_>, output: &mut Vec<u8>) {
         if let Some(Reserving { waiting, .. }) = self.reserving.take() {
             let answer = waiting.withdraw().await;
@@ -413,10 +413,10 @@ impl BeanstalkSession {
         }
     }
 
-    /// What came for a `reserve` that waited.
+    /// Handles the result of a `reserve` that waited.
     fn came(&mut self, answer: Option<Answer<Told>>, instead: &Reply<'_>, output: &mut Vec<u8>) {
         match answer {
-            // It may be large, and is replied to as one that came at once.
+            // It may be large, so it is replied to like one that came at once.
             Some(Ok(Told::Claim(claim))) => {
                 self.taken.push_front((Asked::ReserveJob(claim.id), None));
                 self.answers.push_front(Ok(Told::Claim(claim)));
@@ -483,7 +483,7 @@ impl Session for BeanstalkSession {
             };
             if matches!(asked, Asked::ListTubes) {
                 self.attend();
-                // It is written before another is gathered.
+                // It is written before another one is built.
                 let listed = self.list_tubes(output).await;
                 return listed.map_or(Then::Close, |()| Then::Again);
             }
@@ -529,7 +529,7 @@ impl Drop for BeanstalkSession {
             counters.workers(-1);
         }
         if self.role.may_hold {
-            // Behind whatever is on its way: a job that is claimed meanwhile is given back, too.
+            // Ordered after everything in flight: a job claimed meanwhile is given back, too.
             self.reserving = None;
             let worker = self.client.worker;
             self.queues
@@ -551,7 +551,7 @@ fn job(claim: &Claim) -> Job<'_> {
     Job { id, body }
 }
 
-/// Waits for as long as a client does, which is its own affair: no state depends on it. What it is told then.
+/// Waits as long as the client does, and returns the reply to send then. The time is the client's concern only: no state depends on it.
 async fn over(patience: Option<&(Duration, Reply<'static>)>) -> Reply<'static> {
     let never = std::future::pending();
     match patience {

@@ -1,4 +1,4 @@
-//! What the QueueActor knows of jobs and queues, in beanstalkd's words.
+//! Converts the QueueActor's views of jobs and queues to beanstalkd's terms.
 
 use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as Told};
 use crate::clock::Timestamp;
@@ -6,7 +6,7 @@ use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::reply::{JobState, Reply};
 use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
 
-/// A job for `stats-job`. One that failed is delayed, as far as beanstalkd has words for it.
+/// Returns a job's statistics for `stats-job`. A failed job counts as delayed, since beanstalkd has no state for it.
 pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
     let left = matches!(job.phase, Phase::Claimed | Phase::Delayed | Phase::Retrying)
         .then_some(job.until)
@@ -29,7 +29,7 @@ pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
     }
 }
 
-/// A queue for `stats-tube`.
+/// Returns a queue's statistics for `stats-tube`.
 pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
     TubeStats {
         name: queue.name.as_bytes(),
@@ -47,7 +47,7 @@ pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
     }
 }
 
-/// Jobs by state. Abandoned ones are as good as buried: a kick makes them ready.
+/// Returns the number of jobs by state. Abandoned jobs count as buried: a kick makes them ready.
 pub(crate) fn counts(counts: &Counts) -> JobCounts {
     JobCounts {
         urgent: counts.urgent.into(),
@@ -58,7 +58,7 @@ pub(crate) fn counts(counts: &Counts) -> JobCounts {
     }
 }
 
-/// A phase as a state.
+/// Returns the state that corresponds to a phase.
 pub(crate) const fn state(phase: Phase) -> JobState {
     match phase {
         Phase::Ready => JobState::Ready,
@@ -68,7 +68,7 @@ pub(crate) const fn state(phase: Phase) -> JobState {
     }
 }
 
-/// Replies that need no more than a word.
+/// Returns the replies that consist of a single line.
 pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
     match (asked, told) {
         (Asked::Put(_), Told::Put { id, duplicate }) => match duplicate {
@@ -101,8 +101,8 @@ pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
     }
 }
 
-/// Whole seconds until then. beanstalkd counts nanoseconds, of which some are over whenever anybody asks: of a span that
-/// has only just begun, its last second is never whole.
+/// Returns the whole seconds until `until`. beanstalkd counts nanoseconds, some of which have passed whenever a client
+/// asks, so the last second of a span that has just begun never counts as whole.
 fn seconds_left(until: Timestamp, now: Timestamp) -> u64 {
     until.0.saturating_sub(now.0).saturating_sub(1) / 1000
 }

@@ -1,45 +1,45 @@
-//! The statistics of a job, a tube and the server: beanstalkd 1.13's keys, in its order, with its quotes.
+//! The statistics of a job, a tube and the server: the keys of beanstalkd 1.13, in its order and with its quoting.
 //!
-//! Clients compare these maps as wholes: no key may come or go.
+//! Clients compare these maps as a whole, so no key may be added or removed.
 
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::{JobState, put_number};
 use std::time::Duration;
 
-/// What `stats-job` tells.
+/// The statistics of a job, for `stats-job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobStats<'a> {
-    /// Its id.
+    /// The job's id.
     pub id: u64,
-    /// Where it is.
+    /// The job's tube.
     pub tube: &'a [u8],
-    /// What it is.
+    /// The job's state.
     pub state: JobState,
-    /// 0 is the most urgent.
+    /// The priority; 0 is the most urgent.
     pub priority: u32,
-    /// Seconds since it was put.
+    /// Seconds since the job was put.
     pub age: u64,
-    /// Seconds that it was delayed last.
+    /// The most recent delay, in seconds.
     pub delay: u64,
     /// Seconds that a reservation lasts.
     pub ttr: u64,
-    /// Seconds left of its reservation or its delay, else 0.
+    /// Seconds left of the reservation or the delay, else 0.
     pub time_left: u64,
-    /// The number of the file that holds it, 0 if none does.
+    /// The number of the file that holds the job; 0 if none does.
     pub file: u64,
-    /// How often it was reserved.
+    /// The number of times it was reserved.
     pub reserves: u64,
-    /// How often a reservation ran out.
+    /// The number of times a reservation expired.
     pub timeouts: u64,
-    /// How often it was released.
+    /// The number of times it was released.
     pub releases: u64,
-    /// How often it was buried.
+    /// The number of times it was buried.
     pub buries: u64,
-    /// How often it was kicked.
+    /// The number of times it was kicked.
     pub kicks: u64,
 }
 
-/// Jobs by state.
+/// The number of jobs in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
     /// Ready, with a priority below 1024.
@@ -54,97 +54,97 @@ pub struct JobCounts {
     pub buried: u64,
 }
 
-/// What `stats-tube` tells.
+/// The statistics of a tube, for `stats-tube`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TubeStats<'a> {
-    /// Its name.
+    /// The tube's name.
     pub name: &'a [u8],
-    /// Its jobs at this moment.
+    /// The tube's current jobs.
     pub jobs: JobCounts,
-    /// How many were put.
+    /// The number of jobs put so far.
     pub total_jobs: u64,
     /// Connections that use it.
     pub using: u64,
     /// Connections that watch it.
     pub watching: u64,
-    /// Connections that wait for a job of it.
+    /// Connections that wait for a job from it.
     pub waiting: u64,
-    /// How many of its jobs were deleted.
+    /// The number of its jobs deleted so far.
     pub deletes: u64,
-    /// How often it was paused.
+    /// The number of times it was paused.
     pub pauses: u64,
-    /// Seconds that it is paused for, 0 if it is not.
+    /// The length of the current pause in seconds; 0 if there is none.
     pub pause: u64,
-    /// Seconds until its pause ends.
+    /// Seconds until the pause ends.
     pub pause_time_left: u64,
 }
 
-/// What `stats` tells.
+/// The statistics of the server, for `stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStats<'a> {
-    /// All jobs at this moment.
+    /// All current jobs.
     pub jobs: JobCounts,
-    /// How often each command came, at `Counted as usize`.
+    /// How often each command was received, indexed by `Counted as usize`.
     pub commands: [u64; Counted::COUNT],
-    /// How many reservations ran out.
+    /// The number of reservations that expired.
     pub job_timeouts: u64,
-    /// How many jobs were put.
+    /// The number of jobs put so far.
     pub total_jobs: u64,
-    /// The longest body.
+    /// The limit on the length of a body, in bytes.
     pub job_bytes_max: u64,
-    /// How many tubes there are.
+    /// The number of tubes.
     pub tubes: u64,
     /// Open connections.
     pub connections: u64,
-    /// Those of them that have put.
+    /// Open connections that have put a job.
     pub producers: u64,
-    /// Those of them that have reserved.
+    /// Open connections that have reserved a job.
     pub workers: u64,
-    /// Those of them that wait for a job.
+    /// Open connections that wait for a job.
     pub waiting: u64,
     /// Connections so far.
     pub total_connections: u64,
-    /// Of this process.
+    /// The process id of the server.
     pub pid: u32,
-    /// The version of beanstalkd that it takes the place of.
+    /// The version of beanstalkd that this server stands in for.
     pub version: &'a str,
-    /// Processor time spent in the process.
+    /// Processor time spent in user mode.
     pub user_time: Duration,
-    /// Processor time spent in the kernel for it.
+    /// Processor time spent in the kernel on behalf of the process.
     pub system_time: Duration,
     /// Seconds since the start.
     pub uptime: u64,
-    /// The journal, in the words that clients know.
+    /// The journal, in the terms that clients know.
     pub binlog: BinlogStats,
-    /// No job is accepted any more.
+    /// Whether no jobs are accepted any more.
     pub draining: bool,
-    /// 16 hexadecimal digits, others at every start.
+    /// 16 hexadecimal digits, different at every start.
     pub id: &'a str,
-    /// Of this machine.
+    /// The name of this machine.
     pub hostname: &'a str,
-    /// The version of its system.
+    /// The version of its operating system.
     pub os: &'a str,
     /// Its architecture.
     pub platform: &'a str,
 }
 
-/// The journal in beanstalkd's words. All 0 where there is none.
+/// The journal in beanstalkd's terms. All 0 if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinlogStats {
     /// The oldest file with jobs.
     pub oldest_index: u64,
-    /// The file that is written to.
+    /// The file that is being written.
     pub current_index: u64,
-    /// Records moved so that a file could go.
+    /// Records moved so that a file could be removed.
     pub records_migrated: u64,
     /// Records written.
     pub records_written: u64,
-    /// The most bytes of a file.
+    /// The size limit of a file, in bytes.
     pub file_bytes_max: u64,
 }
 
 impl JobStats<'_> {
-    /// The map, without the end of line that follows it.
+    /// Returns the YAML map, without the line end that follows it.
     pub fn to_yaml(&self) -> Vec<u8> {
         let mut yaml = Yaml::new();
         yaml.number("id", self.id);
@@ -166,7 +166,7 @@ impl JobStats<'_> {
 }
 
 impl TubeStats<'_> {
-    /// The map, without the end of line that follows it.
+    /// Returns the YAML map, without the line end that follows it.
     pub fn to_yaml(&self) -> Vec<u8> {
         let mut yaml = Yaml::new();
         yaml.quoted("name", self.name);
@@ -184,7 +184,7 @@ impl TubeStats<'_> {
 }
 
 impl ServerStats<'_> {
-    /// The map, without the end of line that follows it.
+    /// Returns the YAML map, without the line end that follows it.
     pub fn to_yaml(&self) -> Vec<u8> {
         let mut yaml = Yaml::new();
         yaml.jobs(self.jobs);
@@ -219,7 +219,7 @@ impl ServerStats<'_> {
     }
 }
 
-/// The commands that are counted, by name.
+/// Pairs the counts with the names of the commands.
 pub(crate) fn named(
     counts: impl IntoIterator<Item = u64>,
 ) -> impl Iterator<Item = (&'static str, u64)> {
@@ -228,7 +228,7 @@ pub(crate) fn named(
     names.zip(counts)
 }
 
-/// In the order of [`Counted`].
+/// The keys of the counted commands, in the order of [`Counted`].
 const COMMAND_KEYS: [&str; Counted::COUNT] = [
     "cmd-put",
     "cmd-peek",
@@ -258,7 +258,7 @@ fn seconds(time: Duration) -> String {
     format!("{}.{:06}", time.as_secs(), time.subsec_micros())
 }
 
-/// A map of one level, as it grows.
+/// A one-level YAML map under construction.
 struct Yaml {
     output: Vec<u8>,
 }
@@ -290,7 +290,7 @@ impl Yaml {
         self.output.push(b'\n');
     }
 
-    /// What could be taken for a number, were it bare.
+    /// Adds a quoted value, for text that would be read as a number without quotes.
     fn quoted(&mut self, key: &str, text: &[u8]) {
         self.key(key);
         self.output.push(b'"');

@@ -1,7 +1,7 @@
-//! Whose requests are heard. A browser can be made to send requests here by any page it shows: under a name that
-//! suddenly means this machine (`Host`), or from a page of somebody else (`Origin`). Over TCP neither is heard.
+//! Decides whose requests are accepted. Any page can make a browser send requests here: under a host name that suddenly
+//! resolves to this machine (`Host`), or from a page of another site (`Origin`). Over TCP neither is accepted.
 //!
-//! Never here: what a request may do once it is heard.
+//! It does not decide what an accepted request may do.
 
 use crate::clock::Date;
 use crate::handle::Requester;
@@ -13,32 +13,32 @@ use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What a caller must be allowed to do. Every token has every scope but the last, which is named beside it in its file.
+/// The permission a route requires. Every token has all scopes but the last, which the token file grants explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// To look.
+    /// Read state.
     Read,
-    /// To use locks and queues.
+    /// Use locks and queues.
     Use,
-    /// To operate the coordinator.
+    /// Operate the coordinator.
     Operate,
-    /// To start and signal processes, and to see what they say: whoever may is the coordinator's user.
+    /// Start and signal processes and see their output, which amounts to being the coordinator's user.
     Run,
 }
 
-/// What a path asks of those who come over TCP, where there are tokens.
+/// The credentials a path requires over TCP if there are tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     /// A token in a header.
     Token,
-    /// That, or the cookie that a browser was given for one: a page.
+    /// A token in a header, or the login cookie of a browser: for pages.
     Page,
-    /// Nothing: where a token is given in, and how that looks.
+    /// None: for the login form and the files it loads.
     Open,
 }
 
 impl Gate {
-    /// That of a path.
+    /// Returns the gate of a path.
     pub(crate) fn of(path: &str) -> Self {
         match path {
             "/page.css" | "/page.js" | "/page.svg" | "/page/login" | "/page/enter" => Self::Open,
@@ -49,50 +49,50 @@ impl Gate {
     }
 }
 
-/// Whom a request came from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// Somebody who reached us under this address of ours.
+    /// A TCP client; holds the local address it connected to.
     Tcp(IpAddr),
-    /// A process of this user on this machine.
+    /// A process on this machine.
     Socket {
-        /// The user.
+        /// The process's user.
         uid: u32,
-        /// The process, as far as it can be seen from here.
+        /// The process, if it is visible from here.
         process: Option<Requester>,
     },
 }
 
-/// What a request over TCP is measured by.
+/// The facts that a request is checked against.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
-    /// Names of this machine, beside its addresses and `localhost`.
+    /// Names of this machine, in addition to its addresses and `localhost`.
     pub(crate) names: &'a [String],
-    /// Whether the mode of the Unix socket lets in others than its owner: the system has looked at it then.
+    /// Whether the mode of the Unix socket admits users other than its owner, in which case the operating system has checked them.
     pub(crate) lets_others_in: bool,
-    /// The tokens; none is asked for if there are none.
+    /// The tokens; if `None`, no token is required.
     pub(crate) tokens: Option<&'a Tokens>,
-    /// Whether TCP speaks TLS.
+    /// Whether TCP connections use TLS.
     pub(crate) is_private: bool,
-    /// By which logins are measured.
+    /// The current date, for the expiry of logins.
     pub(crate) now: Date,
 }
 
-/// Whether a caller has the scope [`Scope::Run`].
+/// Whether a caller has [`Scope::Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Running {
-    /// It is the user whose processes they would be, on this machine, or has a token of that scope.
+    /// The caller is the local user that the processes would run as, or has a token with that scope.
     Allowed,
-    /// It has such a token, and sends it so that others may read it on its way.
+    /// The caller has such a token but sends it over a connection that others can read.
     Exposed,
-    /// It is anybody else.
+    /// The caller does not have the scope.
     Denied,
 }
 
-/// Whether a request is heard, and then whether its caller may start processes.
+/// Checks whether a request is accepted, and returns whether its caller may start processes.
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
     if let (Peer::Socket { .. }, Gate::Page) = (peer, Gate::of(head.uri.path())) {
-        // A browser may be forwarded to the socket, and be led there under a name that is not ours.
+        // A browser may be forwarded to the socket and be led there under a foreign host name.
         check_host(head, Ipv4Addr::LOCALHOST.into(), rules.names)?;
     }
     match peer {
@@ -102,7 +102,7 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Socket { .. } if rules.lets_others_in => Ok(Running::Denied),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
-            "this socket answers the coordinator's own user: ask over TCP with a token, or have the socket opened by --socket-group",
+            "this socket serves only the coordinator's own user: use TCP with a token, or have --socket-group open the socket to others",
         )),
         Peer::Tcp(local) => {
             let host = check_host(head, local, rules.names)?;
@@ -123,7 +123,7 @@ pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
     let words = match running {
         Running::Allowed => return Ok(()),
         Running::Exposed => {
-            "from other machines, a token of the scope run is heard over TLS alone: the coordinator needs --tls-cert and --tls-key"
+            "from other machines, a token with the scope run is accepted only over TLS: the coordinator needs --tls-cert and --tls-key"
         }
         Running::Denied => {
             "processes are for the coordinator's own user, on its Unix socket, and for tokens with run after them in the token file; other callers have locks and queues"
@@ -132,12 +132,12 @@ pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
     Err(Problem::new(Reason::OutOfScope, words))
 }
 
-/// Our own user, and root, who can become any user.
+/// Returns whether `uid` is our own user, or root, which can become any user.
 fn is_trusted(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }
 
-/// The `Host`, which must be an address of this machine or a name given to it: an address cannot be rebound.
+/// Checks the `Host` header, which must be an address of this machine or one of its names: an address cannot be rebound.
 fn check_host<'a>(
     head: &'a RequestHead,
     local: IpAddr,
@@ -159,19 +159,19 @@ fn check_host<'a>(
             }
         }
     };
-    // A target in absolute form names a host of its own.
+    // A target in absolute form names a host as well.
     let target = head.uri.authority().map(Authority::as_str);
     if [Some(host), target].into_iter().flatten().all(known) {
         Ok(host)
     } else {
         Err(Problem::new(
             Reason::Misdirected,
-            "this Host is not one of this coordinator: use its address, or name it with --http-host",
+            "this Host does not name this coordinator: use its address, or add the name with --http-host",
         ))
     }
 }
 
-/// A page of ours has our host and port in its origin; any other page is somebody else's.
+/// Checks the `Origin` header: pages served from here have our host and port in it.
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     let ours = |origin: &HeaderValue| {
         let origin = origin.to_str().ok()?;
@@ -186,12 +186,12 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     }
     Err(Problem::new(
         Reason::Foreign,
-        "requests from pages of another origin are not heard",
+        "requests from pages of another origin are not accepted",
     ))
 }
 
-/// Refuses a form that is not sent from a page of ours: also on the Unix socket, which may be what a browser is forwarded to.
-/// Browsers say where a form comes from, in one of two headers.
+/// Refuses a form that was not sent from one of our pages. This also applies to the Unix socket, to which a browser may be
+/// forwarded. Browsers state the origin of a form in one of two headers.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     let is_ours = match single(headers, &header::ORIGIN) {
         Some(_) => {
@@ -202,19 +202,19 @@ pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
             !headers.contains_key(header::ORIGIN) && single(headers, &site) == Some("same-origin")
         }
     };
-    let words = "a form is taken from a page of this coordinator, in a browser that says so";
+    let words = "forms are accepted only from pages of this coordinator, in a browser that sends Origin or Sec-Fetch-Site";
     is_ours
         .then_some(())
         .ok_or_else(|| Problem::new(Reason::Foreign, words))
 }
 
-/// The name of the cookie that holds a login: ports of a machine share their cookies.
+/// Returns the name of the login cookie, which includes the port because all ports of a host share their cookies.
 pub(crate) fn cookie_name(host: &str) -> String {
     let port = host.strip_prefix(without_port(host)).unwrap_or_default();
     format!("sexton{}", port.replace(':', "-"))
 }
 
-/// The login that a browser sends along.
+/// Returns the login that a browser sent.
 fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     let name = cookie_name(host);
     let cookies = headers.get_all(header::COOKIE);
@@ -223,7 +223,7 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
 }
 
-/// Whether the token of a request may start processes.
+/// Checks the token of a request, and returns whether it may start processes.
 fn check_token(
     head: &RequestHead,
     host: &str,
@@ -237,7 +237,7 @@ fn check_token(
         Gate::Open => return Ok(false),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
             let login = login(headers, host).and_then(|login| tokens.find_login(login, now));
-            return login.map_or_else(|| refused("nobody is logged in here, or not any more"), Ok);
+            return login.map_or_else(|| refused("not logged in, or the login has expired"), Ok);
         }
         Gate::Page | Gate::Token => {}
     }
@@ -254,14 +254,14 @@ fn check_token(
     }
 }
 
-/// The header's value, if it stands there once and is text.
+/// Returns the header's value if the header occurs exactly once and is text.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name);
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
-/// A host without the port behind it. `[::1]:80` keeps its brackets; what is no port stays.
+/// Returns a host without its port. `[::1]:80` keeps its brackets; a suffix that is not a port stays.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
@@ -522,7 +522,7 @@ mod tests {
             asked.uri = "/v1/status".parse().unwrap();
             let heard = check(&asked, stranger, &rules).ok();
             assert_eq!(heard, lets_others_in.then_some(Running::Denied));
-            // A page is shown under a name of this machine alone.
+            // A page is shown only under a name of this machine.
             asked.uri = "/page/locks".parse().unwrap();
             assert!(check(&asked, stranger, &rules).is_err());
         }

@@ -1,4 +1,4 @@
-//! An audit over HTTP: whether what the actors hold agrees, and with what the machine shows.
+//! Audits over HTTP: whether the actors agree with each other and with the machine.
 
 use crate::handle::{Audit, AuditError, Disagreement};
 use crate::protocols::http::access::Scope;
@@ -17,8 +17,8 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "audit",
             summary: "Whether tasks, processes, locks, servers and claims agree",
-            more: "Compares what the actors hold with each other and with what the machine shows, and changes nothing. Where all agrees it answers in milliseconds. What does not agree is looked at again for up to 4 s, and told if it is so each time.",
-            answer: "What does not agree; usually nothing.",
+            more: "Compares what the actors hold with each other and with what the machine shows, and changes nothing. If all agree, it answers in milliseconds. Otherwise it checks again for up to 4 s, and reports what disagrees every time.",
+            answer: "The disagreements; usually none.",
         },
         &refusals,
     );
@@ -28,48 +28,48 @@ pub(crate) fn routes() -> Vec<Route> {
         mend,
         Words {
             id: "fix_by_audit",
-            summary: "The same, and do what an event would have done",
-            more: "An actor is told an end again, a lock is given back, a process that nobody knows of is stopped. Then it is looked once more.",
-            answer: "What did not agree, what was done about it, and what is left.",
+            summary: "Audit, and fix what disagrees",
+            more: "Does what a lost event would have done: notifies an actor of an end again, releases a lock, stops a process without a record. Then audits once more.",
+            answer: "The disagreements, what was done about them, and how many are left.",
         },
         &refusals,
     );
     vec![look, mend.with_scope(Scope::Run)]
 }
 
-/// What came of an audit.
+/// The result of an audit.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Audit")]
 pub(crate) struct Audited {
-    /// What did not agree.
+    /// The disagreements found.
     found: Vec<Found>,
-    /// How much does not agree now.
+    /// The number of disagreements left.
     left: u64,
-    /// Tasks under way that were looked at.
+    /// The number of tasks under way that were examined.
     tasks: u64,
-    /// Processes that were looked for, since they are said to live.
+    /// The number of processes recorded as alive that were looked for.
     processes: u64,
-    /// Whether counts could be compared: they are not where more than 100,000 tasks are under way.
+    /// Whether counts could be compared, which they are not if more than 100,000 tasks are under way.
     whole: bool,
 }
 
-/// Something that does not agree.
+/// A disagreement.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Disagreement")]
 pub(crate) struct Found {
     /// `status`, `late`, `unlocked`, `unlaunched`, `unended`, `no-server`, `lock-missing`, `lock-left`, `unattended`, `threads`, `group`, `work-twice`, `gone`, `stranger` or `bound`.
     kind: &'static str,
-    /// What it is, in words.
+    /// A description for users.
     words: String,
-    /// The task that it is about, if it is about one.
+    /// The task concerned, if there is one.
     task: Option<u64>,
-    /// The fencing token of its attempt.
+    /// The fencing token of the attempt concerned.
     attempt: Option<u64>,
-    /// The process that it is about.
+    /// The process concerned.
     process: Option<String>,
-    /// What `POST /v1/audit/fix` does about it, in words; null if nothing.
+    /// What `POST /v1/audit/fix` does about it; null if nothing.
     fix: Option<&'static str>,
-    /// Whether that was done.
+    /// Whether it has been fixed.
     fixed: bool,
 }
 

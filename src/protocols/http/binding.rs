@@ -1,4 +1,4 @@
-//! What ties a right to a process, in requests and in answers.
+//! Process bindings of rights, in requests and answers.
 
 use crate::actors::binding::{Binding, Until};
 use crate::protocols::http::call::Call;
@@ -8,29 +8,29 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much of a process has to end.
+/// How much of a process must have ended before its right ends.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extent {
     /// The process itself.
     Process,
-    /// All that it started, too, and all that has a record below its own.
+    /// Everything it has started, too, including processes with records of their own below it.
     #[default]
     Tree,
 }
 
-/// What a request says of the process that a right is to end with.
+/// The part of a request that binds a right to a process.
 pub(crate) struct Bound {
-    /// Which.
+    /// The process, by id or prefix.
     pub(crate) process: Option<String>,
-    /// How much of it has to end.
+    /// How much of the process must have ended.
     pub(crate) release: Extent,
-    /// Whether its tree is killed before somebody else has the right.
+    /// Whether the process tree is killed before the right passes on.
     pub(crate) kill_before_grant: bool,
 }
 
 impl Bound {
-    /// The binding that is asked for, to a process that lives.
+    /// Returns the requested binding, whose process must be alive.
     pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let Some(process) = &self.process else {
             if self.kill_before_grant {
@@ -45,7 +45,7 @@ impl Bound {
         };
         let fence = self.kill_before_grant;
         if fence && until == Until::Process {
-            let words = "is for a whole tree: release must be tree";
+            let words = "requires release to be tree";
             return Err(Problem::field("kill_before_grant", words));
         }
         let id = process_look::which(call, process).await?;
@@ -54,7 +54,8 @@ impl Bound {
             return Err(Problem::new(Reason::Ended, "the process has ended"));
         }
         if fence && !record.launched {
-            let words = "is for what the coordinator launched, and this registered itself";
+            let words =
+                "requires a process that the coordinator launched, and this one registered itself";
             return Err(Problem::field("kill_before_grant", words));
         }
         Ok(Some(Binding {

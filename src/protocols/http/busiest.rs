@@ -1,6 +1,6 @@
-//! What has the most to do, for those who look at the whole: `sexton top` asks it once a second.
+//! The busiest queues, locks, leases and tasks, for an overview: `sexton top` polls it once a second.
 //!
-//! Never here: a walk over all there is. Of very many queues each answer looks at a share, and says where to go on.
+//! It never walks everything: if there are very many queues, each answer covers a share, and names where to continue.
 
 use crate::actors::lock::Contended;
 use crate::actors::queue::BusyQueue;
@@ -24,9 +24,9 @@ pub(crate) fn routes() -> Vec<Route> {
         busiest,
         Words {
             id: "busiest",
-            summary: "Which queues have the most jobs, which locks are waited for most, which leases and tasks run",
-            more: "For those who look at the whole again and again. Of more than 8192 queues a share is looked at, and `next` goes on with the next; of more than 8192 locks that are waited for, and of leases and tasks, some.",
-            answer: "Queues and locks, those with the most first; leases and tasks, those that run first.",
+            summary: "List the busiest queues, the most contended locks, and active leases and tasks",
+            more: "For monitoring by repeated polling. If there are more than 8192 queues, an answer covers a share, and `next` continues with the next one; of more than 8192 locks with waiters, and of very many leases and tasks, only some are examined.",
+            answer: "Queues and locks, the busiest first; leases and tasks, running ones first.",
         },
         &[Reason::Failed, Reason::Large],
     )]
@@ -34,49 +34,50 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Share {
-    /// The most queues, locks, leases and tasks to answer.
+    /// The most queues, locks, leases and tasks to return.
     #[serde(default)]
     limit: Number<u32, 1, 100, 20>,
-    /// Where to go on with queues: `next` of the answer before.
+    /// The `next` of the previous answer, to continue with the next queues.
     #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
-/// What is known of a queue, and how long its jobs have waited.
+/// The state of a queue, and how long its jobs have waited.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Busy {
     #[serde(flatten)]
     queue: Queue,
-    /// Milliseconds since the oldest ready job was added, of those that come first in the 64 most urgent priorities; null if none is ready.
+    /// Milliseconds since the oldest ready job was added, among those first in line in the 64 most urgent priorities; null
+    /// if none is ready.
     oldest_ms: Option<u64>,
 }
 
-/// A lock that is waited for, and who holds it.
+/// A lock with waiters, and its owner.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Wanted {
     #[serde(flatten)]
     names: EntryNames,
-    /// Who waits for it.
+    /// The number of waiters.
     waiting: u32,
-    /// Milliseconds until it passes on, if nobody renews it.
+    /// Milliseconds until the lock passes on unless it is renewed.
     remaining_ms: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Busiest {
     queues: Vec<Busy>,
-    /// What `after` of the next request is; null after the last share.
+    /// The `after` for the next request; null after the last share.
     next: Option<String>,
     locks: Vec<Wanted>,
-    /// Locks that are waited for.
+    /// The number of locks with waiters.
     locks_all: u32,
-    /// Leases with a pass that runs, the longest first; then those with somebody next; then by the date on which they ask.
+    /// Leases with a running pass, the longest-running first; then those with a next pass; then by scheduled date.
     leases: Vec<Lease>,
-    /// Whether there are more of these.
+    /// Whether there are more.
     leases_more: bool,
-    /// Tasks that run, the longest first; then those that wait for their next burst; then those that have not begun, and why.
+    /// Running tasks, the longest-running first; then those waiting for their next burst; then those that have not begun, and why.
     tasks: Vec<Task>,
-    /// Whether there are more of these.
+    /// Whether there are more.
     tasks_more: bool,
 }
 

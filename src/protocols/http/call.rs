@@ -1,6 +1,6 @@
-//! A request as its route sees it, and the caller: for how long there is somebody to wait for.
+//! A request as seen by its route, and the caller: how long there is someone to wait for.
 //!
-//! A wait ends with its connection, and with the door: nobody is left in a line who does not stand there any more.
+//! A wait ends with its connection, and when the listener closes: no position in line is kept for a client that is gone.
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
@@ -24,7 +24,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use tokio::sync::{Notify, watch};
 
-/// Where a request came from, and whether the client is still there.
+/// The origin of a request, and whether the client is still connected.
 #[derive(Clone)]
 pub(crate) struct Caller {
     gone: Rc<Notify>,
@@ -48,7 +48,7 @@ impl Caller {
     }
 }
 
-/// What is done if the answer is not delivered: dropped before it is known to be written.
+/// An action to take if the answer is not delivered, that is, if this is dropped before [`Rollback::delivered`].
 pub(crate) struct Rollback(Option<Box<dyn FnOnce()>>);
 
 impl Rollback {
@@ -56,7 +56,7 @@ impl Rollback {
         Self(Some(Box::new(undo)))
     }
 
-    /// The answer is written, as far as can be known.
+    /// Called when the answer has been written, as far as can be known.
     pub(crate) fn delivered(mut self) {
         self.0 = None;
     }
@@ -70,12 +70,12 @@ impl Drop for Rollback {
     }
 }
 
-/// A request with everything that answering it needs.
+/// A request with everything that is needed to answer it.
 pub(crate) struct Call {
     pub(crate) node: Data<Handle>,
-    /// Under which it may be sent again; none before [`Call::take_key`], and without the header.
+    /// The idempotency key; `None` before [`Call::take_key`] or without the header.
     pub(crate) key: Option<RequestKey>,
-    /// Goes with the answer.
+    /// Passed on with the answer.
     pub(crate) rollback: Cell<Option<Rollback>>,
     pub(crate) shared: Data<Shared>,
     caller: ReqData<Caller>,
@@ -84,22 +84,22 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The members of its query.
+    /// Parses the query string.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         input::of_query(self.request.query_string())
     }
 
-    /// The members of its body.
+    /// Parses the body.
     pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         input::of_body(self.request.headers(), &self.body)
     }
 
-    /// The fields of its query, as a form fills it in: an empty one is left out.
+    /// Parses the query string as a form, in which empty fields are left out.
     pub(crate) fn asked<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         input::of_form(self.request.query_string())
     }
 
-    /// The fields of a form that was sent.
+    /// Parses the body as a form.
     pub(crate) fn form<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let words = "expected a form, as browsers send it";
         let is_form = self.header("content-type").is_some_and(|found| {
@@ -113,34 +113,34 @@ impl Call {
         }
     }
 
-    /// Refuses a form that is not sent from a page of ours.
+    /// Refuses a form that was not sent from one of our pages.
     pub(crate) fn check_form(&self) -> Result<(), Problem> {
         access::check_form(self.request.headers())
     }
 
-    /// Its head.
+    /// Returns the head of the request.
     pub(crate) fn head(&self) -> &RequestHead {
         self.request.head()
     }
 
-    /// Whom it came from.
+    /// Returns the origin of the request.
     pub(crate) fn peer(&self) -> Peer {
         self.caller.peer
     }
 
-    /// Whether its caller may start processes.
+    /// Returns whether the caller may start processes.
     pub(crate) fn may_run(&self) -> bool {
         self.check_run().is_ok()
     }
 
-    /// Takes the idempotency key, if there is one: what is asked of the actors from here on is done once.
+    /// Takes the idempotency key, if there is one: later requests to the actors are idempotent.
     pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
         Ok(())
     }
 
-    /// The locks, for this request.
+    /// Returns the locks, with this request's idempotency key.
     pub(crate) fn locks(&self) -> Locks {
         let locks = self.node.locks();
         match self.key {
@@ -149,7 +149,7 @@ impl Call {
         }
     }
 
-    /// The queues, for this request.
+    /// Returns the queues, with this request's idempotency key.
     pub(crate) fn queues(&self) -> Queues {
         let queues = self.node.queues();
         match self.key {
@@ -158,7 +158,7 @@ impl Call {
         }
     }
 
-    /// The processes, for this request.
+    /// Returns the processes, with this request's idempotency key.
     pub(crate) fn processes(&self) -> Processes {
         let processes = self.node.processes();
         match self.key {
@@ -167,7 +167,7 @@ impl Call {
         }
     }
 
-    /// The tasks, for this request.
+    /// Returns the tasks, with this request's idempotency key.
     pub(crate) fn tasks(&self) -> Tasks {
         let tasks = self.node.tasks();
         match self.key {
@@ -176,7 +176,7 @@ impl Call {
         }
     }
 
-    /// The leases, for this request.
+    /// Returns the leases, with this request's idempotency key.
     pub(crate) fn leases(&self) -> Leases {
         let leases = self.node.leases();
         match self.key {
@@ -185,12 +185,12 @@ impl Call {
         }
     }
 
-    /// Refuses a caller that may not start processes, where only some of what is asked for needs that.
+    /// Refuses a caller that may not start processes, for routes where only some requests need that.
     pub(crate) fn check_run(&self) -> Result<(), Problem> {
         access::check_run(self.caller.running)
     }
 
-    /// The process that asks, where the kernel says.
+    /// Returns the process that sent the request, if the kernel reports it.
     pub(crate) fn requester(&self) -> Option<Requester> {
         match self.caller.peer {
             Peer::Socket { process, .. } => process,
@@ -198,52 +198,52 @@ impl Call {
         }
     }
 
-    /// How it was asked.
+    /// Returns the method of the request.
     pub(crate) fn method(&self) -> &Method {
         self.request.method()
     }
 
-    /// A header's value, the first if there are several.
+    /// Returns the value of a header, the first if there are several.
     pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
         let value = self.request.headers().get(name);
         value.map(HeaderValue::as_bytes)
     }
 
-    /// Turns true when the door closes.
+    /// Returns a receiver that turns true when the listener closes.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.caller.closing.clone()
     }
 
-    /// What there is to give where it came in.
+    /// Returns the capacity of the listener that the request arrived on.
     pub(crate) fn room(&self) -> &Room {
         self.shared.room(self.caller.peer)
     }
 
-    /// A place among the requests that wait.
+    /// Takes one of the slots for waiting requests.
     pub(crate) fn place(&self) -> Result<Place, Problem> {
         self.room().wait()
     }
 
-    /// Waits for something, as long as the caller does. What is waited for is dropped when the caller goes away.
+    /// Waits for `work` as long as the caller does; it is dropped when the caller goes away.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         let place = self.place()?;
         let mut closing = self.caller.closing.clone();
         let done = tokio::select! {
             biased;
             () = self.caller.gone.notified() => {
-                let words = "a wait lasts as long as its connection, and this one was closed from your side, or had too much sent after it";
+                let words = "a wait lasts only as long as its connection: the client closed this one, or sent too much more on it";
                 Err(Problem::new(Reason::Gone, words))
             }
             done = work => Ok(done),
             _ = closing.wait_for(|closing| *closing) => {
-                Err(Problem::new(Reason::Stopped, "the coordinator stops"))
+                Err(Problem::new(Reason::Stopped, "the coordinator is stopping"))
             }
         };
         drop(place);
         done
     }
 
-    /// The same problem, with why the node halted if that is why.
+    /// Converts to a problem, including why the node halted if that is the cause.
     pub(crate) fn problem(&self, problem: impl Into<Problem>) -> Problem {
         problem.into().or_halt(self.node.halt_words())
     }

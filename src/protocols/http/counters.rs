@@ -1,10 +1,10 @@
-//! What the door counts since the start of the process.
+//! The counters of the HTTP listener since the start of the process.
 
 pub use crate::status::HttpStats as Stats;
 use actix_web::http::StatusCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted as it happens.
+/// The counters that are updated as events happen.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     accepted: AtomicU64,

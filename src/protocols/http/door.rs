@@ -1,5 +1,5 @@
-//! The HTTP door: its listeners, its limits, and the thread that serves them. HTTP has a thread of its own, so that
-//! neither a large answer nor a slow client holds up the actors.
+//! The HTTP listener: its sockets, its limits, and the thread that serves them. HTTP has its own thread, so that neither a
+//! large answer nor a slow client delays the actors.
 
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, Listener, Requester};
@@ -33,17 +33,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
-/// Connections beyond that, which are being told so at a time.
+/// The number of connections beyond the limit that are being refused at a time.
 const REFUSALS_MAX: u32 = 64;
 
-/// What the system may hold of an answer that is not read: left to itself it takes megabytes for each client.
+/// The kernel's send buffer for each client, in bytes; by default it would be megabytes.
 const SEND_BYTES: usize = 128 * 1024;
 
-/// How long requests may take to be answered once the door closes, and how long closing may take at all.
+/// How long pending requests may take once the listener closes, and how long closing may take in total.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The paths that take jobs and commands.
+/// The paths that accept jobs and commands.
 const LONG: [&str; 6] = [
     job::PUSH,
     job::PUSH_ALL,
@@ -53,18 +53,18 @@ const LONG: [&str; 6] = [
     task::ADD,
 ];
 
-/// The HTTP door. Cloning gives another handle.
+/// A handle to the HTTP listener. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Door {
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
     socket: Option<PathBuf>,
     closing: watch::Sender<bool>,
-    /// Ends when the thread does.
+    /// Closed when the thread ends.
     closed: watch::Receiver<()>,
 }
 
-/// Why the door did not open.
+/// Why the HTTP listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The token file cannot be used.
@@ -73,21 +73,21 @@ pub enum OpenError {
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It cannot listen.
-    #[error("open the http door on {address}: {source}")]
+    /// Listening failed.
+    #[error("open the http listener on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address or path.
         address: String,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The operating system gave no thread, or no descriptor for one.
+    /// The operating system could not provide a thread, or a descriptor for it.
     #[error("start the HTTP thread: {0}")]
     Thread(io::Error),
 }
 
 impl Door {
-    /// Opens the door: listens, and serves from now on. On the core thread.
+    /// Opens the listener and serves requests from now on. Runs on the core thread.
     pub(crate) async fn open(
         config: &HttpConfig,
         open: &Listeners,
@@ -133,7 +133,7 @@ impl Door {
             closing,
             closed,
         };
-        // Before it serves, so that the first status it answers with has it.
+        // Added before it serves, so that the first status includes it.
         node.add_listener(door.clone());
         let serving = Serving {
             node: node.clone(),
@@ -151,7 +151,7 @@ impl Door {
                 drop(ended);
             })
             .map_err(OpenError::Thread)?;
-        // It ends by itself when the door closes; `closed` says so.
+        // The thread ends when the listener closes, and `closed` reports it.
         drop(thread);
         match opened.await {
             Ok(Ok(())) => Ok(door),
@@ -160,25 +160,25 @@ impl Door {
         }
     }
 
-    /// Where it listens on TCP.
+    /// Returns its TCP address, if it listens on TCP.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where it listens as a Unix socket.
+    /// Returns the path of its Unix socket, if it listens on one.
     pub fn socket(&self) -> Option<PathBuf> {
         self.socket.clone()
     }
 
-    /// The statistics of this moment.
+    /// Returns the current statistics.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
         let active = shared.tcp.connections.taken() + shared.unix.connections.taken();
         shared.counters.stats(active)
     }
 
-    /// Reads the token file again; the old token stays in force if that fails. Whether the token changed; nothing if
-    /// there is none.
+    /// Reloads the token file; the old tokens stay in force if that fails. Returns whether they changed, or `None` if there
+    /// is no token file.
     pub fn reload_token(&self) -> Result<Option<bool>, TokenError> {
         let Some(file) = &self.shared.token_file else {
             return Ok(None);
@@ -194,8 +194,8 @@ impl Door {
         Ok(Some(changed))
     }
 
-    /// Reads the certificate and its key again, for connections from now on; the old ones stay in force if that
-    /// fails. Whether the certificate changed; nothing if there is none.
+    /// Reloads the certificate and its key for new connections; the old ones stay in force if that fails. Returns whether
+    /// the certificate changed, or `None` if there is none.
     pub fn reload_identity(&self) -> Result<Option<bool>, TlsError> {
         let Some((certificate, key)) = &self.shared.tls_files else {
             return Ok(None);
@@ -208,13 +208,13 @@ impl Door {
         Ok(Some(!same))
     }
 
-    /// Lets nobody in any more, and waits for what is being answered, for a bounded time.
+    /// Stops accepting connections and waits a limited time for pending requests.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         let mut closed = self.closed.clone();
         let ended = async { while closed.changed().await.is_ok() {} };
         if timeout(CLOSED_PATIENCE, ended).await.is_err() {
-            tracing::warn!("the HTTP thread does not end, and is left behind");
+            tracing::warn!("the HTTP thread did not end in time and is abandoned");
         }
     }
 }
@@ -241,7 +241,7 @@ fn listen_tcp(
     })
 }
 
-/// A Unix socket, and its file if that is ours.
+/// A Unix socket, and its file if we created it.
 type Unix = (std::os::unix::net::UnixListener, Option<SocketFile>);
 
 fn listen_unix(
@@ -256,7 +256,7 @@ fn listen_unix(
         let listened = path.map(listen).transpose()?;
         return Ok(listened.map(|(listener, file)| (listener, Some(file))));
     };
-    // Whose file it is has given it rights, and they stay unless others are asked for.
+    // The creator of the file has set its permissions, which stay unless others are configured.
     if let Some(path) = path.filter(|_| rights.are_shared()) {
         rights
             .give(path)
@@ -265,14 +265,14 @@ fn listen_unix(
     Ok(Some((listen_open(open)?, None)))
 }
 
-/// Listens for what commands of tasks report. Where that cannot be, all else goes on.
+/// Listens for the reports of task commands. If that fails, everything else continues.
 fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
     let path = node.report_socket()?;
     let listened = report::listen(&path);
     listened
         .inspect_err(|error| {
             let path = path.display();
-            tracing::warn!(%error, %path, "no task can report: its socket cannot be opened");
+            tracing::warn!(%error, %path, "tasks cannot report: failed to open their socket");
         })
         .ok()
 }
@@ -294,7 +294,7 @@ fn listen_open(
     cloned.map_err(OpenError::Thread)
 }
 
-/// The thread's side of the door.
+/// The thread's part of the listener.
 struct Serving {
     node: Handle,
     door: Door,
@@ -311,7 +311,7 @@ impl Serving {
             .build();
         match runtime {
             Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(ready)),
-            // Whoever opens the door waits for this.
+            // `Door::open` waits for this.
             Err(error) => drop(ready.send(Err(error))),
         }
     }
@@ -355,7 +355,7 @@ impl Serving {
         let core = async {
             let mut closing = hall.closing.clone();
             tokio::select! {
-                // A core that ended without closing its doors takes them along.
+                // If the core thread ended without closing its listeners, they close here.
                 () = node.ended() => drop(door.closing.send_replace(true)),
                 _ = closing.wait_for(|closing| *closing) => {}
             }
@@ -372,7 +372,7 @@ impl Serving {
     }
 }
 
-/// What connections are served with.
+/// The state that connections are served with.
 struct Hall<A> {
     app: Rc<A>,
     config: actix_http::ServiceConfig,
@@ -385,7 +385,7 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || loop {
             let (stream, _) = listener::accept(&listener).await;
-            // A connection that ended meanwhile has no address.
+            // A connection that has ended meanwhile has no address.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
             if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
                 return (stream, Peer::Tcp(local.ip().to_canonical()));
@@ -410,7 +410,8 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || {
             let (stream, from) = listener::accept_unix(&listener).await;
-            // Where the kernel says, it is known by its inode, and not taken for another that has its PID by now.
+            // If the kernel supports it, the process is identified by inode, so that another one that has taken over its
+            // PID is not confused with it.
             let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
             let process = pid.and_then(|pid| Requester::of(&stream, pid));
             let uid = from.uid();
@@ -424,7 +425,7 @@ impl<A: App> Hall<A> {
         .await;
     }
 
-    /// Lets connections in until the door closes, and waits a while for those that are being answered.
+    /// Accepts connections until the listener closes, then waits a limited time for pending answers.
     async fn serve<S: 'static, IO: Stream + 'static>(
         &self,
         accept: impl AsyncFn() -> (S, Peer),
@@ -442,7 +443,7 @@ impl<A: App> Hall<A> {
                     let stream = async move { greet(socket).await };
                     self.admit((stream, peer), places, &refusals, &mut sessions);
                 }
-                // Those that ended are forgotten.
+                // Discards sessions that have ended.
                 Some(_) = sessions.join_next() => {}
                 _ = closing.wait_for(|closing| *closing) => break,
             }
@@ -481,7 +482,7 @@ impl<A: App> Hall<A> {
         let most = self.shared.connections_max;
         if let Some(place) = refusals.take() {
             sessions.spawn_local(async move {
-                let words = format!("{most} connections are open, and no more are let in");
+                let words = format!("{most} connections are open, which is the limit");
                 let problem = Problem::new(Reason::Crowded, words);
                 if let Some(session) = session.await {
                     session.turn_away(&problem).await;

@@ -1,7 +1,7 @@
-//! What happens on the node, as server-sent events: `docs/protocols/http.md`, "Events".
+//! The node's events as server-sent events: `docs/protocols/http.md`, "Events".
 //!
-//! A stream holds a position in what the node keeps, and at most one part of an answer: what a client does not read
-//! in time is lost to it, and it is told so.
+//! A stream holds a position in the retained events and at most one part of an answer. A client that reads too slowly
+//! misses events, and is told so.
 
 use crate::actors;
 use crate::actors::lock::Name;
@@ -29,53 +29,53 @@ use std::collections::BTreeSet;
 use tokio::sync::watch;
 use tokio::time::{Interval, interval};
 
-/// What is told at a time.
+/// The target size of one part of a stream, in bytes.
 const PART_BYTES: usize = 8 * 1024;
 
-/// Events that are looked at in a turn: others have theirs in between. One that takes more work counts for more.
+/// The number of events examined in a turn, so that other streams have theirs. An event that takes more work counts for more.
 const LOOKED_AT: usize = 1024;
 
-/// Bytes of a pattern and of a name, multiplied, that take as much work as an event does anyhow.
+/// The product of the lengths of a pattern and a name, in bytes, whose comparison costs as much as handling an event.
 const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/events", events, Words {
             id: "events",
-            summary: "What happens, as it happens",
-            more: "Server-sent events: `id` is the position of an event, a sequence number with perhaps a dot and a place behind it; `event` its kind; `data` a JSON object with `position`, `at`, `actor`, `kind` and what is known beside. Ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from when somebody first listens until ten minutes after the last one has gone. Whoever asks for what is no longer kept, or reads too slowly, is told first with an event `lost`, whose data say `after` which position and `upto` which nothing is known; whoever asks for a position that is yet to come, with an event `ahead`, whose data say `upto` where the stream begins. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
-            answer: "Events without end.",
+            summary: "Stream events",
+            more: "Server-sent events: `id` is the position of an event, a sequence number, sometimes followed by a dot and an index; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator does. A comment every 15 s shows that it is alive. The newest 65536 events are kept in memory, from the first subscription until ten minutes after the last. A client that asks for events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto` between which events are missing; a client that asks for a future position receives an event `ahead`, whose `upto` is where the stream begins. Kinds: of locks `granted`, `waiting`, `released`, `expired`, `withdrawn`, `timed-out`; of any actor `restarted`, `quarantined`; of the supervisor `gave-up`; of the node `checkpoint`, `draining`, `stopping`.",
+            answer: "An endless stream of events.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
         .with_header(json!({
             "name": "Last-Event-ID",
             "in": "header",
-            "description": "The same as `after`, before which it goes.",
+            "description": "The same as `after`, over which it takes precedence.",
             "schema": { "type": "string", "pattern": POSITION },
         })),
     ]
 }
 
-/// A position, as text.
+/// The format of a position.
 const POSITION: &str = r"^[0-9]{1,19}(\.[0-9]{1,9})?$";
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Listen {
-    /// Begin after this position; else now.
+    /// The position to begin after; now if left out.
     #[schemars(extend("pattern" = POSITION))]
     after: Option<String>,
-    /// Only those of this actor, or of the node.
+    /// Only events of this actor, or of the node.
     #[schemars(extend("enum" = origins()))]
     actor: Option<String>,
-    /// Only those of these kinds, with commas between them. A kind that is not known is refused, and the known ones are named.
+    /// Only events of these kinds, separated by commas. An unknown kind is refused with a list of the known ones.
     kind: Option<String>,
-    /// Only those about what has this name: the key of a lock, the queue of a job. A `*` stands for any bytes.
+    /// Only events with this subject: the key of a lock, or the queue of a job. A `*` matches any bytes.
     name: Option<Name>,
-    /// Only those of the job of this number.
+    /// Only events of the job with this id.
     job: Option<u64>,
 }
 
-/// Sends what happens, for as long as somebody reads it.
+/// Streams events for as long as the client reads them.
 async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpResponse, Problem> {
     let after = after(call, listen.after.as_deref())?;
     let wanted = Wanted::of(listen)?;
@@ -100,7 +100,7 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
     Ok(response.body(BoxBody::new(Stream::new(telling))))
 }
 
-/// After which event it begins: the header of a reader that comes back goes before the query.
+/// Returns the event to begin after. The header of a client that reconnects takes precedence over the query.
 fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> {
     let header = call.header("last-event-id").filter(|id| !id.is_empty());
     let (name, text) = match (header, field) {
@@ -116,24 +116,24 @@ fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> 
         .ok_or_else(|| Problem::field(name, words))
 }
 
-/// Which events are told.
+/// Selects events.
 #[derive(Debug, Default)]
 struct Wanted {
     actor: Option<&'static str>,
-    /// Each once, however often it was named.
+    /// The kinds, without duplicates.
     kinds: Option<BTreeSet<&'static str>>,
     subject: Option<Name>,
     job: Option<u64>,
 }
 
-/// To whom something happens.
+/// Returns the names of everything that events belong to.
 fn origins() -> Vec<&'static str> {
     let mut origins = actors::names();
     origins.push(NODE);
     origins
 }
 
-/// The known word that this is.
+/// Returns the known word equal to `word`.
 fn known(
     field: &str,
     word: &str,
@@ -143,7 +143,7 @@ fn known(
     let found = all.iter().find(|known| **known == word);
     found.copied().ok_or_else(|| {
         let all = all.join(", ");
-        let words = format!("has a word that is not known: there are {all}");
+        let words = format!("has an unknown word: the known ones are {all}");
         Problem::field(field, words)
     })
 }
@@ -165,7 +165,7 @@ impl Wanted {
         })
     }
 
-    /// How much work it is to see whether an event is wanted, and to tell it, where 1 is the least.
+    /// Returns the cost of matching and writing an event, at least 1.
     fn work(&self, heard: &Heard) -> usize {
         let pattern = self
             .subject
@@ -192,7 +192,7 @@ impl Wanted {
                 .is_none_or(|job| event.what.fields.contains(&("job", Field::Number(job))))
     }
 
-    /// Says what was heard, if it is wanted.
+    /// Writes an event to `said` if it is selected.
     fn tell(&self, heard: &Heard, said: &mut String) {
         match heard {
             Heard::Event(event) if self.lets_through(event) => {
@@ -205,13 +205,13 @@ impl Wanted {
     }
 }
 
-/// Says that a stream does not go on where it was asked to.
+/// Reports that a stream does not continue where it was asked to.
 fn say_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
     let data = json!({"kind": kind, "after": after.to_string(), "upto": upto.to_string()});
     *said += format!("id: {upto}\nevent: {kind}\ndata: {data}\n\n").as_str();
 }
 
-/// Whether a name is as the pattern says, in which `*` stands for any bytes.
+/// Returns whether a name matches a pattern, in which `*` matches any bytes.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');
     let first = parts.next().unwrap_or(&[]);
@@ -231,13 +231,13 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     rest.ends_with(last)
 }
 
-/// One stream.
+/// A single stream.
 struct Telling {
     events: Events,
     wanted: Wanted,
     closing: watch::Receiver<bool>,
     turns: Turns,
-    /// None before the first word.
+    /// The heartbeat; `None` before the first part.
     beat: Option<Interval>,
     #[expect(dead_code, reason = "held for as long as the stream is open")]
     place: Place,
@@ -257,7 +257,7 @@ impl Parts for Telling {
                 biased;
                 _ = beat.tick() => return Some(ALIVE.into()),
                 heard = self.events.next() => heard,
-                // What happened before is still told.
+                // Events that happened before are still sent.
                 _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
             };
             let mut heard = Some(heard?);
@@ -275,14 +275,14 @@ impl Parts for Telling {
     }
 }
 
-/// An event as it stands in a stream.
+/// Formats an event for the stream.
 fn written(event: &Event) -> String {
     let (id, kind) = (event.position, event.what.kind);
     let data = serde_json::to_string(&Data(event)).expect("names, numbers and text are JSON");
     format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
 }
 
-/// An event as JSON.
+/// The JSON form of an event.
 struct Data<'e>(&'e Event);
 
 impl Serialize for Data<'_> {

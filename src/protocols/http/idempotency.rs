@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: what makes a request one with the same that came before, because its answer was lost.
+//! The `Idempotency-Key` header, which lets a client repeat a request whose answer was lost.
 //!
-//! The actors keep what was done under a key, with all else that they keep, see `spine/receipts.rs`. They learn digests:
-//! no key of a client stands in the journal. Never here: what was done.
+//! The actors remember what was done under a key, along with their other state, see `spine/receipts.rs`. They only see
+//! digests: no client's key is in the journal. What was done is not handled here.
 
 use crate::ids::RequestKey;
 use crate::protocols::http::access::Peer;
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 128;
 
-/// The key of a request, if it has one: the key that the client chose, among those of its caller, and what it asks for.
+/// Returns the key of a request, if it has one: the client's key, qualified by the caller, with a digest of the request.
 pub(crate) fn key_of(
     headers: &HeaderMap,
     peer: Peer,
@@ -28,8 +28,7 @@ pub(crate) fn key_of(
         && text.bytes().all(|byte| byte.is_ascii_graphic())
         && given.next().is_none();
     if !is_good {
-        let words =
-            format!("must be there once, with 1 to {KEY_BYTES_MAX} visible ASCII characters");
+        let words = format!("must be given once, as 1 to {KEY_BYTES_MAX} visible ASCII characters");
         return Err(Problem::field("Idempotency-Key", words));
     }
     Ok(Some(RequestKey {
@@ -38,8 +37,8 @@ pub(crate) fn key_of(
     }))
 }
 
-/// The id of a client's key. On TCP there is one token, so all of its clients are one caller. Of SHA-1, since nobody may
-/// find a key of his own that has the id of another caller's.
+/// Returns the id of a client's key. TCP clients all count as one caller. SHA-1 is used so that nobody can construct a key
+/// with the id of another caller's key.
 fn id_of(peer: Peer, key: &str) -> u128 {
     let mut hash = Sha1::new();
     match peer {

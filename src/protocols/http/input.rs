@@ -1,8 +1,8 @@
-//! What a request brings, from its query or its JSON body into the type that its route takes: a strict format for
-//! serde, in which every member is known, stands once, and is named if it is wrong. A member of bytes is text, or
-//! base64 under its name with `_b64` at its end.
+//! Parses a request's query or JSON body into the type that its route takes: a strict serde format in which every member
+//! must be known and unique, and errors name the member. A member of bytes is text, or base64 under its name with `_b64`
+//! appended.
 //!
-//! Never here: what a member is for.
+//! What a member means is not decided here.
 
 use crate::protocols::http::problem::Problem;
 use crate::refusal::Reason;
@@ -19,10 +19,10 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is wrong with a member of which nobody could say which one is meant.
-const TWICE: &str = "is there more than once";
+/// The error for a repeated member, since it is unclear which one is meant.
+const TWICE: &str = "is given more than once";
 
-/// Reads the fields of a form of HTML. Browsers send all of them: one that was left empty is left out.
+/// Parses the fields of an HTML form. Browsers send all of them, so empty ones are left out.
 pub(crate) fn of_form<T: DeserializeOwned>(fields: &str) -> Result<T, Problem> {
     let is_filled = |pair: &&str| {
         pair.split_once('=')
@@ -32,13 +32,13 @@ pub(crate) fn of_form<T: DeserializeOwned>(fields: &str) -> Result<T, Problem> {
     of_query(&filled.collect::<Vec<_>>().join("&"))
 }
 
-/// Reads a query: `name=value`, joined by `&`, percent-encoded.
+/// Parses a query: `name=value` pairs, joined by `&`, percent-encoded.
 pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         let text = percent_decode_str(&text).decode_utf8();
         text.map(Cow::into_owned).map_err(|_| {
-            let words = "the query is not UTF-8: give names that are no text as base64, in key_b64, index_b64, owner_b64";
+            let words = "the query is not UTF-8: give names that are not text as base64, in key_b64, index_b64, owner_b64";
             Problem::new(Reason::Malformed, words)
         })
     };
@@ -54,7 +54,7 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     read(members, Form::Text)
 }
 
-/// Reads a body: a JSON object.
+/// Parses a body: a JSON object.
 pub(crate) fn of_body<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     if let Some(found) = headers.get(header::CONTENT_TYPE) {
         let found = found.to_str().unwrap_or("");
@@ -84,10 +84,10 @@ fn read<T: DeserializeOwned>(members: Map<String, Value>, form: Form) -> Result<
         .map_err(|Wrong { place, what }| Problem::field(&place, what))
 }
 
-/// What is wrong, and with which member.
+/// An error, and the member that it concerns.
 #[derive(Debug)]
 struct Wrong {
-    /// As in `jobs[3].body`.
+    /// The path of the member, as in `jobs[3].body`.
     place: String,
     what: String,
 }
@@ -98,14 +98,14 @@ impl Wrong {
         Self { place, what }
     }
 
-    /// The same, seen from where this stands.
+    /// Prefixes the path with that of the enclosing member.
     fn within(mut self, outer: &str) -> Self {
         self.place = below(outer, &self.place);
         self
     }
 }
 
-/// The name of a member with its place before it.
+/// Joins the path of a member and the name of one within it.
 fn below(place: &str, field: &str) -> String {
     let is_apart = place.is_empty() || field.is_empty() || field.starts_with('[');
     let dot = if is_apart { "" } else { "." };
@@ -120,7 +120,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// What was found is never shown: only what is expected.
+/// The value found is never shown, only what is expected.
 impl de::Error for Wrong {
     fn custom<T: fmt::Display>(what: T) -> Self {
         Self::at("", &what.to_string())
@@ -143,17 +143,17 @@ impl de::Error for Wrong {
     }
 }
 
-/// How a value stands in a request.
+/// The form in which a request gives a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
-    /// In a query, where numbers are text too.
+    /// In a query, where numbers are text, too.
     Text,
     /// In a member whose name ends in `_b64`.
     Base64,
 }
 
-/// A value on its way into its type.
+/// A value being deserialized.
 struct Input {
     value: Value,
     form: Form,
@@ -169,7 +169,7 @@ impl Input {
             Some(number) => visitor.visit_u64(number),
             None => {
                 let expected = (&visitor as &dyn de::Expected).to_string();
-                // What serde derives for a type of Rust's is its name.
+                // For primitive types, serde passes the type's name as what it expected.
                 let is_derived = expected.starts_with('u');
                 let any = || format!("a whole number from 0 to {most}");
                 let expected = if is_derived { any() } else { expected };
@@ -194,7 +194,7 @@ fn wrong(what: impl fmt::Display) -> Wrong {
 impl<'de> Deserializer<'de> for Input {
     type Error = Wrong;
 
-    /// Bytes, not text with escapes.
+    /// Byte strings are passed as bytes, not as escaped text.
     fn is_human_readable(&self) -> bool {
         false
     }
@@ -245,7 +245,7 @@ impl<'de> Deserializer<'de> for Input {
         }
     }
 
-    /// What may be left out may not be null.
+    /// An optional member may be left out, but may not be null.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         visitor.visit_some(self)
     }
@@ -265,7 +265,7 @@ impl<'de> Deserializer<'de> for Input {
         visitor.visit_seq(Items(values.into_iter().enumerate()))
     }
 
-    /// Names that are the client's own.
+    /// An object whose names are chosen by the client.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let Value::Object(members) = self.value else {
             return Err(wrong("must be an object"));
@@ -296,7 +296,7 @@ impl<'de> Deserializer<'de> for Input {
         }
     }
 
-    /// What is missing or wrong goes before what is not known.
+    /// Missing and invalid members are reported before unknown ones.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -356,14 +356,14 @@ impl<'de> de::SeqAccess<'de> for Items {
 
 /// A member of an object.
 struct Member {
-    /// What there is for it: a field, or in a map its own name.
+    /// The field that it is for; in a map, its own name.
     field: Cow<'static, str>,
-    /// As it stands in the request.
+    /// The name used in the request.
     name: String,
     input: Input,
 }
 
-/// Members, and the one whose value is asked for next.
+/// The remaining members, and the one whose value is read next.
 struct Members(std::vec::IntoIter<Member>, Option<Member>);
 
 impl<'de> de::MapAccess<'de> for Members {
@@ -387,7 +387,7 @@ impl<'de> de::MapAccess<'de> for Members {
     }
 }
 
-/// A JSON value, and the first member of an object in it that is there more than once.
+/// A JSON value, and the first repeated member of an object in it.
 struct Tree {
     value: Value,
     twice: Option<String>,
@@ -524,14 +524,14 @@ mod tests {
             (r#"{"key":"a","ttl":"5"}"#, "ttl must be"),
             (r#"{"key":"a","ttl":1.5}"#, "ttl must be"),
             (r#"{"key":"a","tll":5}"#, "tll is not known here"),
-            (r#"{"key":"a","key":"b"}"#, "key is there more than once"),
+            (r#"{"key":"a","key":"b"}"#, "key is given more than once"),
             (
                 r#"{"key":"a","in":{"b":[1,{"c":1,"c":"secret"}]}}"#,
-                "in.b[1].c is there more than once",
+                "in.b[1].c is given more than once",
             ),
             (
                 r#"{"a":{"b":[[{"c":1,"c":2}]],"b":1},"a":1}"#,
-                "a.b[0][0].c is there",
+                "a.b[0][0].c is given",
             ),
             (r#"["secret"]"#, "expected a JSON object"),
             (r#""secret""#, "expected a JSON object"),

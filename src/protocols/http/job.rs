@@ -1,7 +1,7 @@
-//! Queues over HTTP, what is done with jobs: requests into calls of [`Queues`](crate::handle::Queues), and what came of
-//! them into answers. The members are those of `docs/protocols/http.md`, "Queues".
+//! Queues over HTTP, work on jobs: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
+//! The members are documented in `docs/protocols/http.md`, "Queues".
 //!
-//! Never here: who may do what with a job. That is the machine's.
+//! Who may do what with a job is decided by the machine.
 
 use crate::actors::queue::{self, DedupKey, JobView, Phase, Progress, Put, QueueName, Root};
 use crate::handle::Added;
@@ -16,7 +16,7 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where jobs are added: what is sent there may be longer than other requests.
+/// The paths that add jobs, whose requests may be longer than others.
 pub(crate) const PUSH: &str = "/v1/queues/push";
 pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 
@@ -32,8 +32,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "push_job",
                 summary: "Add a job",
-                more: "With `dedup`, only if no unclaimed job of the queue has the same; with `unique_for_ms`, for that time whatever becomes of the job.",
-                answer: "Its id, or that of the one that is there.",
+                more: "With `dedup`, only if no unclaimed job of the queue has the same key; with `unique_for_ms`, the key is also taken for that time, whatever happens to the job.",
+                answer: "The id of the job, or of the existing one.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
         ),
@@ -42,9 +42,9 @@ pub(crate) fn routes() -> Vec<Route> {
             push_all,
             Words {
                 id: "push_jobs",
-                summary: "Add several jobs as one",
-                more: "All of them or none, also through a crash. Of several that are one with each other the last counts.",
-                answer: "The id of each, or that of the one that is there.",
+                summary: "Add several jobs atomically",
+                more: "All of them or none, even after a crash. If several have the same deduplication key, the last one counts.",
+                answer: "The id of each job, or of the existing one.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
         ),
@@ -54,8 +54,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "register_root_job",
                 summary: "Make the jobs of an older root job superfluous",
-                more: "Whoever claims one is told that it is a duplicate. It is remembered for 28 days.",
-                answer: "Whether it was news.",
+                more: "A worker that claims such a job is told that it is a duplicate. The root job is remembered for 28 days.",
+                answer: "Whether it is newer than those known.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -65,8 +65,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "pop_jobs",
                 summary: "Claim jobs",
-                more: "The most urgent of these queues, among equals the oldest, or as the queue's order has it; with `weights`, of a queue by chance. With `wait`, and if there is none, answers when one is there or the wait ends. A job that is claimed for a client which has closed the connection is given back. With `process`, a claim ends when that process, or its tree, is gone, and at once; it has no other end, unless `claim_ms` says how long it lasts. With `done`, a worker ends its last job and claims its next in one request.",
-                answer: "What was claimed; nothing, if there is nothing.",
+                more: "Claims the most urgent job of these queues, the oldest among equals or by the queue's order; with `weights`, a job of a queue drawn at random. With `wait`, if there is no job, answers when there is one or the wait ends. A job claimed for a client that has closed the connection is given back. With `process`, a claim ends as soon as that process, or its tree, is gone, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next in one request.",
+                answer: "The claimed jobs; none if none is ready.",
             },
             &[Stale, Waits, Draining, Absent, Ended, DiskFull, Failed],
         ),
@@ -75,9 +75,9 @@ pub(crate) fn routes() -> Vec<Route> {
             ack,
             Words {
                 id: "ack_job",
-                summary: "End a claimed job: it is done",
-                more: "Only with the token of its claim.",
-                answer: "It is gone.",
+                summary: "Complete a claimed job",
+                more: "Requires the token of its claim.",
+                answer: "The job is gone.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -86,9 +86,9 @@ pub(crate) fn routes() -> Vec<Route> {
             fail,
             Words {
                 id: "fail_job",
-                summary: "Say that a claimed job failed",
-                more: "It is `retrying`, and nobody's, until it is tried again: in `retry_after_ms`, or as the back-off of its type says, or when its claim would have ended. If that was its last try, it is abandoned.",
-                answer: "What is known of it.",
+                summary: "Report that a claimed job failed",
+                more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms`, or by the back-off of its type, or when its claim would have ended. If that was its last try, it is abandoned.",
+                answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -97,9 +97,9 @@ pub(crate) fn routes() -> Vec<Route> {
             defer,
             Words {
                 id: "defer_job",
-                summary: "Say that a claimed job cannot be tried now",
-                more: "It is `retrying`, and nobody's, as after a failure, but the claim counts as no try. It waits for `retry_after_ms`, or the longer, the oftener it was given back. A job that is a day old has failed instead.",
-                answer: "What is known of it.",
+                summary: "Report that a claimed job cannot be tried now",
+                more: "The job is `retrying` and unclaimed, as after a failure, but the claim does not count as a try. It waits for `retry_after_ms`, or for a delay that grows each time it is given back. A job that is a day old fails instead.",
+                answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -108,9 +108,9 @@ pub(crate) fn routes() -> Vec<Route> {
             report,
             Words {
                 id: "report_job",
-                summary: "Report how far the work on a claimed job has come",
-                more: "Shown with the job until it is claimed again. It is not waited for until that is durable.",
-                answer: "What is known of it.",
+                summary: "Report progress on a claimed job",
+                more: "Shown with the job until it is claimed again. Answers without waiting until it is durable.",
+                answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
@@ -119,9 +119,9 @@ pub(crate) fn routes() -> Vec<Route> {
             touch,
             Words {
                 id: "touch_job",
-                summary: "Begin the span of a claim again",
-                more: "Only with its token. With `process`, it is bound to that from then on.",
-                answer: "What is known of the job.",
+                summary: "Restart the span of a claim",
+                more: "Requires its token. With `process`, the claim is bound to that process from now on.",
+                answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Ended, DiskFull, Failed],
         ),
@@ -131,8 +131,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "release_job",
                 summary: "Give a claimed job back",
-                more: "Only with the token of its claim. If that was its last try, it is abandoned.",
-                answer: "What is known of it.",
+                more: "Requires the token of its claim. If that was its last try, the job is abandoned.",
+                answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -141,44 +141,44 @@ pub(crate) fn routes() -> Vec<Route> {
             bury,
             Words {
                 id: "bury_job",
-                summary: "Put a claimed job aside until it is kicked",
-                more: "Only with the token of its claim.",
-                answer: "What is known of it.",
+                summary: "Bury a claimed job until it is kicked",
+                more: "Requires the token of its claim.",
+                answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
     ]
 }
 
-/// A job to be added.
+/// A job to add.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Push {
     queue: QueueName,
-    /// What the job says.
+    /// The job's body.
     body: queue::Body,
-    /// 0 is the most urgent; below 1024 counts as urgent.
+    /// The priority: 0 is the most urgent, and anything below 1024 counts as urgent.
     #[serde(default)]
     priority: Number<u32, 0, { u32::MAX as u64 }, 1024>,
-    /// Milliseconds until it is ready.
+    /// Milliseconds until the job is ready.
     #[serde(default)]
     delay_ms: Span,
-    /// Milliseconds that a claim of it lasts; the queue's own time if 0.
+    /// Milliseconds that a claim of the job lasts; the queue's setting if 0.
     #[serde(default)]
     ttr_ms: Span,
-    /// The deduplication key: nothing is added while an unclaimed job of the queue has the same.
+    /// The deduplication key: nothing is added while the queue has an unclaimed job with the same one.
     dedup: Option<String>,
-    /// Milliseconds from now for which nothing else is added under its deduplication key, whatever becomes of the job; none if 0.
-    /// Without `dedup` the key is that of its body.
+    /// Milliseconds for which nothing else is added under the deduplication key, whatever happens to the job; not at all if
+    /// 0. Without `dedup`, the key is derived from the body.
     #[serde(default)]
     unique_for_ms: Number<u64, 0, { Put::UNIQUE_MS_MAX }>,
-    /// Whether it is tried again when a claim ends without a word; if not, it is run at most once.
+    /// Whether the job is retried when a claim ends without a report; if not, it runs at most once.
     #[serde(default = "yes")]
     retries: bool,
     root: Option<RootJob>,
-    /// Whether it is that root job itself, which is registered along with it.
+    /// Whether the job is the root job itself, which is then registered along with it.
     #[serde(default)]
     is_root: bool,
-    /// How many items of work it is: a throttle closes its queue for the time of so many.
+    /// The number of work items that the job stands for: a throttle closes its queue accordingly.
     #[serde(default)]
     items: Number<u32, 1, { u32::MAX as u64 }, 1>,
 }
@@ -189,14 +189,14 @@ const fn yes() -> bool {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RootJob {
-    /// What its jobs have in common, within the queue.
+    /// Identifies the root job's jobs within the queue.
     signature: String,
-    /// Its time, in whatever unit: the larger is the newer.
+    /// Its time, in any unit; larger is newer.
     at: u64,
 }
 
 impl Push {
-    /// The job, which stands at this place of the request.
+    /// Converts the job; `place` is its path within the request.
     fn put(self, place: &str) -> Result<Put, Problem> {
         let Self {
             queue,
@@ -212,7 +212,7 @@ impl Push {
             items,
         } = self;
         if is_root && root.is_none() {
-            let words = "is missing, and is_root is true";
+            let words = "is required if is_root is true";
             return Err(Problem::field(&format!("{place}root"), words));
         }
         Ok(Put {
@@ -224,7 +224,7 @@ impl Push {
             root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
             is_root,
             tube: false,
-            // One is what most jobs are, and takes no room.
+            // One is the default, and takes no space.
             items: if items.0 == 1 { 0 } else { items.0 },
             unique_for_ms: unique_for_ms.0,
             body,
@@ -235,7 +235,7 @@ impl Push {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Pushed {
-    /// Its number.
+    /// The job's id.
     id: u64,
     /// Whether it was added.
     new: bool,
@@ -255,17 +255,17 @@ async fn push(call: &Call, Body(job): Body<Push>) -> Result<Json<Pushed>, Proble
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct PushAll {
-    /// All of them are added, or none.
+    /// The jobs, of which all or none are added.
     jobs: List<Push, 1000>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct PushedAll {
-    /// In the order of the request.
+    /// The results, in the order of the request.
     jobs: Vec<Pushed>,
 }
 
-/// Adds several jobs as one.
+/// Adds several jobs atomically.
 async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAll>, Problem> {
     let jobs = all.jobs.0.into_iter().enumerate();
     let jobs = jobs.map(|(place, job)| job.put(&format!("jobs[{place}].")));
@@ -278,19 +278,19 @@ async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAl
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RegisterRoot {
     queue: QueueName,
-    /// What its jobs have in common, within the queue.
+    /// Identifies the root job's jobs within the queue.
     signature: String,
-    /// Its time, in whatever unit: the larger is the newer.
+    /// Its time, in any unit; larger is newer.
     at: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RootRegistered {
-    /// Whether neither this nor a newer one was known.
+    /// Whether neither this root job nor a newer one was known.
     registered: bool,
 }
 
-/// Makes jobs that come from an older root job superfluous.
+/// Makes jobs of older root jobs superfluous.
 async fn register(
     call: &Call,
     Body(root): Body<RegisterRoot>,
@@ -311,7 +311,7 @@ pub(crate) struct Deleted {
     pub(super) deleted: u32,
 }
 
-/// Ends a claimed job: it is done.
+/// Completes a claimed job.
 async fn ack(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Deleted>, Problem> {
     call.queues().ack(of.id, of.token).await?;
     Ok(Json(Deleted { deleted: 1 }))
@@ -319,30 +319,30 @@ async fn ack(call: &Call, Body(of): Body<JobClaim>) -> Result<Json<Deleted>, Pro
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Fail {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// Milliseconds until it is tried again; if left out, as the back-off of its type says, or the rest of its claim.
+    /// Milliseconds until the job is retried; if left out, by the back-off of its type, or the rest of its claim.
     retry_after_ms: Option<Span>,
-    /// What went wrong, to be shown with the job: the first 1,000 bytes are kept.
+    /// What went wrong, shown with the job; the first 1,000 bytes are kept.
     error: Option<String>,
 }
 
-/// What is known of a job that was changed.
+/// The state of a changed job.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Changed {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// Null if it has ended: it failed, and was to be run at most once; or since, if this is a repetition.
+    /// Null if the job has ended: it failed and was to run at most once, or it has ended since and this is a repetition.
     phase: Option<Phase>,
-    /// Claims since it was added or kicked.
+    /// The number of claims since the job was added or kicked.
     attempts: Option<u32>,
-    /// Milliseconds until its delay or claim ends, or until it is tried again or pruned; null if nothing ends.
+    /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
     remaining_ms: Option<u64>,
 }
 
-/// Says that a claimed job failed.
+/// Reports that a claimed job failed.
 async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
     let said = (retry_after_ms, of.error.map(Into::into));
@@ -352,17 +352,17 @@ async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Proble
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Defer {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// Why, to be shown with the job: the first 1,000 bytes are kept.
+    /// The reason, shown with the job; the first 1,000 bytes are kept.
     error: Option<String>,
-    /// Milliseconds until it is tried; if left out, the longer, the oftener it was given back.
+    /// Milliseconds until the job is retried; if left out, a delay that grows each time it is given back.
     retry_after_ms: Option<Span>,
 }
 
-/// Says that a claimed job cannot be tried now.
+/// Reports that a claimed job cannot be tried now.
 async fn defer(call: &Call, Body(of): Body<Defer>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
     let said = (retry_after_ms, of.error.map(Into::into));
@@ -372,17 +372,17 @@ async fn defer(call: &Call, Body(of): Body<Defer>) -> Result<Json<Changed>, Prob
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Report {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// How much is done, in percent; if left out, as before.
+    /// The progress in percent; unchanged if left out.
     percent: Option<Number<u64, 0, 100>>,
-    /// What is being done: the first 1,000 bytes are kept. If left out, as before.
+    /// A description of the current step, of which the first 1,000 bytes are kept; unchanged if left out.
     text: Option<String>,
 }
 
-/// Notes how far the work on a claimed job has come.
+/// Records the progress of a claimed job.
 async fn report(call: &Call, Body(of): Body<Report>) -> Result<Json<Changed>, Problem> {
     let progress = Progress {
         percent: of.percent.and_then(|it| u8::try_from(it.0).ok()),
@@ -394,21 +394,21 @@ async fn report(call: &Call, Body(of): Body<Report>) -> Result<Json<Changed>, Pr
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct TouchJob {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// The process that the claim ends with from now on, by its record: an id, or a prefix of one.
+    /// The process that the claim ends with from now on, by the id of its record or a prefix of it.
     process: Option<String>,
-    /// How much of it has to end.
+    /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
-    /// Whether its tree is killed, and proved gone, before a job whose claim has run out is given on.
+    /// Whether, when the claim expires, the process tree is killed and proved gone before the job is available again.
     #[serde(default)]
     kill_before_grant: bool,
 }
 
-/// Begins the span of a claim again.
+/// Restarts the span of a claim.
 async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, Problem> {
     let bound = Bound {
         process: of.process,
@@ -422,14 +422,14 @@ async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, P
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Release {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// Milliseconds until it is ready.
+    /// Milliseconds until the job is ready.
     #[serde(default)]
     delay_ms: Span,
-    /// Its priority from now on; as it was if left out.
+    /// Its new priority; unchanged if left out.
     priority: Option<u32>,
 }
 
@@ -442,15 +442,15 @@ async fn release(call: &Call, Body(of): Body<Release>) -> Result<Json<Changed>, 
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Bury {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// Its priority from now on; as it was if left out.
+    /// Its new priority; unchanged if left out.
     priority: Option<u32>,
 }
 
-/// Puts a claimed job aside.
+/// Buries a claimed job.
 async fn bury(call: &Call, Body(of): Body<Bury>) -> Result<Json<Changed>, Problem> {
     let view = call.queues().bury(of.id, of.token, of.priority).await?;
     Ok(changed(call, of.id, view.as_ref()))

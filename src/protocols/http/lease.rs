@@ -1,7 +1,7 @@
-//! Leases over HTTP: requests into calls of [`Leases`](crate::handle::Leases), and what came of them into answers. The members
-//! are those of `docs/protocols/http.md`, "Leases".
+//! Leases over HTTP: converts requests to calls of [`Leases`](crate::handle::Leases), and results to answers. The members are documented in
+//! `docs/protocols/http.md`, "Leases".
 //!
-//! Never here: whose turn it is. That is the machine's. What launches or stores a command needs the scope `run`, see `access.rs`.
+//! Whose turn it is is decided by the machine. Requests that launch or store a command need the scope `run`, see `access.rs`.
 
 use crate::actors::lease::{Claim, LeaseMachine, LeaseView, Requesting, Turn};
 use crate::actors::lock::Name;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Where a pass is asked for: arguments may be longer than other requests.
+/// The path that requests a pass; the arguments may make it longer than other requests.
 pub(crate) const RUN: &str = "/v1/leases/run";
 
 impl Routed for LeaseMachine {
@@ -42,9 +42,9 @@ fn routes() -> Vec<Route> {
             run,
             Words {
                 id: "run_lease",
-                summary: "Ask for a pass of a command",
-                more: "The coordinator launches it: at once if the lease is free, when its turn comes if nobody else is next, and not at all if somebody is, whose pass will do. Whatever becomes of the client, a whole pass follows that begins after this.",
-                answer: "What came of it.",
+                summary: "Request a pass of a command",
+                more: "The coordinator launches it: at once if the lease is free, in its turn if no other request is next, and not at all if one is, since that pass serves this request too. Even if the client is gone, a complete pass follows that begins after this request.",
+                answer: "The result of the request.",
             },
             &[Disabled, Draining, Full, Waits, DiskFull, Failed],
         )
@@ -54,9 +54,9 @@ fn routes() -> Vec<Route> {
             claim,
             Words {
                 id: "claim_lease",
-                summary: "Ask for a pass that the client runs itself",
-                more: "With `wait`, answers when its turn has come or the wait ends; a client that closes the connection stands in line no longer. One that is turned away may wait for the pass that does for it, which `pass` numbers.",
-                answer: "What came of it.",
+                summary: "Request a pass that the client runs itself",
+                more: "With `wait`, answers when its turn has come or the wait ends; a client that closes the connection loses its position in line. A client that is not needed may wait for the pass that serves its request, whose number is `pass`.",
+                answer: "The result of the request.",
             },
             &[
                 Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended, OutOfScope,
@@ -68,8 +68,8 @@ fn routes() -> Vec<Route> {
             renew,
             Words {
                 id: "renew_lease",
-                summary: "Say that a pass still runs",
-                more: "Its client is taken for dead when it has not said so for its `ttl_ms`. With `process`, the pass depends on that from now on.",
+                summary: "Report that a pass is still running",
+                more: "The client is considered dead if it has not done so within its `ttl_ms`. With `process`, the pass depends on that process from now on.",
                 answer: "The lease.",
             },
             &[Absent, Stale, DiskFull, Failed, Ended, OutOfScope],
@@ -80,8 +80,8 @@ fn routes() -> Vec<Route> {
             finish,
             Words {
                 id: "finish_lease",
-                summary: "Say that a pass has run to its end",
-                more: "Of a command that the coordinator launched it is seen.",
+                summary: "Report that a pass has run to completion",
+                more: "Not needed for commands that the coordinator launched.",
                 answer: "The lease.",
             },
             &[Stale, Failed],
@@ -92,9 +92,9 @@ fn routes() -> Vec<Route> {
             withdraw,
             Words {
                 id: "withdraw_from_lease",
-                summary: "Give a place back that waits for its turn",
-                more: "What was asked for is owed no more, unless others were turned away since its pass would do for them: then the coordinator launches its command, without its caller. A pass that has begun goes on.",
-                answer: "It is given back.",
+                summary: "Withdraw a request that waits for its turn",
+                more: "The pass is dropped unless other requests rely on it; in that case the coordinator launches the command on its own. A pass that has begun continues.",
+                answer: "The request is withdrawn.",
             },
             &[Absent, Failed],
         ),
@@ -105,7 +105,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_lease",
                 summary: "Wait for a pass to begin or to end",
-                more: "Answers at once if it has, or if none is on its way, and when the wait is over: `begun`, `whole` and `current` say which.",
+                more: "Answers at once if it has, or if none is pending, and when the wait is over: `begun`, `whole` and `current` show which.",
                 answer: "The lease.",
             },
             &[Absent, Waits, Failed],
@@ -113,57 +113,58 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// Until when a request for a pass waits.
+/// How long a request for a pass waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "RunUntil")]
 enum Until {
-    /// Its pass has begun.
+    /// Until its pass has begun.
     #[default]
     Begun,
-    /// Its pass has ended.
+    /// Until its pass has ended.
     Ended,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RunLease")]
 pub(crate) struct Run {
-    /// The lease; made if it is not there.
+    /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// What is launched; what is set, if left out. It has no parent.
+    /// The command to launch; the lease's command if left out. It has no parent.
     launch: Option<Launch>,
-    /// Milliseconds between the starts of this pass and the next; what is set, if left out.
+    /// Milliseconds between the starts of this pass and the next; the lease's setting if left out.
     period_ms: Option<Span>,
-    /// Whether it never waits: a pass begins at once or not at all.
+    /// Whether the request never waits: its pass begins at once or not at all.
     #[serde(default)]
     no_delay: bool,
-    /// The file that has a line for this pass as it begins and one as it ends, on the coordinator's machine; what is set, if left out.
+    /// The file on the coordinator's machine that gets a line when this pass begins and one when it ends; the lease's setting if left out.
     logfile: Option<String>,
-    /// Seconds to wait at most; the pass comes all the same.
+    /// The longest time to wait, in seconds; the pass follows in any case.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Until when: `begun` or `ended`.
+    /// What to wait for: `begun` or `ended`.
     #[serde(default)]
     until: Until,
 }
 
-/// What came of a request.
+/// The result of a request for a pass.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Ran {
-    /// `current`: its pass has begun; `next`: it waits for its turn; `not-needed`: somebody else is next, whose pass will do; `no-delay`: it is not its turn, and it does not wait.
+    /// `current`: its pass has begun; `next`: it waits for its turn; `not-needed`: another request is next, and its pass
+    /// serves this one too; `no-delay`: it is not its turn, and it does not wait.
     turn: &'static str,
-    /// By which its pass is known, as `place` of that; 0 if it has none.
+    /// The token of the position in line, which is the `place` of its pass; 0 if it has none.
     place: Token,
-    /// The number of the pass by which the request is met.
+    /// The number of the pass that serves the request.
     pass: u64,
-    /// The record of its command, once that is launched.
+    /// The record of the pass's command, once it is launched.
     process: Option<Process>,
     /// The lease.
     lease: Lease,
 }
 
-/// Asks for a pass, and waits as long as it is asked to.
+/// Requests a pass, and waits as long as the request says.
 async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> {
     let launching = asked.launch.map(Launch::launching).transpose()?;
     let requesting = Requesting {
@@ -188,7 +189,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
                 (_, Until::Begun) | (None, Until::Ended) => Ok(begun),
             }
         };
-        // What can begin at once is waited for in any case: that takes no longer than the launch is durable.
+        // A pass that can begin at once is waited for in any case: that takes no longer than making the launch durable.
         let seconds = match requested.turn {
             Turn::Current => asked.wait.0.max(1),
             Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => asked.wait.0,
@@ -218,16 +219,16 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
     }))
 }
 
-/// Waits until the command of the pass that runs has been started, or could not be.
+/// Waits until the command of the running pass has started or failed to start.
 async fn started(call: &Call, lease: &LeaseView) {
     let launched = lease.lease.running().filter(|it| !it.is_clients());
     if let Some(id) = launched.and_then(|it| it.holder.process()) {
-        // One whose record is not there any more has ended.
+        // If the record no longer exists, the process has ended.
         drop(call.node.processes().started(id).await);
     }
 }
 
-/// The word for how a request stands by now.
+/// Returns the word for the state of a request.
 pub(super) fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
     let current = lease.lease.current.as_ref();
     let has_begun = current.is_some_and(|it| it.place == requested.place);
@@ -243,41 +244,43 @@ pub(super) fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ClaimLease")]
 pub(crate) struct Claiming {
-    /// The lease; made if it is not there.
+    /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Milliseconds between the starts of this pass and the next; what is set, if left out.
+    /// Milliseconds between the starts of this pass and the next; the lease's setting if left out.
     period_ms: Option<Span>,
-    /// Whether it never waits: its turn has come, or it gets none.
+    /// Whether the request never waits: its turn has come, or it gets none.
     #[serde(default)]
     no_delay: bool,
-    /// Seconds to wait for its turn at most. Without, one that is bound to a process may ask again, and keeps its place until then; any other gets its turn at once or not at all.
+    /// The longest time to wait for its turn, in seconds. With 0, a claim bound to a process may be repeated, and keeps its
+    /// position in line until then; any other gets its turn at once or not at all.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Milliseconds between two renewals of its pass at most, if it is not bound to a process.
+    /// The longest time between two renewals of its pass, in milliseconds, if it is not bound to a process.
     #[serde(default)]
     ttl_ms: Span,
-    /// The process that the pass depends on, by its id or the first eight or more digits of it. Needs the scope `run`.
+    /// The process that the pass depends on, by its id or at least the first eight digits. Needs the scope `run`.
     process: Option<String>,
-    /// How much of the process has to end.
+    /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claimed {
-    /// `current`: its pass has begun; `next`: it has not; `not-needed`: somebody else is next, whose pass will do; `no-delay`: it is not its turn, and it does not wait.
+    /// `current`: its pass has begun; `next`: it has not; `not-needed`: another request is next, and its pass serves this
+    /// one too; `no-delay`: it is not its turn, and it does not wait.
     turn: &'static str,
-    /// That of its pass, to be shown to whatever it guards; only ever grows. Null if it has none.
+    /// The token of the pass, to present to whatever it guards; tokens only ever grow. Null if there is no pass.
     token: Option<Token>,
-    /// The number of the pass by which the request is met: `/v1/leases/wait` waits for it.
+    /// The number of the pass that serves the request, for `/v1/leases/wait`.
     pass: u64,
     /// The lease.
     lease: Lease,
 }
 
-/// Claims a pass, waiting for its turn if asked to.
+/// Claims a pass, waiting for its turn if requested.
 async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>, Problem> {
     let bound = Bound {
         process: asked.process,
@@ -296,7 +299,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
             waits,
         }),
         period_ms: asked.period_ms.map(|it| it.0),
-        // Nobody would know it again.
+        // Nobody could identify it again.
         no_delay: asked.no_delay || !waits && process.is_none(),
         log: None,
     };
@@ -332,14 +335,14 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RenewLease")]
 pub(crate) struct Renew {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// That of the pass.
+    /// The token of the pass.
     token: Token,
     /// The process that the pass depends on from now on. Needs the scope `run`.
     process: Option<String>,
-    /// How much of the process has to end.
+    /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
 }
@@ -361,10 +364,10 @@ async fn renew(call: &Call, Body(asked): Body<Renew>) -> Result<Json<Lease>, Pro
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "FinishLease")]
 pub(crate) struct Finish {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// That of the pass.
+    /// The token of the pass.
     token: Token,
     /// Its exit status.
     #[serde(default)]
@@ -380,17 +383,17 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Lease>, P
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "WithdrawFromLease")]
 pub(crate) struct Withdraw {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// The place, as the request was answered.
+    /// The position in line, as returned by the request.
     place: Token,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeaseWithdrawal")]
 pub(crate) struct Withdrawn {
-    /// Whether a whole pass is owed to others all the same, and its command is launched when its turn comes.
+    /// Whether others still rely on the pass, so that its command is launched when its turn comes.
     follows: bool,
     /// The lease.
     lease: Lease,
@@ -407,16 +410,16 @@ async fn withdraw(call: &Call, Body(asked): Body<Withdraw>) -> Result<Json<Withd
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "WaitForLease")]
 pub(crate) struct Awaited {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// A pass of this number, or a later one, has begun.
+    /// Waits until this pass, or a later one, has begun.
     begun: Option<u64>,
-    /// A pass of this number, or a later one, has run to its end.
+    /// Waits until this pass, or a later one, has run to completion.
     whole: Option<u64>,
-    /// The pass with this token has ended.
+    /// Waits until the pass with this token has ended.
     ended: Option<Token>,
-    /// Seconds to wait at most.
+    /// The longest time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -433,7 +436,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Lease>, Pr
             (None, Some(number), None) => Ok(leases.whole(name, number).await?),
             (None, None, Some(token)) => Ok(leases.ended(name, token).await?),
             _ => {
-                let words = "or whole or ended must be there, one of them";
+                let words = "or whole or ended is required, and only one of them";
                 Err(Problem::field("begun", words))
             }
         }

@@ -1,5 +1,5 @@
-//! Leases over HTTP, what only looks: which there are, how they stand, whether a pass is wanted. The members are those of
-//! `docs/protocols/http.md`, "Leases".
+//! Leases over HTTP, read-only: which leases there are, their state, and whether a pass is wanted. The members are
+//! documented in `docs/protocols/http.md`, "Leases".
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::{self, Current, Four, Holder, LeaseView};
@@ -26,8 +26,8 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_leases",
-                summary: "Which leases there are",
-                more: "By name. Many are walked page by page, and are no picture of one moment.",
+                summary: "List leases",
+                more: "Sorted by name. Long lists are returned in pages, which are not a consistent snapshot.",
                 answer: "Leases.",
             },
             &[Failed, Reason::Large],
@@ -48,9 +48,9 @@ pub(crate) fn routes() -> Vec<Route> {
             check,
             Words {
                 id: "check_lease",
-                summary: "Whether a request for a pass is of any use",
-                more: "It is not if the lease is disabled, or if somebody is next whose pass will do. A lease that is not there wants one.",
-                answer: "Whether it is.",
+                summary: "Check whether a request for a pass would have an effect",
+                more: "It would not if the lease is disabled, or if another request is next, whose pass serves any other. For a lease that does not exist, it would.",
+                answer: "Whether it would.",
             },
             &[Failed],
         ),
@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WhichLease {
-    /// The lease.
+    /// The name of the lease.
     name: Name,
 }
 
@@ -70,7 +70,7 @@ async fn lease(call: &Call, Query(asked): Query<WhichLease>) -> Result<Json<Leas
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Checked {
-    /// Whether it is.
+    /// Whether a request for a pass would have an effect.
     wanted: bool,
 }
 
@@ -85,20 +85,20 @@ async fn check(call: &Call, Query(asked): Query<WhichLease>) -> Result<Json<Chec
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Filter {
-    /// Only those whose names begin so.
+    /// Only leases whose names begin with this.
     #[serde(default)]
     prefix: Name,
-    /// The most leases to answer.
+    /// The most leases to return.
     #[serde(default)]
     limit: Limit,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     after: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Leases {
     leases: Vec<Written<Lease>>,
-    /// What `after` of the next request is, with the same prefix; null after the last. An answer may end early, with fewer than `limit`.
+    /// The `after` for the next request, with the same prefix; null after the last page. A page may have fewer than `limit` items.
     next: Option<String>,
 }
 
@@ -111,7 +111,7 @@ struct Found {
 async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>, Problem> {
     let after = asked.after.as_deref().map(|text| {
         let name = Name::from_text(text);
-        name.ok_or_else(|| Problem::field("after", "must be next of the answer before"))
+        name.ok_or_else(|| Problem::field("after", "must be the next of the previous answer"))
     });
     let leases = call.node.leases();
     let page = async |after: Option<Name>, most| {
@@ -136,7 +136,7 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>,
     Ok(Large(Leases { leases, next }, place))
 }
 
-/// The processes that a lease depends on.
+/// Returns the processes that a lease depends on.
 fn processes(lease: &LeaseView) -> impl Iterator<Item = ProcessId> + use<> {
     let current = lease.lease.current.as_ref();
     let current = current.and_then(|it| it.holder.process());
@@ -155,7 +155,7 @@ async fn records(
     Ok(records.into_iter().map(|it| (it.id, it)).collect())
 }
 
-/// What time it is, and the PID of the coordinator, which keeps the place of a command that has no process yet.
+/// The current time, and the PID of the coordinator, which stands in for a command that has no process yet.
 #[derive(Clone, Copy)]
 struct Here {
     now: Timestamp,
@@ -182,41 +182,41 @@ impl Here {
 pub(crate) struct Lease {
     #[serde(flatten)]
     name: LeaseName,
-    /// Milliseconds between the starts of two passes, at the least.
+    /// The shortest time between the starts of two passes, in milliseconds.
     period_ms: u64,
-    /// Whether requests never wait.
+    /// Whether requests never wait for their turn.
     no_delay: bool,
     /// Whether requests are refused.
     disabled: bool,
     /// Milliseconds after which a pass is stopped; 0 for never.
     max_run_ms: u64,
-    /// What is launched when a request brings nothing, and on the schedule; null for nothing.
+    /// The command to launch for requests that bring none, and on schedule; null if there is none.
     command: Option<Vec<String>>,
-    /// When it asks by itself: a cron expression; null for never.
+    /// The schedule, as a cron expression; null if there is none.
     schedule: Option<String>,
     /// The time zone of the schedule.
     zone: Option<String>,
-    /// Whether a date that was missed is made up for, once.
+    /// Whether one pass makes up for dates that were missed.
     catch_up: bool,
-    /// The file that has a line for each pass as it begins and as it ends; null for none.
+    /// The file that gets a line when a pass begins and one when it ends; null if there is none.
     logfile: Option<String>,
-    /// When it asks by itself next.
+    /// The next scheduled date.
     due_at: Option<Timestamp>,
-    /// The number of the newest pass: how many have begun.
+    /// The number of the newest pass, which is the number of passes begun.
     begun: u64,
-    /// The number of the newest pass that ran to its end.
+    /// The number of the newest pass that ran to completion.
     whole: u64,
-    /// Whether a request is to be followed by a whole pass, and has had none yet.
+    /// Whether a request is still to be followed by a complete pass.
     owed: bool,
-    /// Whether a request is of any use: the lease is enabled, and nobody is next.
+    /// Whether a request would have an effect: the lease is enabled, and no request is next.
     wanted: bool,
-    /// The newest pass: its period counts beyond its end. Null if there was none.
+    /// The newest pass, whose period outlasts it; null if there was none.
     current: Option<Pass>,
-    /// Who runs the next one; null for nobody.
+    /// The request that is next; null if there is none.
     next: Option<Next>,
-    /// The lease as Fossil writes it: the PID of who has the pass, until when in seconds since 1970, and the same of who is next.
+    /// The lease in Fossil's format: the PID of the holder of the pass and until when, in seconds since 1970, and the same for the next.
     text: String,
-    /// What the wall clock of the coordinator shows, in milliseconds since 1970.
+    /// The coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
 }
 
@@ -224,67 +224,68 @@ pub(crate) struct Lease {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeasePass")]
 pub(crate) struct Pass {
-    /// Its fencing token: only ever grows.
+    /// The fencing token, which only ever grows.
     token: Token,
-    /// The request that it came from; 0 if from none.
+    /// The request that it came from; 0 if there is none.
     place: Token,
-    /// `launched`: a command that the coordinator launched; `process`: a client, known by its process; `client`: one that is known by its renewals; `nobody`: one that was imported, and had ended.
+    /// `launched`: a command launched by the coordinator; `process`: a client identified by its process; `client`: a client
+    /// that renews; `nobody`: an imported pass that had ended.
     holder: &'static str,
-    /// The PID of that; 0 if it is not known.
+    /// The PID of the holder; 0 if it is not known.
     pid: u64,
-    /// The record of its process.
+    /// The id of its process.
     process: Option<String>,
-    /// What is launched.
+    /// The command that was launched.
     command: Option<Vec<String>>,
-    /// How far its process has come: `queued`, `running`, `stopping`, `exited`.
+    /// The state of its process: `queued`, `running`, `stopping`, `exited`.
     status: Option<&'static str>,
-    /// When it began, in milliseconds since 1970.
+    /// The time it began, in milliseconds since 1970.
     since_at: Timestamp,
-    /// Until when no other begins.
+    /// The time before which no other pass begins.
     until_at: Timestamp,
-    /// Whether it runs.
+    /// Whether it is running.
     running: bool,
-    /// Whether it is being stopped, since it ran too long or the lease is being reset.
+    /// Whether it is being stopped, because it ran too long or the lease is being reset.
     stopping: bool,
-    /// How often it was told that it overruns its period.
+    /// The number of warnings that it overruns its period.
     warnings: u32,
-    /// When it ended.
+    /// The time it ended.
     ended_at: Option<Timestamp>,
-    /// The exit code of its process.
+    /// The exit code of the process.
     code: Option<u8>,
-    /// The signal that ended its process.
+    /// The signal that ended the process.
     signal: Option<u8>,
-    /// Whether it ran to its end. Null while it runs.
+    /// Whether it ran to completion; null while it is running.
     whole: Option<bool>,
 }
 
-/// Who has the right to run next.
+/// The request that has the right to run next.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeaseNext")]
 pub(crate) struct Next {
-    /// Its request.
+    /// The token of the request.
     place: Token,
-    /// What is launched; null if a client runs the pass itself.
+    /// The command to launch; null if a client runs the pass itself.
     command: Option<Vec<String>>,
-    /// The client's process.
+    /// The id of the client's process.
     process: Option<String>,
-    /// Its PID; that of the coordinator if it has none of its own.
+    /// The PID of that process; that of the coordinator if there is none.
     pid: u64,
-    /// Until when it may come again, if it does not wait.
+    /// The time until which a request that does not wait may be repeated.
     until_at: Timestamp,
-    /// Whether it still has its right.
+    /// Whether the request still has its right.
     live: bool,
 }
 
 impl Lease {
-    /// A lease, as it is shown.
+    /// Converts a lease for an answer.
     pub(crate) async fn of(call: &Call, lease: LeaseView) -> Result<Self, Problem> {
         let ids: Vec<ProcessId> = processes(&lease).collect();
         let records = records(call, &ids).await?;
         Ok(Self::shown(&lease, &records, Here::of(call)))
     }
 
-    /// Leases, as they are shown.
+    /// Converts leases for an answer.
     pub(crate) async fn of_all(call: &Call, leases: Vec<LeaseView>) -> Result<Vec<Self>, Problem> {
         let ids: Vec<ProcessId> = leases.iter().flat_map(processes).collect();
         let records = records(call, &ids).await?;
@@ -306,7 +307,7 @@ impl Lease {
         } = &view.lease;
         let current = current.as_ref().map(|it| Pass::shown(it, records, here));
         let next = next.as_ref().map(|it| Next::shown(it, records, here));
-        // A clock that is slewed moves dates by a millisecond now and then: a whole second stays the same.
+        // A slewed clock moves dates by a millisecond now and then; whole seconds stay the same.
         let of = |pid: u64, until: Timestamp| (pid, (until.0 + 10) / 1000);
         let has = current
             .as_ref()
@@ -336,7 +337,7 @@ impl Lease {
     }
 }
 
-/// A command, with its secrets masked.
+/// Returns a command with its secrets masked.
 fn command(command: &lease::Command) -> Vec<String> {
     let shown = process::masked(&command.spec.argv).into_iter();
     shown.map(|it| text::escaped(it.as_bytes())).collect()

@@ -1,7 +1,7 @@
-//! What an administrator does with leases over HTTP: settings, what Fossil has, forgetting one. The members are those of
+//! Administration of leases over HTTP: settings, imports from Fossil, and deletion. The members are documented in
 //! `docs/protocols/http.md`, "Leases".
 //!
-//! Never here: what is wrong with a request is not found after a part of it is set.
+//! An invalid request is detected before any part of it is applied.
 
 use crate::actors::lease::{Four, Imported, Refused, Setting, Settings};
 use crate::actors::lock::Name;
@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Where a command may be set: its arguments may be longer than other requests.
+/// The path that sets a command; the arguments may make it longer than other requests.
 pub(crate) const SET: &str = "/v1/leases/set";
 
-/// Milliseconds of a period, or of a sign of life.
+/// Milliseconds of a period, or between renewals.
 pub(crate) type Span = Number<u64, 1, { Settings::SPAN_MS_MAX }, { Settings::PERIOD_MS }>;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -38,8 +38,8 @@ pub(crate) fn routes() -> Vec<Route> {
             set,
             Words {
                 id: "set_lease",
-                summary: "Set something, from now on",
-                more: "A lease that is not there is made. What is left out stays as it is. What is launched, and a log file, needs the scope `run`.",
+                summary: "Change the settings of a lease",
+                more: "Creates the lease if it does not exist. Settings that are left out are unchanged. Setting a command or a log file needs the scope `run`.",
                 answer: "The lease.",
             },
             &[Full, DiskFull, Failed, OutOfScope],
@@ -50,8 +50,8 @@ pub(crate) fn routes() -> Vec<Route> {
             import,
             Words {
                 id: "import_lease",
-                summary: "Make a lease what Fossil has it",
-                more: "Its text is four numbers: who has the pass and until when, who is next and until when. PIDs that live get a record.",
+                summary: "Import a lease from Fossil",
+                more: "The text is four numbers: who has the pass and until when, who is next and until when. Live PIDs get a record.",
                 answer: "The lease.",
             },
             &[Running, Full, DiskFull, Failed],
@@ -63,8 +63,8 @@ pub(crate) fn routes() -> Vec<Route> {
             reset,
             Words {
                 id: "reset_lease",
-                summary: "Forget a lease, and what is set",
-                more: "Refused while a pass runs. With `force` that is stopped first, and the answer comes when nothing of it lives or the wait is over; to stop a process needs the scope `run`.",
+                summary: "Delete a lease with its settings",
+                more: "Refused while a pass is running. With `force` the pass is stopped first, and the answer comes when its processes are gone or the wait is over; stopping a process needs the scope `run`.",
                 answer: "Whether it is gone.",
             },
             &[Absent, Running, Waits, Failed, OutOfScope],
@@ -75,28 +75,29 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "SetLease")]
 pub(crate) struct Set {
-    /// The lease; made if it is not there.
+    /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Milliseconds between the starts of two passes, at the least.
+    /// The shortest time between the starts of two passes, in milliseconds.
     period_ms: Option<Span>,
-    /// Whether requests never wait.
+    /// Whether requests never wait for their turn.
     no_delay: Option<bool>,
-    /// Whether requests are refused. Who is next is dropped; the pass that runs goes on.
+    /// Whether requests are refused. The next request is dropped; a running pass continues.
     disabled: Option<bool>,
     /// Milliseconds after which a pass is stopped; 0 for never.
     max_run_ms: Option<Number<u64, 0, { Settings::SPAN_MS_MAX }>>,
-    /// What is launched when a request brings nothing, and on the schedule.
+    /// The command to launch for requests that bring none, and on schedule.
     launch: Option<Launch>,
-    /// When it asks by itself: a cron expression of five fields; empty for never.
+    /// The schedule: a cron expression of five fields; empty for none.
     schedule: Option<String>,
-    /// The time zone of the schedule, as `Europe/Berlin`; UTC if left out.
+    /// The time zone of the schedule, such as `Europe/Berlin`; UTC if left out.
     zone: Option<String>,
-    /// Whether a date that was missed is made up for, once.
+    /// Whether one pass makes up for dates that were missed.
     catch_up: Option<bool>,
-    /// The file that has a line for each pass as it begins and as it ends, on the coordinator's machine; empty for none. Needs the scope `run`.
+    /// The file on the coordinator's machine that gets a line when a pass begins and one when it ends; empty for none.
+    /// Needs the scope `run`.
     logfile: Option<String>,
-    /// Whether nothing is set to be launched any more. There must be no schedule then.
+    /// Whether to remove the command. There must be no schedule.
     #[serde(default)]
     no_launch: bool,
 }
@@ -111,20 +112,22 @@ async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem
     for setting in asked.settings()? {
         lease = Some(leases.set(&name, setting).await?);
     }
-    let lease =
-        lease.ok_or_else(|| Problem::field("period_ms", "or another setting must be there"));
+    let lease = lease.ok_or_else(|| Problem::field("period_ms", "or another setting is required"));
     Ok(Json(Lease::of(call, lease?).await?))
 }
 
 impl Set {
-    /// What is set: first what may be refused, in an order in which each is allowed after the ones before.
+    /// Returns the settings to apply: those that may be refused first, in an order in which each is allowed after the ones before it.
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
-            return Err(Problem::field("no_launch", "excludes launch"));
+            return Err(Problem::field(
+                "no_launch",
+                "cannot be combined with launch",
+            ));
         }
         let schedule = match (self.schedule.as_deref(), self.zone.as_deref()) {
-            (None, Some(_)) => return Err(Problem::field("zone", "is that of a schedule")),
+            (None, Some(_)) => return Err(Problem::field("zone", "requires a schedule")),
             (None, None) => None,
             (Some(""), _) => Some(Setting::Schedule(None)),
             (Some(expression), zone) => {
@@ -153,15 +156,16 @@ impl Set {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ImportLease")]
 pub(crate) struct Import {
-    /// The lease; made if it is not there.
+    /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Four numbers with blanks between them, as in Fossil's setting `backoffice`: the PID of who has the pass, until when in seconds since 1970, and the same of who is next. What is no number ends the text: the rest is 0.
+    /// Four numbers separated by blanks, as in Fossil's setting `backoffice`: the PID of the holder of the pass and until when, in seconds
+    /// since 1970, and the same for the next. Anything that is not a number ends the text, and the rest counts as 0.
     text: String,
 }
 
 async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, Problem> {
-    // Before anything has a record: a lease that runs is not imported.
+    // Checked before any process gets a record: a lease with a running pass is not imported.
     let found = call.node.leases().get(&asked.name).await;
     if found.is_ok_and(|it| it.lease.running().is_some()) {
         return Err(LeaseError::Refused(Refused::Running).into());
@@ -177,7 +181,7 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     Ok(Json(Lease::of(call, imported).await?))
 }
 
-/// Half a lease, with the record of its process if that lives.
+/// Converts one half of a lease, creating a record for its process if that is alive.
 async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
     let until = Date(until.saturating_mul(1000));
     let mut found = Imported {
@@ -189,7 +193,7 @@ async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem
         let processes = call.node.processes();
         match processes.register_pid(pid, Tags::default(), None).await {
             Ok((record, _)) => found.process = Some(record.id).filter(|_| record.end.is_none()),
-            // Nobody of this PID lives.
+            // No process with this PID is alive.
             Err(ProcessError::Refused(crate::actors::process::Refused::Unknown)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -200,13 +204,13 @@ async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ResetLease")]
 pub(crate) struct Reset {
-    /// The lease.
+    /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Whether a pass that runs is stopped.
+    /// Whether to stop a running pass.
     #[serde(default)]
     force: bool,
-    /// Seconds to wait until nothing of it lives.
+    /// The longest time to wait until all of its processes are gone, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -214,7 +218,7 @@ pub(crate) struct Reset {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LeaseReset")]
 pub(crate) struct WasReset {
-    /// Whether it is gone; false if its pass is still being stopped.
+    /// Whether the lease is gone; false if its pass is still being stopped.
     gone: bool,
 }
 

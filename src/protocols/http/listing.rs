@@ -1,6 +1,6 @@
-//! Lists as answers: each bounded in bytes, and all of them in how many are gathered or lie unread at a time.
+//! Lists as answers: each is bounded in bytes, and there is a bound on how many are being built or wait to be read at a time.
 //!
-//! Never here: what is listed, and how it is shown.
+//! What is listed, and in what form, is decided elsewhere.
 
 use crate::ids::Slot;
 use crate::protocols::http::call::Call;
@@ -19,29 +19,29 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A list ends early, and says where it goes on, after the step that takes it beyond this.
+/// A list ends after the step that takes it beyond this size, in bytes, and names where to continue.
 const LIST_BYTES: usize = 128 * 1024;
 
-/// What is asked of an actor at a time: a list is longer than that by one step at most.
+/// The number of items requested from an actor at a time: a list exceeds its bound by one step at most.
 const STEP: u32 = 32;
 
-/// Where a list goes on: `next` of the answer before.
+/// Where a list continues: the `next` of the previous answer.
 pub(crate) type After = Number<u32, 0, { u32::MAX as u64 }>;
 
-/// The slot to go on from.
+/// Returns the slot to continue from.
 pub(crate) fn slot(after: Option<After>) -> Slot {
     Slot(after.map_or(0, |after| after.0))
 }
 
-/// A slot, as `next` of an answer.
+/// Formats a slot as the `next` of an answer.
 pub(crate) fn shown(next: Option<Slot>) -> Option<String> {
     next.map(|slot| slot.0.to_string())
 }
 
-/// The most items of an answer.
+/// The limit on the items of an answer.
 pub(crate) type Limit = Number<u32, 1, 1000, 100>;
 
-/// An item of a list, written as JSON when it was gathered.
+/// An item of a list, serialized to JSON when it was collected.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub(crate) struct Written<T>(Box<RawValue>, PhantomData<T>);
@@ -64,7 +64,7 @@ impl<T: JsonSchema> JsonSchema for Written<T> {
     }
 }
 
-/// A list that is being gathered.
+/// A list being collected.
 pub(crate) struct Listing<V, T, C> {
     place: OwnedSemaphorePermit,
     written: Vec<(V, Written<T>)>,
@@ -72,8 +72,8 @@ pub(crate) struct Listing<V, T, C> {
 }
 
 impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
-    /// Gathers at most `limit` from somewhere on. `page` gives some from there on, and where that ended; `show` makes of one
-    /// what is answered.
+    /// Collects at most `limit` items from a starting point. `page` returns some items and where they ended; `show`
+    /// converts an item for the answer.
     pub(crate) async fn gather(
         call: &Call,
         (mut from, mut left): (C, u32),
@@ -106,7 +106,7 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         }
     }
 
-    /// The items in this order, where the list goes on, and the place that it keeps until it is written.
+    /// Returns the items sorted by `key`, where the list continues, and the permit it holds until it is written.
     pub(crate) fn sorted_by_key<K: Ord>(
         mut self,
         key: impl Fn(&V) -> K,
@@ -115,14 +115,14 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         self.in_order()
     }
 
-    /// The items as they were gathered, where the list goes on, and the place that it keeps until it is written.
+    /// Returns the items in the order collected, where the list continues, and the permit it holds until it is written.
     pub(crate) fn in_order(self) -> (Vec<Written<T>>, Option<C>, OwnedSemaphorePermit) {
         let written = self.written.into_iter().map(|(_, written)| written);
         (written.collect(), self.next, self.place)
     }
 }
 
-/// The body of an answer that keeps its place among the large ones until it is written.
+/// Wraps a body so that it holds its permit for a large answer until it is written.
 pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
     match body.try_into_bytes() {
         Ok(bytes) => BoxBody::new(Held { bytes, place }),
@@ -130,7 +130,7 @@ pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
     }
 }
 
-/// A body that keeps a place for as long as it is not written.
+/// A body that holds a permit until it is written.
 struct Held {
     bytes: Bytes,
     #[expect(dead_code, reason = "held for as long as the answer is")]

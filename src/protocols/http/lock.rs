@@ -1,7 +1,7 @@
-//! Locks over HTTP: requests into calls of [`Locks`](crate::handle::Locks), and what came of them into answers. The
-//! members are those of `docs/protocols/http.md`, "Locks".
+//! Locks over HTTP: converts requests to calls of [`Locks`](crate::handle::Locks), and results to answers. The members are
+//! documented in `docs/protocols/http.md`, "Locks".
 //!
-//! Never here: who may do what with a lock. That is the machine's.
+//! Who may do what with a lock is decided by the machine.
 
 use crate::actors::lock::{Listed, LockMachine, Name, Refused, Selection, Standing as Place};
 use crate::clock::Timestamp;
@@ -36,8 +36,8 @@ fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_locks",
-                summary: "Who holds locks, and who waits",
-                more: "A long table is walked page by page and is no picture of one moment: an entry that stays is listed once. Entries of an answer are sorted by key, index and place.",
+                summary: "List the holders and waiters of locks",
+                more: "A long table is returned in pages, which are not a consistent snapshot: an entry that stays throughout is listed once. The entries of a page are sorted by key, index and place.",
                 answer: "Entries.",
             },
             &[Failed, Large],
@@ -47,7 +47,7 @@ fn routes() -> Vec<Route> {
             owner,
             Words {
                 id: "lock_owner",
-                summary: "Who holds a lock",
+                summary: "Get the holder of a lock",
                 more: "",
                 answer: "Its holder.",
             },
@@ -58,7 +58,7 @@ fn routes() -> Vec<Route> {
             place,
             Words {
                 id: "lock_place",
-                summary: "Where an entry stands",
+                summary: "Get the position of an entry",
                 more: "",
                 answer: "Its place in line.",
             },
@@ -70,7 +70,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "acquire_lock",
                 summary: "Acquire a lock",
-                more: "Without an owner it is one of its own, which the answer names. What the owner has there already is renewed, with the new `ttl`. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection stands in line no longer.",
+                more: "Without an owner, a unique name is generated and returned. An entry that the owner has already is renewed with the new `ttl`. With `wait`, answers when the lock is granted or the wait ends; a client that closes the connection loses its position in line.",
                 answer: "The lock is held.",
             },
             &[
@@ -83,9 +83,9 @@ fn routes() -> Vec<Route> {
             renew,
             Words {
                 id: "renew_lock",
-                summary: "Begin the span of an entry again",
-                more: "The time to live of an owner, the time to wait of a contender. The owner or the token says whose; if both are there, both must fit.",
-                answer: "Where it stands.",
+                summary: "Renew an entry",
+                more: "Restarts the time to live of an owner, or the time to wait of a contender. The entry is identified by the owner or the token; if both are given, both must match.",
+                answer: "Its position.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
@@ -95,8 +95,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "release_lock",
                 summary: "End an entry",
-                more: "Held or waiting. The lock passes on in the same instant. The owner or the token says whose; if both are there, both must fit.",
-                answer: "It has ended.",
+                more: "The entry may be held or waiting. A held lock passes on at once. The entry is identified by the owner or the token; if both are given, both must match.",
+                answer: "The entry has ended.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -106,8 +106,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "force_lock",
                 summary: "End the entry that holds a lock",
-                more: "Regardless of its owner, and of what still lives of the process that it is bound to: for a lock whose process cannot be killed.",
-                answer: "It has ended.",
+                more: "Regardless of its owner and of any bound process that is still alive: for a lock whose process cannot be killed.",
+                answer: "The entry has ended.",
             },
             &[Absent, Reserved, Failed],
         ),
@@ -118,7 +118,7 @@ fn routes() -> Vec<Route> {
                 id: "release_all_locks",
                 summary: "End every entry of an owner",
                 more: "Held and waiting, under every key.",
-                answer: "How many there were, which may be none.",
+                answer: "The number of entries ended, which may be 0.",
             },
             &[Failed],
         ),
@@ -130,7 +130,7 @@ fn routes() -> Vec<Route> {
                 id: "watch_lock",
                 summary: "Wait until a lock is lost",
                 more: "Answers at once if the entry does not hold the lock with this token.",
-                answer: "Whether it is lost, or else the wait is over.",
+                answer: "Whether the lock is lost; if not, the wait is over.",
             },
             &[Waits],
         ),
@@ -144,23 +144,25 @@ pub(crate) struct Acquire {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who wants the lock; one name for each that does. One that nobody else has, if it is left out.
+    /// The owner that wants the lock; each must have a name of its own. A unique name is generated if left out.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
-    /// Seconds until the lock passes on, unless it is renewed; a minute if left out, and as long as its process lives if it has one.
+    /// Seconds until the lock passes on unless it is renewed; if left out, a minute, or with a process as long as that lives.
     ttl: Option<Number<u16, 1, 65_535>>,
-    /// Seconds to wait for it at most.
+    /// The longest time to wait for the lock, in seconds.
     #[serde(default)]
     wait: Number<u16, 0, 3600>,
-    /// Standing among those who wait; the larger goes first, unless the node is set otherwise.
+    /// Priority among those waiting; the highest goes first, unless the node is configured otherwise.
     #[serde(default)]
     priority: u8,
-    /// The process that it ends with, by its id or the first eight or more digits of it. Only for the coordinator's own user on its Unix socket.
+    /// The process that the lock ends with, by its id or at least the first eight digits. Only for the coordinator's own
+    /// user on its Unix socket.
     process: Option<String>,
-    /// How much of the process has to end.
+    /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
-    /// Whether the tree is killed, and proved gone, before somebody else has the lock when its time runs out. Only of what the coordinator launched.
+    /// Whether, when the lock expires, the process tree is killed and proved gone before the lock passes on. Only for
+    /// processes that the coordinator launched.
     #[serde(default)]
     kill_before_grant: bool,
 }
@@ -171,11 +173,11 @@ pub(crate) struct Granted {
     names: EntryNames,
     #[schemars(extend("const" = 1))]
     place: u32,
-    /// Only ever grows: to be shown to whatever the lock guards.
+    /// The token of the grant, which only ever grows: present it to whatever the lock guards.
     token: Token,
 }
 
-/// Acquires a lock, waiting for it if asked to.
+/// Acquires a lock, waiting for it if requested.
 async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Granted>, Problem> {
     let entry = Entry {
         owner: wanted.owner.map_or_else(|| own_name(call), Ok)?,
@@ -204,7 +206,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
     let acquired = match (bound, terms.wait) {
         (_, 0) => locks.acquire(&entry, terms).await,
         (None, _) => call.wait(locks.acquire(&entry, terms)).await?,
-        // A place in line that is bound stays when the wait is over: asked for again, it goes on.
+        // A bound position in line is kept when the wait is over: a repeated request continues it.
         (Some(_), wait) => {
             let place = Terms {
                 wait: u16::MAX,
@@ -236,20 +238,20 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
         })),
         Err(error @ LockError::Held { place }) => {
             let holder = locks.owner(&entry.key, &entry.index).await;
-            // It may have gone since; it was held all the same.
+            // The holder may be gone by now; the lock was held all the same.
             Err(Problem::from(error).held(place, holder.ok().flatten()))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// A name that nobody else has. Under a key it is always the same, so that the answer given again is, too.
+/// Returns a unique owner name. With an idempotency key it is always the same, so that a repeated answer is too.
 fn own_name(call: &Call) -> Result<Name, Problem> {
     let chance =
         || Some(u128::from(getrandom::u64().ok()?) << 64 | u128::from(getrandom::u64().ok()?));
     let number = call.key.map(|key| key.id).or_else(chance);
-    let number =
-        number.ok_or_else(|| Problem::new(Reason::Failed, "the system has no chance to give"))?;
+    let number = number
+        .ok_or_else(|| Problem::new(Reason::Failed, "the system cannot provide random numbers"))?;
     Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits are a name"))
 }
 
@@ -260,23 +262,23 @@ pub(crate) struct Target {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who holds or wants the lock; needed without a token.
+    /// The owner that holds or wants the lock; required without a token.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
-    /// Only if the entry has this token.
+    /// If given, the entry must have this token.
     token: Option<Token>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Standing {
-    /// 1 holds the lock.
+    /// The position in line; 1 holds the lock.
     #[schemars(range(min = 1))]
     place: u32,
-    /// That of the grant; null while it waits.
+    /// The token of the grant; null while the entry waits.
     token: Option<Token>,
 }
 
-/// Begins the span of an entry again.
+/// Restarts the span of an entry.
 async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>, Problem> {
     let locks = call.locks();
     let renewed = locks.renew(&target.entry()?, target.token).await?;
@@ -285,7 +287,7 @@ async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Ended {
-    /// Entries that ended.
+    /// The number of entries that were ended.
     ended: u32,
 }
 
@@ -297,12 +299,13 @@ pub(crate) struct Release {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who holds or wants the lock; needed without a token.
+    /// The owner that holds or wants the lock; required without a token.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
-    /// Only if the entry has this token.
+    /// If given, the entry must have this token.
     token: Option<Token>,
-    /// Whether the process that it is bound to ends now, and the lock with it in any case. Then the answer does not wait for the disk, unless somebody waits for the lock. Needs the token.
+    /// Whether the process that the lock is bound to ends now, and the lock with it in any case. The answer then does not
+    /// wait for the disk unless another owner waits for the lock. Requires the token.
     #[serde(default)]
     leaves: bool,
 }
@@ -312,7 +315,7 @@ async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<Ended>,
     let locks = call.locks();
     if asked.leaves {
         let token = asked.token;
-        let token = token.ok_or_else(|| Problem::field("token", "must be there with leaves"))?;
+        let token = token.ok_or_else(|| Problem::field("token", "is required with leaves"))?;
         locks.leave(&asked.key, &asked.index, token).await?;
         return Ok(Json(Ended { ended: 1 }));
     }
@@ -343,7 +346,7 @@ async fn force(call: &Call, Body(lock): Body<Forced>) -> Result<Json<Ended>, Pro
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Owner {
-    /// Who holds or wants the locks.
+    /// The owner that holds or wants the locks.
     owner: Name,
 }
 
@@ -360,12 +363,12 @@ pub(crate) struct Watch {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who holds the lock.
+    /// The owner that holds the lock.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
     /// The token of the grant.
     token: Token,
-    /// Seconds to wait at most.
+    /// The longest time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -414,7 +417,7 @@ pub(crate) struct Held {
     names: EntryNames,
 }
 
-/// Who holds a lock.
+/// Returns the owner of a lock.
 async fn owner(
     call: &Call,
     Query(Lock { key, index }): Query<Lock>,
@@ -432,11 +435,11 @@ pub(crate) struct Waiter {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// Who holds or wants the lock; one name for each that does.
+    /// The owner that holds or wants the lock; each must have a name of its own.
     owner: Name,
 }
 
-/// Where an entry stands.
+/// Returns an entry's position in line.
 async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<Standing>, Problem> {
     let Waiter { key, index, owner } = of;
     let entry = Entry { key, index, owner };
@@ -449,12 +452,12 @@ pub(crate) struct Filter {
     key: Option<Name>,
     /// The index below the key.
     index: Option<Name>,
-    /// Who holds or wants the lock; one name for each that does.
+    /// The owner that holds or wants the lock; each must have a name of its own.
     owner: Option<Name>,
-    /// The most entries to answer.
+    /// The most entries to return.
     #[serde(default)]
     limit: Limit,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
@@ -467,30 +470,30 @@ pub(crate) struct Shown {
     #[serde(flatten)]
     standing: Standing,
     priority: u8,
-    /// Seconds to live as owner.
+    /// The time to live as owner, in seconds.
     ttl: u16,
-    /// Seconds to wait as contender.
+    /// The time to wait as contender, in seconds.
     wait: u16,
-    /// Milliseconds until the entry ends, if nobody renews it; null if only with its process.
+    /// Milliseconds until the entry ends unless it is renewed; null if it ends only with its process.
     remaining_ms: Option<u64>,
-    /// The process that it ends with; null if with none.
+    /// The process that the entry ends with; null if there is none.
     process: Option<String>,
-    /// How much of the process has to end.
+    /// How much of the process must have ended.
     release: Option<Extent>,
-    /// Whether the tree is killed before somebody else has the lock.
+    /// Whether the process tree is killed before the lock passes on.
     kill_before_grant: bool,
-    /// Whether its time has run out and its process is being killed.
+    /// Whether the entry has expired and its process is being killed.
     fencing: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Locks {
     locks: Vec<Written<Shown>>,
-    /// What `after` of the next request is, with the same filter; null after the last. An answer may end early, with fewer than `limit`.
+    /// The `after` for the next request, with the same filter; null after the last page. A page may have fewer than `limit` items.
     next: Option<String>,
 }
 
-/// Entries, as many as are asked for, and where to go on.
+/// Returns up to `limit` entries, and where to continue.
 async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>, Problem> {
     let locks = call.locks();
     let page = async |from, entries_max| {
@@ -547,7 +550,7 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
 }
 
 impl Target {
-    /// The entry that is meant: this owner's, or that of whoever holds the lock with the token.
+    /// Returns the entry that is meant: that of the owner given, or of the holder with the token.
     fn entry(&self) -> Result<Entry, Problem> {
         let owner = match (&self.owner, self.token) {
             (Some(owner), _) if owner.as_bytes().is_empty() => {
@@ -556,7 +559,7 @@ impl Target {
             (Some(owner), _) => owner.clone(),
             (None, Some(_)) => Name::default(),
             (None, None) => {
-                return Err(Problem::field("owner", "must be there, unless token is"));
+                return Err(Problem::field("owner", "is required unless token is given"));
             }
         };
         let (key, index) = (self.key.clone(), self.index.clone());

@@ -1,6 +1,6 @@
-//! A status as metrics, in the `OpenMetrics` text that Prometheus reads. Every page is built anew from one status, so
-//! its numbers belong together. Labels come from closed sets, but for the names of queues, of which only so many are
-//! shown: no client can make series without end.
+//! Formats a status as metrics, in the `OpenMetrics` text format that Prometheus reads. Every page is built from a single
+//! status, so its numbers are consistent. Labels come from closed sets, except for the names of queues, of which a limited
+//! number is shown: no client can create series without bound.
 
 use crate::actors::process::{Phase, ProcessMachine, Status};
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
@@ -24,17 +24,17 @@ use std::sync::atomic::AtomicU64;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// So many queues have figures of their own: those with the most jobs.
+/// The number of queues with metrics of their own: those with the most jobs.
 const QUEUES: usize = 100;
 
-/// How many queues are asked for at a time.
+/// The number of queues requested at a time.
 const ASKED: u32 = 1000;
 
 type Label = [(&'static str, &'static str); 1];
 type Whole = Gauge<u64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// The queues with the most jobs. They are looked at share by share, so that nobody is held up.
+/// Returns the queues with the most jobs. They are examined in shares, so that nothing else is delayed.
 pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueError> {
     let mut largest: Vec<QueueView> = Vec::new();
     let mut from = Some(Slot(0));
@@ -57,7 +57,7 @@ pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueErro
     Ok(largest)
 }
 
-/// The page for a status, and for these queues.
+/// Formats the page for a status and these queues.
 pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     let mut page = Page(Registry::with_prefix("sexton"));
     page.node(status);
@@ -87,7 +87,7 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     text
 }
 
-/// The actor of processes.
+/// The name of the process actor.
 const PROCESS: &str = ProcessMachine::NAME;
 
 struct Page(Registry);
@@ -115,7 +115,7 @@ impl Page {
         );
         self.gauge(
             "recovery_after_clean_stop",
-            "Whether the coordinator before had stopped in good order",
+            "Whether the coordinator had stopped cleanly before",
             status.recovered.clean.into(),
         );
         self.gauge(
@@ -136,22 +136,22 @@ impl Page {
         self.gauges("jobs", "Jobs in all queues, by phase", "phase", &phases);
         let help = "Bytes of the bodies of jobs";
         self.bytes("job_bodies", help, Some(totals.bytes));
-        let added = "Jobs added since the start, with those that were there then";
+        let added = "Jobs added since the start, including those recovered then";
         self.counter("jobs_added", added, totals.added);
-        let timeouts = "Claims that ran out since the start";
+        let timeouts = "Claims that expired since the start";
         self.counter("job_timeouts", timeouts, totals.timeouts);
-        let deleted = "Jobs that ended since the start, however they did";
+        let deleted = "Jobs that ended since the start, for whatever reason";
         self.counter("jobs_deleted", deleted, totals.deletes);
-        let recycled = "Jobs that were ready again because their claim ran out";
+        let recycled = "Jobs that became ready again because their claim expired";
         self.counter("jobs_recycled", recycled, totals.recycled);
-        let abandoned = "Jobs that were tried as often as they may be";
+        let abandoned = "Jobs that used up their tries";
         self.counter("jobs_abandoned", abandoned, totals.abandoned);
-        let pruned = "Jobs that were removed because they had been abandoned for long enough";
+        let pruned = "Jobs removed because they had been abandoned for long enough";
         self.counter("jobs_pruned", pruned, totals.pruned);
-        let duplicates = "Jobs that were not added because one was there already";
+        let duplicates = "Jobs not added because of an existing one with the same key";
         self.counter("jobs_duplicate", duplicates, totals.duplicates);
-        self.gauge("queues", "Queues that are there", totals.queues.into());
-        let waiting = "Those who wait for a job";
+        self.gauge("queues", "Queues that exist", totals.queues.into());
+        let waiting = "Clients that wait for a job";
         self.gauge("job_waiters", waiting, totals.waiting.into());
         let family = Family::<[(&'static str, String); 2], Whole>::default();
         for queue in queues {
@@ -167,7 +167,7 @@ impl Page {
         self.0.register("queue_jobs", help, family);
     }
 
-    /// Processes and services by how they stand, and what becomes of them.
+    /// Writes the metrics of processes and services.
     fn processes(&mut self, gauges: &[machine::Gauge]) {
         let of = |name: &str| {
             gauges
@@ -185,8 +185,8 @@ impl Page {
         let of_services = |status: Status| of(&format!("services_{}", status.name()));
         let statuses = Status::ALL.map(|status| (status.name(), of_services(status)));
         self.gauges("services", "Services, by status", "status", &statuses);
-        let since = "since the start, with what was repeated of the journal then";
-        let launches = format!("Processes that were to be launched {since}");
+        let since = "since the start, including those replayed from the journal";
+        let launches = format!("Launches of processes {since}");
         self.counter("processes_launched", &launches, of("launches"));
         let failures = format!("Processes that could not be started {since}");
         self.counter("processes_failed", &failures, of("launch_failures"));
@@ -232,7 +232,7 @@ impl Page {
                 family.get_or_create(&labels).set(gauge.value);
             }
         }
-        let help = "What an actor has, in its own words";
+        let help = "State of an actor, by the actor's own names";
         self.0.register("actor_items", help, family);
     }
 
@@ -257,7 +257,7 @@ impl Page {
             self.gauge("host_processors", help, processors as u64);
         }
         self.bytes("host_memory", "Memory of the machine", memory_bytes);
-        let help = "Memory of the machine that could be had without swapping";
+        let help = "Memory of the machine available without swapping";
         self.bytes("host_memory_available", help, memory_available_bytes);
         if let Some(uptime) = uptime_ms.and_then(|ms| i64::try_from(ms).ok()) {
             let help = "Since the machine started";
@@ -273,7 +273,7 @@ impl Page {
             descriptors_max,
         } = *process;
         self.bytes("process_memory", "Memory of the process", memory_bytes);
-        let help = "The most memory that the process ever had";
+        let help = "Peak memory of the process";
         self.bytes("process_memory_peak", help, memory_peak_bytes);
         if let Some(descriptors) = descriptors {
             let help = "Open descriptors of the process";
@@ -301,19 +301,19 @@ impl Page {
             "Syncs of the journal",
             journal.counts.syncs,
         );
-        let help = "Sequence number up to which entries may be answered";
+        let help = "Sequence number up to which the journal is durable";
         self.gauge("journal_released_seq", help, journal.released.0);
         let room = ["ample", "low", "scant"].map(|room| (room, u64::from(room == journal.room)));
         self.gauges(
             "journal_room",
-            "What the disk leaves, 1 for what holds",
+            "Room on the disk, 1 for the state that applies",
             "room",
             &room,
         );
     }
 
     fn snapshots(&mut self, snapshots: &SnapshotStatus) {
-        let taken = "Checkpoints that were taken";
+        let taken = "Checkpoints taken";
         self.counter("checkpoints_taken", taken, snapshots.taken);
         let failed = "Checkpoints that failed";
         self.counter("checkpoints_failed", failed, snapshots.failed);
@@ -328,7 +328,7 @@ impl Page {
         }
         let upto = [("a", SlotId::A), ("b", SlotId::B)]
             .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
-        let help = "Sequence number up to which a sealed snapshot goes, 0 if it is not sealed";
+        let help = "Last sequence number in a sealed snapshot, 0 if it is not sealed";
         self.gauges("snapshot_seq", help, "slot", &upto);
     }
 
@@ -344,16 +344,16 @@ impl Page {
             ("statistics", stats.statistics),
         ]
         .map(|(command, count)| (command, count.into()));
-        let help = "Commands of the LockServer door, modulo 2^32 as the protocol counts them";
+        let help = "LockServer commands, modulo 2^32 as the protocol counts them";
         self.counters("lockserver_commands", help, "command", &commands);
         let connections = [
             ("accepted", stats.accepted),
             ("rejected_host", stats.rejected_hosts),
             ("rejected_busy", stats.rejected_busy),
         ];
-        let help = "Connections to the LockServer door, by what became of them";
+        let help = "LockServer connections, by outcome";
         self.counters("lockserver_connections", help, "result", &connections);
-        let help = "Connections of the LockServer door now";
+        let help = "Open LockServer connections";
         self.gauge("lockserver_active_connections", help, stats.active.into());
     }
 
@@ -369,16 +369,16 @@ impl Page {
             .iter()
             .map(|(name, count)| (*name, *count))
             .collect();
-        let help = "Commands of the beanstalkd door";
+        let help = "beanstalkd commands";
         self.counters("beanstalk_commands", help, "command", &commands);
         let connections = [
             ("accepted", accepted),
             ("rejected_host", rejected_hosts),
             ("rejected_busy", rejected_busy),
         ];
-        let help = "Connections to the beanstalkd door, by what became of them";
+        let help = "beanstalkd connections, by outcome";
         self.counters("beanstalk_connections", help, "result", &connections);
-        let help = "Connections of the beanstalkd door now";
+        let help = "Open beanstalkd connections";
         self.gauge("beanstalk_active_connections", help, active.into());
     }
 
@@ -388,15 +388,15 @@ impl Page {
             ("refused", stats.refused),
             ("failed", stats.failed),
         ];
-        let help = "Requests to the HTTP door, by what became of them";
+        let help = "HTTP requests, by outcome";
         self.counters("http_requests", help, "result", &requests);
         let connections = [
             ("accepted", stats.accepted),
             ("rejected_busy", stats.rejected_busy),
         ];
-        let help = "Connections to the HTTP door, by what became of them";
+        let help = "HTTP connections, by outcome";
         self.counters("http_connections", help, "result", &connections);
-        let help = "Connections of the HTTP door now";
+        let help = "Open HTTP connections";
         self.gauge("http_active_connections", help, stats.active.into());
     }
 

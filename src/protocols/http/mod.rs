@@ -1,41 +1,41 @@
-//! HTTP/JSON on TCP, and on a Unix socket for the command line. `docs/protocols/http.md` is the text this answers to.
+//! HTTP/JSON on TCP, and on a Unix socket for the command line, as specified in `docs/protocols/http.md`.
 //!
-//! actix-web routes, and its codec reads and writes; the connections are ours, because every head, body and write
-//! has its own bound here, and every refusal is a problem document.
+//! actix-web does the routing, and its codec parses and writes messages. The connections are ours, because every head, body
+//! and write has its own bound here, and every refusal is a problem document.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `door.rs` | listeners, limits, the thread that serves, opening and closing |
-//! | `session.rs` | one client: requests into answers, with their bounds |
-//! | `access.rs` | whose requests are heard: `Host`, `Origin`, token, peer |
+//! | `door.rs` | sockets, limits, the serving thread, opening and closing |
+//! | `session.rs` | one client: its requests and answers, with their bounds |
+//! | `access.rs` | which requests are accepted: `Host`, `Origin`, token, peer |
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
-//! | `route.rs` | what a route is |
+//! | `route.rs` | the definition of a route |
 //! | `routes.rs` | the table of routes |
-//! | `openapi.rs` `schemas.rs` | the description of the table, and of the types in it |
-//! | `shared.rs` | what connections share |
-//! | `schema.rs` | what requests and answers are made of: numbers in bounds, names, bytes |
-//! | `input.rs` | queries and bodies into the types of requests |
-//! | `operate.rs` | the node: routes, types, calls |
-//! | `audit.rs` | whether all that is held agrees |
-//! | `lock.rs` | locks, the same way |
-//! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues, the same way: work with jobs, operation on one and on many, what only looks, and how jobs ended |
-//! | `process.rs` `process_look.rs` `process_now.rs` | processes, the same way |
-//! | `service.rs` | services, the same way |
-//! | `task.rs` `task_server.rs` `task_look.rs` `task_transcript.rs` | tasks, the same way |
-//! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases, the same way: passes, operation, and what only looks |
-//! | `event.rs` `stream.rs` | what happens, as server-sent events; streams as bodies of answers |
-//! | `page/` | the page: the same for people, in HTML |
-//! | `busiest.rs` | what has the most to do, for those who look at the whole |
+//! | `openapi.rs` `schemas.rs` | the `OpenAPI` description of the routes and their types |
+//! | `shared.rs` | the state that connections share |
+//! | `schema.rs` | building blocks of requests and answers: bounded numbers, names, bytes |
+//! | `input.rs` | parses queries and bodies into the types of requests |
+//! | `operate.rs` | the node: its status and its operation |
+//! | `audit.rs` | audits of the actors' state |
+//! | `lock.rs` | locks |
+//! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues: work on jobs, claims, administration, read-only routes, results |
+//! | `process.rs` `process_look.rs` `process_now.rs` | processes |
+//! | `service.rs` | services |
+//! | `task.rs` `task_server.rs` `task_look.rs` `task_transcript.rs` | tasks |
+//! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases: passes, administration, read-only routes |
+//! | `event.rs` `stream.rs` | server-sent events; streams as bodies of answers |
+//! | `page/` | the same information in HTML, for a browser |
+//! | `busiest.rs` | the busiest queues, locks, leases and tasks |
 //! | `listing.rs` | lists and other large answers, with their bounds |
-//! | `rates.rs` | how much listeners and journal did, every five seconds of the last ten minutes |
-//! | `room.rs` | how much of what a listener has to give |
-//! | `call.rs` | a request in the hands of its route; waiting for as long as the client does |
-//! | `metric.rs` | a status as metrics |
+//! | `rates.rs` | the activity of listeners and journal, every five seconds of the last ten minutes |
+//! | `room.rs` | the capacity limits of a listener |
+//! | `call.rs` | a request as seen by its route; waiting as long as the client does |
+//! | `metric.rs` | the status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
-//! | `idempotency.rs` | requests that come again, with an `Idempotency-Key` |
-//! | `counters.rs` | the door's statistics |
+//! | `idempotency.rs` | repeated requests, with an `Idempotency-Key` |
+//! | `counters.rs` | the listener's statistics |
 
 mod access;
 mod audit;

@@ -1,4 +1,4 @@
-//! The description of all routes (`OpenAPI` 3.1), from the table of routes and the schemas of their types.
+//! Builds the `OpenAPI` 3.1 description of all routes from the table of routes and the schemas of their types.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What any route may refuse, and what any that takes a body may.
+/// The reasons for which any route may refuse a request, including those for any route that takes a body.
 const ANY: [Reason; 14] = [
     Reason::Malformed,
     Reason::Field,
@@ -50,7 +50,7 @@ pub(super) fn describe(routes: &[Route]) -> Value {
             "title": "sexton",
             "version": "1",
             "summary": "Locks and job queues that survive any crash, over HTTP.",
-            "description": "docs/protocols/http.md says more. Names of locks (keys, indexes, owners) are 0 to 255 bytes of any value: those that are UTF-8 stand as text in `key`, `index`, `owner`, others as base64 in `key_b64`, `index_b64`, `owner_b64`. What a job says stands as text in `body` if it is UTF-8, else as base64 in `body_b64`. Every path that takes GET takes HEAD.",
+            "description": "See docs/protocols/http.md for details. Names of locks (keys, indexes, owners) are 0 to 255 bytes of any value: UTF-8 names are given as text in `key`, `index`, `owner`, others as base64 in `key_b64`, `index_b64`, `owner_b64`. The body of a job is given as text in `body` if it is UTF-8, else as base64 in `body_b64`. Every path that accepts GET accepts HEAD.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "http://127.0.0.1:11380" }],
@@ -125,7 +125,7 @@ fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Val
     operation
 }
 
-/// An answer with one of these reasons, which have one status.
+/// Describes the answers with these reasons, which share a status.
 fn refusal(reasons: &[Reason]) -> Value {
     let words = reasons.iter().map(|reason| reason.word());
     let told = reasons
@@ -142,10 +142,10 @@ fn refusal(reasons: &[Reason]) -> Value {
         response["headers"]["WWW-Authenticate"] = header("`Bearer`.");
     }
     if reasons.contains(&Reason::NotAllowed) {
-        response["headers"]["Allow"] = header("What it takes.");
+        response["headers"]["Allow"] = header("The methods it accepts.");
     }
     if reasons.iter().any(|reason| reason.retry() == Retry::Later) {
-        response["headers"]["Retry-After"] = header("Seconds, if it may succeed later.");
+        response["headers"]["Retry-After"] = header("Seconds after which the request may succeed.");
     }
     response
 }

@@ -1,4 +1,4 @@
-//! The node over HTTP: how it is, and what its operator does with it.
+//! The node over HTTP: its status, and its operation.
 
 use crate::actors::supervisor::SupervisorMachine;
 use crate::handle::{self, Handle, Left};
@@ -19,10 +19,10 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the actors may take to say how they are.
+/// How long the actors may take to report their status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the core may take to show that it does not stand still.
+/// How long the supervisor may take to show that the node is making progress.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -38,9 +38,9 @@ pub(crate) fn routes() -> Vec<Route> {
             health,
             Words {
                 id: "health",
-                summary: "Whether the node has halted or stands still",
-                more: "Asks the actor that judges the others, and waits for no disk. It has 5 seconds to answer.",
-                answer: "It has not, and does not: `ok`, or `draining` if something is taken on no more.",
+                summary: "Check whether the node is alive",
+                more: "Queries the supervisor actor, which must answer within 5 seconds, without waiting for the disk.",
+                answer: "The node is alive: `ok`, or `draining` if some new work is refused.",
             },
             &[Busy],
         )
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
             metrics,
             Words {
                 id: "metrics",
-                summary: "The status as metrics",
+                summary: "Get the status as metrics",
                 more: "OpenMetrics text. A page is built from one status.",
                 answer: "The page.",
             },
@@ -73,8 +73,8 @@ pub(crate) fn routes() -> Vec<Route> {
             status,
             Words {
                 id: "status",
-                summary: "How the coordinator is",
-                more: "Fields are added, and not renamed or removed, as long as the path says v1.",
+                summary: "Get the status of the coordinator",
+                more: "Fields may be added, but are not renamed or removed as long as the path has v1.",
                 answer: "The status.",
             },
             &[Busy],
@@ -86,8 +86,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "checkpoint",
                 summary: "Take a snapshot",
-                more: "Answers when it is on disk. One is taken at a time; a second request waits for its turn.",
-                answer: "What was taken.",
+                more: "Answers when it is on disk. Only one is taken at a time; further requests wait for their turn.",
+                answer: "The snapshot taken.",
             },
             &[NoFiles, Failed, Busy],
         ),
@@ -97,9 +97,9 @@ pub(crate) fn routes() -> Vec<Route> {
             confirm_clock,
             Words {
                 id: "confirm_clock",
-                summary: "Believe a wall clock that is far ahead",
-                more: "Until then, or an hour without a step, no date removes anything.",
-                answer: "It is believed; whether it was in doubt.",
+                summary: "Trust a wall clock that is far ahead",
+                more: "Until then, or until an hour without a step has passed, nothing is removed because of its date.",
+                answer: "The clock is trusted; whether it was in doubt.",
             },
             &[],
         ),
@@ -109,8 +109,8 @@ pub(crate) fn routes() -> Vec<Route> {
             drain,
             Words {
                 id: "drain",
-                summary: "Take nothing new on, and end when nothing is held any more",
-                more: "New locks, or new jobs and claims of jobs, or new passes of leases, or new tasks and bursts, or all of them, are refused; renewals, releases and the ends of claims, passes and bursts go on. The coordinator ends when no lock, no claim, no pass and no attempt of a task is left. Answers when it has begun; with `wait`, when none is left or the wait is over. What drains already goes on draining.",
+                summary: "Refuse new work, and stop when nothing is held any more",
+                more: "New locks, or new jobs and claims of jobs, or new passes of leases, or new tasks and bursts, or all of these are refused; renewals and releases continue, and claims, passes and bursts may end. The coordinator stops when no lock, claim, pass or task attempt is left. Answers when draining has begun; with `wait`, when none is left or the wait is over. Anything that is draining already continues to drain.",
                 answer: "It drains.",
             },
             &[Failed, Draining, Waits],
@@ -140,7 +140,7 @@ async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     Ok(text(metric::CONTENT_TYPE, metric::page(&status, &queues)))
 }
 
-/// The description, which grows as a status does.
+/// The description, whose content may grow over time like that of the status.
 #[derive(Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -154,7 +154,7 @@ async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {
     ask(&call.node).await.map(Json)
 }
 
-/// How the node is; busy, if the actors do not say so in time.
+/// Returns the status of the node, or a problem if the actors do not answer in time.
 pub(crate) async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
     match timeout(STATUS_PATIENCE, node.status()).await {
         Ok(Ok(status)) => Ok(status),
@@ -174,11 +174,11 @@ async fn checkpoint(call: &Call, (): ()) -> Result<Json<Taken>, Problem> {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ClockConfirmed {
-    /// Whether it was in doubt.
+    /// Whether the clock was in doubt.
     doubted: bool,
 }
 
-/// Lets dates remove again what is past them.
+/// Trusts the wall clock again, so that items past their dates are removed again.
 async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Problem> {
     let doubted = call.node.believe_clock().await.map_err(stopped)?;
     Ok(Json(ClockConfirmed { doubted }))
@@ -186,10 +186,10 @@ async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Prob
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Drain {
-    /// What is taken on no more: `locks`, `queues` (jobs and their claims), `leases` (passes), `tasks` (and their bursts), or `all`.
+    /// What to drain: `locks`, `queues` (jobs and their claims), `leases` (passes), `tasks` (and their bursts), or `all`.
     #[serde(default = "all")]
     what: handle::Drain,
-    /// Seconds to wait until no lock, no claim, no pass and no attempt of a task is left.
+    /// The longest time to wait until no lock, claim, pass or task attempt is left, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -199,13 +199,13 @@ pub(crate) struct Drain {
 pub(crate) struct Drained {
     #[schemars(extend("const" = true))]
     draining: bool,
-    /// Locks that are left, held and waited for.
+    /// The number of lock entries left, held and waiting.
     locks: u64,
-    /// Claims of jobs that are left.
+    /// The number of claims of jobs left.
     claims: u64,
-    /// Passes of leases that run.
+    /// The number of running lease passes.
     passes: u64,
-    /// Tasks with an attempt under way.
+    /// The number of tasks with an attempt under way.
     tasks: u64,
 }
 
@@ -213,14 +213,14 @@ const fn all() -> handle::Drain {
     handle::Drain::All
 }
 
-/// Takes nothing new on from now on; how much is left, at once or when nothing is.
+/// Starts draining, and returns what is left, at once or when the wait is over.
 async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>, Problem> {
     let Drain { what, wait } = asked;
     let node = &call.node;
     node.begin_drain(what).await.map_err(stopped)?;
     if wait.0 > 0 {
         let drained = timeout(Duration::from_secs(wait.0), node.drained());
-        // When the wait is over it says how many are left.
+        // When the wait is over, the answer shows how many are left.
         if let Ok(drained) = call.wait(drained).await? {
             drained.map_err(stopped)?;
         }

@@ -1,5 +1,5 @@
-//! Claims of jobs over HTTP: what is asked for, how long a client waits for it, and what becomes of what it is not told of.
-//! The members are those of `docs/protocols/http.md`, "Queues".
+//! Claims of jobs over HTTP: what is claimed, how long a client waits for it, and what happens to claims that are not
+//! delivered. The members are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{AnyType, Claim, QueueName};
 use crate::clock::Timestamp;
@@ -18,58 +18,59 @@ use tokio::time::timeout;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Pop {
-    /// From which; or `any`.
+    /// The queues to claim from; the alternative is `any`.
     queues: Option<List<QueueName, 1000>>,
-    /// From whichever has a job: tenants have their turns, each as often as its weight says. Does not wait.
+    /// Claims from any queue that has a job: tenants take turns in proportion to their weights. Does not wait.
     any: Option<AnyQueue>,
-    /// One for each of the queues, in their order: which of those that have a job gives one is left to chance, each as often as its weight says. If left out, the one with the most urgent job.
+    /// A weight for each of the queues, in their order: one of those with a job is drawn at random by weight. If left out,
+    /// the queue with the most urgent job is used.
     weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
-    /// Jobs to claim at most. A client that waits is given one.
+    /// The most jobs to claim. A client that waits is given one.
     #[serde(default)]
     count: Number<u32, 1, 100, 1>,
-    /// Seconds to wait for one at most.
+    /// The longest time to wait for a job, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Milliseconds that each claim lasts; if 0, as the job says, or its type.
+    /// Milliseconds that each claim lasts; if 0, as set for the job or its type.
     #[serde(default)]
     claim_ms: Span,
-    /// The process that the claims end with, by its record: an id, or a prefix of one.
+    /// The process that the claims end with, by the id of its record or a prefix of it.
     process: Option<String>,
-    /// How much of it has to end.
+    /// How much of the process must have ended.
     #[serde(default)]
     release: Extent,
-    /// Whether its tree is killed, and proved gone, before a job whose claim has run out is given on.
+    /// Whether, when the claim expires, the process tree is killed and proved gone before the job is available again.
     #[serde(default)]
     kill_before_grant: bool,
-    /// Jobs that are done: these claims are ended first, as by `ack`. Without `wait`.
+    /// Completed jobs, whose claims are ended first, as by `ack`. Not together with `wait`.
     done: Option<List<JobClaim, 100>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct JobClaim {
-    /// The number of the job.
+    /// The job's id.
     pub(super) id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     pub(super) token: Token,
 }
 
-/// Queues of any tenant.
+/// Selects queues across tenants.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AnyQueue {
-    /// Only of this tenant; empty for the default one.
+    /// Only queues of this tenant; empty for the default one.
     tenant: Option<String>,
-    /// None of these types; not beside `types`.
+    /// Types to leave out; not together with `types`.
     #[serde(default)]
     except: Vec<String>,
-    /// Only of these types; if left out, of any but those that are set to be asked for by name.
+    /// Only these types; if left out, all types except those configured to be claimed by name only.
     types: Option<List<QueueName, 1000>>,
 }
 
-/// The most types that a claim of any type leaves out.
+/// The most types that a claim may leave out.
 const EXCEPT_MAX: usize = 100;
 
 impl AnyQueue {
-    /// What is asked for, if nothing of the request stands against it.
+    /// Converts the selection, if no other part of the request conflicts with it.
     fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
         let Self {
             tenant,
@@ -77,19 +78,25 @@ impl AnyQueue {
             types,
         } = self;
         if !is_plain {
-            let words = "stands alone: without queues, weights, and wait";
+            let words = "cannot be combined with queues, weights or wait";
             return Err(Problem::field("any", words));
         }
         if except.len() > EXCEPT_MAX {
-            let words = format!("has {EXCEPT_MAX} types at most");
+            let words = format!("may have at most {EXCEPT_MAX} types");
             return Err(Problem::field("any.except", words));
         }
         let types = types.map_or(Vec::new(), |types| types.0);
         if !types.is_empty() && !except.is_empty() {
-            return Err(Problem::field("any.except", "stands without types"));
+            return Err(Problem::field(
+                "any.except",
+                "may not be combined with types",
+            ));
         }
         if types.iter().any(|kind| !kind.tenant().is_empty()) {
-            return Err(Problem::field("any.types", "are names without a tenant"));
+            return Err(Problem::field(
+                "any.types",
+                "must be names without a tenant",
+            ));
         }
         let types = types.iter().map(|kind| kind.as_str().to_owned());
         Ok(AnyType {
@@ -100,22 +107,22 @@ impl AnyQueue {
     }
 }
 
-/// A job that somebody has now.
+/// A claimed job.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Claim")]
 pub(crate) struct Popped {
-    /// Its number.
+    /// The job's id.
     id: u64,
-    /// Only ever grows: to be shown with whatever is done with the job.
+    /// The token of the claim, which only ever grows: required for all that is done with the job.
     token: Token,
     queue: QueueName,
-    /// Claims since it was added or kicked, this one included.
+    /// The number of claims since the job was added or kicked, including this one.
     attempts: u32,
-    /// Milliseconds until the claim ends; null if only with its process.
+    /// Milliseconds until the claim ends; null if it ends only with its process.
     remaining_ms: Option<u64>,
-    /// Whether it is tried again when the claim ends without a word.
+    /// Whether the job is retried when the claim ends without a report.
     retries: bool,
-    /// Whether a newer root job has made it superfluous: end it without doing anything.
+    /// Whether a newer root job has made it superfluous: complete it without doing anything.
     duplicate: bool,
     #[serde(flatten)]
     text: JobText,
@@ -124,7 +131,7 @@ pub(crate) struct Popped {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claims {
     jobs: Vec<Popped>,
-    /// Only with `done`: those of them that could not be ended, and why.
+    /// Only with `done`: the jobs that could not be ended, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_done: Option<Vec<NotDone>>,
     /// Only with `done`: why nothing could be claimed.
@@ -135,18 +142,18 @@ pub(crate) struct Claims {
 /// A job that could not be ended.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct NotDone {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
     #[serde(flatten)]
     refused: Refusal,
 }
 
-/// Why a part of a request was not done.
+/// Why part of a request was not carried out.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Refusal {
-    /// Why, for programs.
+    /// The machine-readable reason.
     reason: Reason,
-    /// Why, for people.
+    /// A description for users.
     detail: String,
 }
 
@@ -159,7 +166,7 @@ impl From<&QueueError> for Refusal {
     }
 }
 
-/// Claims jobs, waiting for one if asked to.
+/// Claims jobs, waiting for one if requested.
 pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
     let count = wanted.count.0 as usize;
     let bound = Bound {
@@ -181,7 +188,7 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
         return Ok(answered(call, queues, claims));
     }
     let names = wanted.queues.map(|names| names.0);
-    let names = names.ok_or_else(|| Problem::field("queues", "is missing, and so is any"))?;
+    let names = names.ok_or_else(|| Problem::field("queues", "is required unless any is given"))?;
     let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
     if !weights.is_empty() && weights.len() != names.len() {
         let words = format!(
@@ -194,7 +201,7 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     let queues = queues.weighted(&weights);
     if let Some(done) = wanted.done {
         if wanted.wait.0 > 0 {
-            return Err(Problem::field("done", "stands without wait"));
+            return Err(Problem::field("done", "may not be combined with wait"));
         }
         let acks = acks(&done.0);
         let ends = queues.exchange(&acks, &names, count).await?;
@@ -214,7 +221,7 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     Ok(answered(call, queues, claims))
 }
 
-/// Where claims are bound as a request says.
+/// Returns the queues with claims bound as requested.
 pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem> {
     let binding = bound.binding(call).await?;
     let queues = call.queues();
@@ -225,7 +232,7 @@ fn acks(done: &[JobClaim]) -> Vec<(u64, Token)> {
     done.iter().map(|of| (of.id, of.token)).collect()
 }
 
-/// The answer to a request that ended jobs and claimed others.
+/// Builds the answer to a request that completed jobs and claimed others.
 fn exchanged(
     call: &Call,
     queues: Queues,
@@ -243,11 +250,11 @@ fn exchanged(
     Json(answer)
 }
 
-/// The answer, and what becomes of the claims if it is not delivered.
+/// Builds the answer, and arranges what happens to the claims if it is not delivered.
 fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let now = call.node.now();
     let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
-    // A client that may ask again is answered again; for any other they would be lost until their claims end.
+    // A client that can repeat the request is answered again; for any other, the jobs would be stuck until their claims end.
     if call.key.is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
@@ -258,7 +265,7 @@ fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     })
 }
 
-/// Claims what is ready, or the first job that is so in time.
+/// Claims the jobs that are ready, or the first to become ready in time.
 async fn pop_within(
     queues: &Queues,
     (names, count): (&[QueueName], usize),
@@ -273,17 +280,17 @@ async fn pop_within(
         Ok(claim) => claim.map(|claim| vec![claim]),
         Err(_) => match waiting.withdraw().await? {
             Some(claim) => Ok(vec![claim]),
-            // The same request, waiting beside this one, may have been given one.
+            // The same request, waiting in parallel, may have been given a job.
             None if once => queues.pop_some(names, 1).await,
             None => Ok(Vec::new()),
         },
     }
 }
 
-/// What is done if these are not delivered.
+/// Returns the action for claims that are not delivered.
 fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
     Rollback::new(move || {
-        // A part of the answer may have been read: what is to be run at most once stays where it is.
+        // Part of the answer may have been read, so jobs that run at most once stay claimed.
         for claim in claims.into_iter().filter(|claim| claim.retries) {
             queues.give_back(claim.id, claim.token);
         }

@@ -1,5 +1,5 @@
-//! Refusals as problem documents (RFC 9457). The detail never repeats a header or a body of the request: neither may
-//! end up in somebody's log.
+//! Refusals as problem documents (RFC 9457). The detail never repeats a header or body of the request, which must not end
+//! up in anyone's log.
 
 use crate::actors::lock::{self, Name};
 use crate::handle::{LeaseError, LockError, QueueError, TaskError};
@@ -15,16 +15,16 @@ use std::fmt;
 
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
-/// What pages are.
+/// The content type of pages.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
-/// When it is worth asking again, if it is, in seconds.
+/// When a retry may succeed, in seconds.
 const RETRY_AFTER: &str = "1";
 
-/// How much of a field's name is shown.
+/// How many characters of a field's name are shown.
 const SHOWN_CHARS_MAX: usize = 40;
 
-/// Why a request is not answered as asked.
+/// Why a request was refused.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem(Box<Parts>);
 
@@ -38,28 +38,28 @@ struct Parts {
     owner: Option<Name>,
 }
 
-/// What is written of it.
+/// The serialized form.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct Document<'a> {
     #[schemars(extend("const" = "about:blank"))]
     r#type: &'static str,
-    /// The name of the status.
+    /// The reason phrase of the status.
     title: &'static str,
     #[schemars(range(min = 400, max = 599))]
     status: u16,
-    /// Why, for people.
+    /// A description for users.
     detail: &'a str,
-    /// Why, for programs.
+    /// The machine-readable reason.
     reason: Reason,
-    /// The field that is wrong.
+    /// The invalid field.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
-    /// Where the entry stood in line when it came.
+    /// The entry's position in line when it was requested.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<u32>,
-    /// Who holds the lock.
+    /// The owner that holds the lock.
     #[serde(flatten)]
     owner: Option<OwnerName>,
 }
@@ -76,7 +76,7 @@ impl Problem {
         }))
     }
 
-    /// What is wrong with a field.
+    /// Creates a problem with a field.
     pub(crate) fn field(field: &str, what: impl fmt::Display) -> Self {
         let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
         let shown = shown.escape_debug().to_string();
@@ -85,19 +85,19 @@ impl Problem {
         problem
     }
 
-    /// With where the entry stood in line, and who holds the lock if somebody still does.
+    /// Adds the entry's position in line, and the owner of the lock if there still is one.
     pub(crate) fn held(mut self, place: u32, owner: Option<Name>) -> Self {
         (self.0.place, self.0.owner) = (Some(place), owner);
         self
     }
 
-    /// With a header that says what would be answered.
+    /// Adds a header that tells the client what to do.
     pub(crate) fn with(mut self, name: HeaderName, value: &'static str) -> Self {
         self.0.header = Some((name, HeaderValue::from_static(value)));
         self
     }
 
-    /// The same, with why the node halted, if it did.
+    /// Replaces the reason by why the node halted, if it did.
     pub(crate) fn or_halt(mut self, halt: Option<String>) -> Self {
         if let (Reason::Stopped, Some(halt)) = (self.0.reason, halt) {
             (self.0.reason, self.0.detail) = (Reason::Halted, halt);
@@ -105,12 +105,12 @@ impl Problem {
         self
     }
 
-    /// Why it is refused.
+    /// Returns the reason of the refusal.
     pub(crate) const fn reason(&self) -> Reason {
         self.0.reason
     }
 
-    /// An answer of the web framework itself, in our words.
+    /// Replaces an answer of the web framework.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
         let alike = all.find(|reason| reason.status() == status.as_u16());
@@ -162,7 +162,7 @@ impl From<CheckpointError> for Problem {
     }
 }
 
-/// Whether an answer is a refusal that is neither a problem document nor a page yet.
+/// Returns whether an answer is a refusal that is neither a problem document nor a page yet.
 pub(crate) fn is_bare(status: StatusCode, content_type: Option<&HeaderValue>) -> bool {
     (status.is_client_error() || status.is_server_error())
         && content_type.is_none_or(|found| found != CONTENT_TYPE && found != HTML)

@@ -1,7 +1,7 @@
-//! Processes over HTTP: requests into calls of [`Processes`](crate::handle::Processes), and records into answers. The members
-//! are those of `docs/protocols/http.md`, "Processes".
+//! Processes over HTTP: converts requests to calls of [`Processes`](crate::handle::Processes), and records to answers. The
+//! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Never here: who may be launched or signalled. Whatever is asked here needs the scope `run`, see `access.rs`.
+//! Who may be launched or signalled is not decided here: every route needs the scope `run`, see `access.rs`.
 
 use crate::actors::process::{Launching, Parentage, ProcessMachine, Spec, Tags};
 use crate::bytes::Bytes;
@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Where processes are launched: their arguments may be longer than other requests.
+/// The path that launches processes; the arguments may make it longer than other requests.
 pub(crate) const LAUNCH: &str = "/v1/processes/launch";
 
-/// Milliseconds: at most 2^32 seconds.
+/// A span in milliseconds, of at most 2^32 seconds.
 type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 impl Routed for ProcessMachine {
@@ -49,7 +49,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "launch_process",
                 summary: "Launch a process",
-                more: "The answer comes when it runs, or could not be started: `failure` says why. It runs on when the connection, or the coordinator, ends.",
+                more: "Answers when the process is running or could not be started, with the reason in `failure`. The process continues when the connection or the coordinator ends.",
                 answer: "Its record.",
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
@@ -60,9 +60,9 @@ fn acting() -> Vec<Route> {
             register,
             Words {
                 id: "register_process",
-                summary: "Give a process that runs already a record",
-                more: "The same process has one record, however often it is registered. Its end is seen, but how it ended only if the kernel or `finish` says so.",
-                answer: "Its record, and whether it was there.",
+                summary: "Create a record for a running process",
+                more: "A process has one record, however often it is registered. Its end is detected, but how it ended is known only from the kernel or from `finish`.",
+                answer: "The record, and whether it existed before.",
             },
             &[Absent, Full, Draining, DiskFull, Failed],
         ),
@@ -71,8 +71,8 @@ fn acting() -> Vec<Route> {
             finish,
             Words {
                 id: "finish_process",
-                summary: "Say how a process that was registered has ended",
-                more: "Of what was launched here it is seen.",
+                summary: "Report how a registered process has ended",
+                more: "Not needed for processes launched here.",
                 answer: "Its record.",
             },
             &[Absent, Ended, Reason::Launched, Failed],
@@ -82,8 +82,8 @@ fn acting() -> Vec<Route> {
             stop,
             Words {
                 id: "stop_process",
-                summary: "Stop a process: a signal, a span of grace, then SIGKILL",
-                more: "With `tree`, all that it started, too: it is `stopping` until nothing of that lives, which is proved and not supposed.",
+                summary: "Stop a process: a signal, a grace period, then SIGKILL",
+                more: "With `tree`, everything it has started, too: the process is `stopping` until all of that is proved gone.",
                 answer: "Its record.",
             },
             &[Absent, Ended, Failed],
@@ -94,7 +94,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "signal_process",
                 summary: "Send a signal to a process",
-                more: "By a descriptor of that process: one that has its PID now is never touched.",
+                more: "Uses a descriptor of that process, so another process that has taken over its PID is never signalled.",
                 answer: "Its record, after the signal was sent.",
             },
             &[Absent, Ended, NotStarted, Unsent, Full, DiskFull, Failed],
@@ -106,7 +106,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "And all of its tree, if that is being stopped. Answers at once if it has ended, and when the wait is over: `phase` tells which.",
+                more: "Also waits for its tree if that is being stopped. Answers at once if it has ended, and when the wait is over: `phase` shows which.",
                 answer: "Its record.",
             },
             &[Absent, Waits, Failed],
@@ -117,9 +117,9 @@ fn acting() -> Vec<Route> {
             prune,
             Words {
                 id: "prune_processes",
-                summary: "Forget processes that have ended",
-                more: "Those with descendants that live stay.",
-                answer: "How many were forgotten.",
+                summary: "Remove records of processes that have ended",
+                more: "Records with live descendants stay.",
+                answer: "The number of records removed.",
             },
             &[Failed],
         ),
@@ -129,8 +129,8 @@ fn acting() -> Vec<Route> {
             keeper,
             Words {
                 id: "keeper",
-                summary: "Have the keeper run, and say where it listens",
-                more: "Whoever hands over its own streams and environment does so there, see docs/protocols/keeper.md.",
+                summary: "Ensure that the keeper is running, and get its socket",
+                more: "Clients send their own streams and environment to that socket, see docs/protocols/keeper.md.",
                 answer: "Its socket.",
             },
             &[NoKeeper],
@@ -141,25 +141,26 @@ fn acting() -> Vec<Route> {
         .collect()
 }
 
-/// A process to be launched.
+/// A process to launch.
 #[derive(Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 pub(crate) struct Launch {
-    /// The program, looked for in `PATH` if it has no slash, and its arguments.
+    /// The program, looked up in `PATH` if it has no slash, and its arguments.
     command: List<String, { Spec::ARGV_MAX }>,
-    /// The directory that it runs in; that of the keeper if left out.
+    /// The working directory; that of the keeper if left out.
     dir: Option<String>,
-    /// What its environment has beside that of the coordinator. Names with `TOKEN`, `SECRET`, `PASSWORD` or `KEY` in them are refused: those go into `secrets`.
+    /// Variables to add to the coordinator's environment. Names that contain `TOKEN`, `SECRET`, `PASSWORD` or `KEY` are
+    /// refused: use `secrets` for those.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Names whose values are in `env_file`, the parcel, or the coordinator's own environment, and are stored nowhere.
+    /// Names whose values come from `env_file`, the parcel or the coordinator's own environment, and are not stored.
     #[serde(default)]
     secrets: Vec<String>,
-    /// A file of `NAME=VALUE` lines, read when it is launched.
+    /// A file of `NAME=VALUE` lines, read at the launch.
     env_file: Option<String>,
-    /// The ticket of what was handed to the keeper: 32 hexadecimal digits.
+    /// The ticket of the parcel handed to the keeper: 32 hexadecimal digits.
     parcel: Option<String>,
-    /// Milliseconds after which its tree is stopped; 0 for never.
+    /// Milliseconds after which the process tree is stopped; 0 for never.
     #[serde(default)]
     timeout_ms: Span,
     /// Milliseconds between the first signal of a stop and SIGKILL.
@@ -168,33 +169,33 @@ pub(crate) struct Launch {
     /// The first signal of a stop; 15 is SIGTERM.
     #[serde(default)]
     stop_signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }, 15>,
-    /// Where its files are; `run/ID` in the data directory if left out.
+    /// The directory for its files; `run/ID` in the data directory if left out.
     run_dir: Option<String>,
-    /// Whether its directory is made if it is missing.
+    /// Whether to create its directory if it is missing.
     #[serde(default)]
     mkdir: bool,
-    /// Whether its output goes behind what is in its files.
+    /// Whether to append its output to existing files.
     #[serde(default)]
     append: bool,
-    /// Whether it is a hook: its standard output is read for records when it has ended.
+    /// Whether it is a hook, whose standard output is parsed for records when it has ended.
     #[serde(default)]
     records: bool,
-    /// How many bytes each file of its output may have before it is rotated; 0 for as many as it likes.
+    /// The size at which each file of its output is rotated, in bytes; 0 for no limit.
     #[serde(default)]
     output_bytes_max: Number<u64, 0, { 1 << 50 }>,
-    /// How many files that were rotated are kept of each.
+    /// The number of rotated files to keep for each.
     #[serde(default)]
     output_kept: Number<u8, 0, { Spec::OUTPUT_KEPT_MAX as u64 }, 5>,
     /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; `binary` if left out.
     r#type: Option<String>,
-    /// A URL that it is about.
+    /// A URL associated with the process.
     url: Option<String>,
-    /// Free labels.
+    /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Whose child it is, unless the kernel says otherwise: `SEXTON_PROCESS_ID` of whoever asks.
+    /// Its parent, unless the kernel reports another one: `SEXTON_PROCESS_ID` of the caller.
     parent: Option<String>,
-    /// Whether it is launched only while `parent` lives: what it does rests on a right of that one.
+    /// Whether to launch it only while `parent` is alive, because it relies on a right of that process.
     #[serde(default)]
     bound: bool,
 }
@@ -204,7 +205,7 @@ fn bytes(text: String) -> Bytes {
 }
 
 impl Launch {
-    /// What is to be launched. It has no parent unless the request names one.
+    /// Converts the request. The process has no parent unless the request names one.
     pub(crate) fn launching(self) -> Result<Launching, Problem> {
         let ticket = self.parcel.map(|ticket| u128::from_str_radix(&ticket, 16));
         let parcel = ticket.transpose();
@@ -247,7 +248,7 @@ impl Launch {
     }
 }
 
-/// Launches a process, and waits until it runs.
+/// Launches a process, and waits until it is running.
 async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>, Problem> {
     let mut launching = launch.launching()?;
     launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
@@ -259,34 +260,35 @@ async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Register {
-    /// Which; whoever asks, if left out, where that is asked on the Unix socket.
+    /// The PID; if left out, that of the caller if the request came over the Unix socket.
     pid: Option<Number<u32, 1, { u32::MAX as u64 }>>,
-    /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; found from its arguments if left out.
+    /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; derived from its arguments if left out.
     r#type: Option<String>,
-    /// A URL that it is about.
+    /// A URL associated with the process.
     url: Option<String>,
-    /// Free labels.
+    /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// Whose child it is, unless the kernel says otherwise: its `SEXTON_PROCESS_ID`.
+    /// Its parent, unless the kernel reports another one: its `SEXTON_PROCESS_ID`.
     parent: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Registered {
-    /// Whether the record was there.
+    /// Whether the record existed before.
     known: bool,
     #[serde(flatten)]
     process: Process,
 }
 
-/// Gives a process a record.
+/// Creates a record for a running process.
 async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Registered>, Problem> {
     let named = id(asked.parent.as_deref(), "parent")?;
     let asking = asked.pid.map(|pid| pid.0.into());
     let process = asking.or_else(|| call.requester());
-    let process =
-        process.ok_or_else(|| Problem::field("pid", "is missing, and nobody is known to ask"))?;
+    let process = process.ok_or_else(|| {
+        Problem::field("pid", "is required, since the calling process is not known")
+    })?;
     let tags = Tags {
         kind: asked.r#type.unwrap_or_default(),
         url: asked.url,
@@ -299,11 +301,11 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Finish {
-    /// Which.
+    /// The process, by its id or a prefix of it.
     id: String,
     /// Its exit code.
     code: Number<u8, 0, 255>,
-    /// What it says of it.
+    /// The error that it reports.
     error: Option<String>,
 }
 
@@ -319,13 +321,13 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Process>,
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Stop {
-    /// Which.
+    /// The process, by its id or a prefix of it.
     id: String,
-    /// The first signal; as it was launched, if left out.
+    /// The first signal; that of its launch if left out.
     signal: Option<Number<u8, 1, { Spec::SIGNAL_MAX as u64 }>>,
-    /// Milliseconds until SIGKILL; as it was launched, if left out; 0 kills at once.
+    /// Milliseconds until SIGKILL; those of its launch if left out, and 0 to kill at once.
     grace_ms: Option<Number<u32, 0, { Spec::GRACE_MS_MAX as u64 }>>,
-    /// Whether all that it started is to end, too.
+    /// Whether to stop everything that it has started, too.
     #[serde(default)]
     tree: bool,
 }
@@ -346,11 +348,11 @@ async fn stop(call: &Call, Body(asked): Body<Stop>) -> Result<Json<Process>, Pro
 #[expect(clippy::struct_field_names, reason = "as it is on the wire")]
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Signal {
-    /// Which.
+    /// The process, by its id or a prefix of it.
     id: String,
     /// The signal.
     signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }>,
-    /// Whether to its process group.
+    /// Whether to signal its process group.
     #[serde(default)]
     group: bool,
 }
@@ -368,12 +370,12 @@ async fn signal(call: &Call, Body(asked): Body<Signal>) -> Result<Json<Process>,
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Awaited {
-    /// Which.
+    /// The process, by its id or a prefix of it.
     id: String,
-    /// Seconds to wait at most.
+    /// The longest time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Whether only for the process itself, where its tree is being stopped, or a right is bound to it.
+    /// Whether to wait only for the process itself, even if its tree is being stopped or a right is bound to it.
     #[serde(default)]
     leader: bool,
 }
@@ -399,17 +401,17 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Process>, 
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Prune {
-    /// Only those that ended so many milliseconds ago.
+    /// Only records of processes that ended at least this many milliseconds ago.
     #[serde(default)]
     older_than_ms: Span,
-    /// The newest that stay, however old.
+    /// The number of newest ones to keep, however old.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Pruned {
-    /// How many were forgotten.
+    /// The number of records removed.
     pruned: u64,
 }
 
@@ -424,7 +426,7 @@ async fn prune(call: &Call, Body(asked): Body<Prune>) -> Result<Json<Pruned>, Pr
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Keeper {
-    /// Its Unix socket.
+    /// The path of the keeper's Unix socket.
     socket: String,
 }
 

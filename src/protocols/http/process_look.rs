@@ -1,7 +1,7 @@
-//! Processes over HTTP, what only looks: which there are and were, their tree, and records as answers. The members are those of
-//! `docs/protocols/http.md`, "Processes".
+//! Processes over HTTP, read-only: current and past processes, their tree, and the conversion of records to answers. The
+//! members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
+//! It never walks everything in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::process::{
     Bound, End, Failure, Found, Leak, Output, Phase, Query as Asked, RecordView, Selection,
@@ -31,9 +31,9 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_processes",
-                summary: "Which processes there are, and were",
-                more: "Many are walked page by page, and are no picture of one moment. Arguments that look like secrets are masked. What processes use is read only if it is asked for.",
-                answer: "Records, by id, which is by when they were made.",
+                summary: "List processes, including past ones",
+                more: "Long lists are returned in pages, which are not a consistent snapshot. Arguments that look like secrets are masked. Resource usage is read only on request.",
+                answer: "Records, by id, which is the order of their creation.",
             },
             &[Failed, Reason::Large],
         ),
@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
             count,
             Words {
                 id: "count_processes",
-                summary: "How many processes there are, and were",
+                summary: "Count processes, including past ones",
                 more: "Takes what `/v1/processes` takes, but for `limit` and `after`.",
                 answer: "How many.",
             },
@@ -54,7 +54,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "process",
                 summary: "One process",
-                more: "By its id, or the first eight or more digits of it.",
+                more: "By its id, or at least its first eight digits.",
                 answer: "Its record.",
             },
             &[Absent, Failed],
@@ -64,7 +64,7 @@ pub(crate) fn routes() -> Vec<Route> {
             ancestors,
             Words {
                 id: "ancestors",
-                summary: "What stands above a process",
+                summary: "List the ancestors of a process",
                 more: "Its parent first, its root last.",
                 answer: "Records.",
             },
@@ -75,8 +75,8 @@ pub(crate) fn routes() -> Vec<Route> {
             descendants,
             Words {
                 id: "descendants",
-                summary: "What stands below a process",
-                more: "Many are walked page by page.",
+                summary: "List the descendants of a process",
+                more: "Long lists are returned in pages.",
                 answer: "Records, by id.",
             },
             &[Absent, Failed, Reason::Large],
@@ -87,14 +87,14 @@ pub(crate) fn routes() -> Vec<Route> {
         .collect()
 }
 
-/// The id that a field has, if it has one.
+/// Parses the id in a field, if there is one.
 pub(crate) fn id(text: Option<&str>, field: &str) -> Result<Option<ProcessId>, Problem> {
     let id = text.filter(|text| !text.is_empty()).map(str::parse);
     id.transpose()
-        .map_err(|words| Problem::field(field, format!("is no id: {words}")))
+        .map_err(|words| Problem::field(field, format!("is not an id: {words}")))
 }
 
-/// The process of an id, or of the beginning of one.
+/// Returns the process with this id or prefix.
 pub(crate) async fn which(call: &Call, text: &str) -> Result<ProcessId, Problem> {
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -104,7 +104,7 @@ pub(crate) async fn which(call: &Call, text: &str) -> Result<ProcessId, Problem>
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct One {
-    /// Its id, or the first eight or more digits of it.
+    /// The id, or at least its first eight digits.
     id: String,
 }
 
@@ -125,12 +125,12 @@ async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Record
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Below {
-    /// Its id, or the first eight or more digits of it.
+    /// The id, or at least its first eight digits.
     id: String,
-    /// The most records to answer.
+    /// The most records to return.
     #[serde(default)]
     limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     after: Option<String>,
 }
 
@@ -144,35 +144,35 @@ async fn descendants(call: &Call, Query(asked): Query<Below>) -> Result<Large<Re
     Records::gather(call, (from, asked.limit.0), false, page).await
 }
 
-/// Which records are meant.
+/// Selects records.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Filter {
-    /// Only of this type.
+    /// Only processes of this type.
     r#type: Option<String>,
-    /// Only in these phases, with commas between them: `queued`, `running`, `stopping`, `exited`.
+    /// Only processes in these phases, separated by commas: `queued`, `running`, `stopping`, `exited`.
     status: Option<String>,
-    /// Only children of this one.
+    /// Only children of this process.
     parent: Option<String>,
-    /// Only of the tree of this root.
+    /// Only processes in the tree with this root.
     root: Option<String>,
-    /// Only with this text in arguments, URL, labels or type.
+    /// Only processes with this text in arguments, URL, labels or type.
     search: Option<String>,
-    /// Only with this label: `NAME`, or `NAME=VALUE`.
+    /// Only processes with this label: `NAME`, or `NAME=VALUE`.
     label: Option<String>,
-    /// Whether the newest come first.
+    /// Whether to list the newest first.
     #[serde(default)]
     newest_first: Truth,
-    /// Whether to read what those that run use now.
+    /// Whether to read the current resource usage of running processes.
     #[serde(default)]
     usage: Truth,
-    /// The most records to answer.
+    /// The most records to return.
     #[serde(default)]
     limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     after: Option<String>,
 }
 
-/// A truth in a query.
+/// A boolean in a query.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Truth {
@@ -187,7 +187,7 @@ impl Filter {
         let phase = |word: &str| {
             let found = Phase::ALL.into_iter().find(|phase| phase.name() == word);
             found.ok_or_else(|| {
-                Problem::field("status", "is none of queued, running, stopping, exited")
+                Problem::field("status", "must be one of queued, running, stopping, exited")
             })
         };
         let phases = words.split(',').filter(|word| !word.is_empty()).map(phase);
@@ -210,11 +210,11 @@ impl Filter {
     }
 }
 
-/// Some records.
+/// A page of records.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Records {
     processes: Vec<Written<Process>>,
-    /// What `after` of the next request is, with the same filter; null after the last.
+    /// The `after` for the next request, with the same filter; null after the last page.
     next: Option<String>,
 }
 
@@ -266,7 +266,7 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Records
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Counted {
-    /// How many.
+    /// The number of records.
     count: u64,
 }
 
@@ -275,86 +275,86 @@ async fn count(call: &Call, Query(filter): Query<Filter>) -> Result<Json<Counted
     Ok(Json(Counted { count }))
 }
 
-/// A process, as its record has it.
+/// A process, according to its record.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Process {
     /// Its id, a UUID of version 7.
     id: String,
-    /// Its parent; null if it has none, or none any more.
+    /// The parent's id; null if there is no parent any more.
     parent: Option<String>,
-    /// The topmost above it; itself if it has no parent.
+    /// The id of the topmost ancestor; its own if it has no parent.
     root: String,
-    /// How many were above it.
+    /// The number of ancestors.
     depth: u16,
     r#type: String,
-    /// Its number among those of its type.
+    /// Its number among the processes of its type.
     number: u64,
     /// `queued`, `running`, `stopping` or `exited`.
     status: &'static str,
-    /// Its PID; null if it never ran.
+    /// The PID; null if it never ran.
     pid: Option<u32>,
-    /// The program and its arguments. What looks like a secret is masked.
+    /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
     dir: String,
-    /// Names of what its environment has beside that of the coordinator.
+    /// The names of the variables it has in addition to the coordinator's environment.
     env: Vec<String>,
     url: Option<String>,
     labels: BTreeMap<String, String>,
-    /// Where its files are; null if it was not launched here.
+    /// The directory of its files; null if it was not launched here.
     run_dir: Option<String>,
-    /// Milliseconds that it may run; 0 for ever.
+    /// Milliseconds that it may run; 0 for no limit.
     timeout_ms: u64,
-    /// Whether it was launched here; else it was registered.
+    /// Whether it was launched here; if not, it was registered.
     launched: bool,
     /// Whether it has a control group of its own.
     contained: bool,
     queued_at: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    /// Its exit code, or 128 and the signal; null if it has not ended, or nobody can know how.
+    /// The exit code, or 128 plus the signal; null if it has not ended or it cannot be known how.
     code: Option<u8>,
     /// The signal that ended it.
     signal: Option<u8>,
     core_dumped: bool,
-    /// Why nobody can know how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why it cannot be known how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
     lost: Option<&'static str>,
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     failure: Option<Failed>,
-    /// What it said of its end.
+    /// The error that it reported when it ended.
     error: Option<String>,
-    /// What it says that it does (`STATUS=`).
+    /// Its latest status text (`STATUS=`).
     said: Option<String>,
-    /// Why it is being stopped, or was: `request`, `timeout`, `not-ready` or `watchdog`.
+    /// Why it was or is being stopped: `request`, `timeout`, `not-ready` or `watchdog`.
     stopped_by: Option<&'static str>,
-    /// Processes that SIGKILL did not end.
+    /// The number of its processes that SIGKILL did not end.
     unkillable: u32,
-    /// Processes of which nobody can say whether they belong to it.
+    /// The number of processes that may or may not belong to it.
     unknown: u32,
-    /// Processes that it started and that outlived it.
+    /// The number of processes it started that outlived it.
     alive: u32,
-    /// Milliseconds of processor time.
+    /// Processor time in milliseconds.
     cpu_ms: Option<u64>,
-    /// The most memory at once.
+    /// Peak memory in bytes.
     memory_max: Option<u64>,
-    /// Once it has ended, how the memory of its tree was bounded; null if at most that of each process was.
+    /// The limit on the memory of its tree, once it has ended; null if there was none, except possibly on each process.
     memory_limit: Option<MemoryLimit>,
     stdout: Option<Stream>,
     stderr: Option<Stream>,
-    /// Who had its output open when it had ended: a leak. Null if nobody had; empty if it is not known who.
+    /// The processes that had its output open after its end, which is a leak. Null if there were none; empty if they are not known.
     output_held_by: Option<Vec<Holder>>,
-    /// Of a hook, what is in its output, once it has been read.
+    /// For a hook, the parsed output, once it has been read.
     hook: Option<Hook>,
-    /// What it uses now; only there if that was asked for, and of one that runs.
+    /// Current resource usage; only if requested, and only for a running process.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<ProcessUsage>,
 }
 
-/// How the memory of all in a control group was bounded.
+/// The limit on the memory of a control group.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct MemoryLimit {
-    /// The most that they could have together.
+    /// The limit in bytes.
     bytes: u64,
-    /// Whether they reached it, and were killed.
+    /// Whether it was reached, so that processes were killed.
     reached: bool,
 }
 
@@ -367,27 +367,27 @@ impl From<Bound> for MemoryLimit {
     }
 }
 
-/// What is in the output of a hook. The processes in it are its children.
+/// The parsed output of a hook. The processes in it are its children.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Hook {
-    /// How many processes.
+    /// The number of processes.
     processes: u32,
-    /// How many records of other types.
+    /// The number of records of other types.
     records_count: u32,
-    /// The first of those, as far as there is room.
+    /// The first of these records, up to a limit.
     records: Vec<serde_json::Map<String, serde_json::Value>>,
-    /// How many lines should be records and are none.
+    /// The number of lines that are not valid records.
     broken: u32,
-    /// The first of those.
+    /// The first of these lines.
     warnings: Vec<Broken>,
 }
 
-/// A line that should be a record and is none.
+/// A line that is not a valid record.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Broken {
-    /// Which, from 1; 0 if it is about no line.
+    /// The line number, from 1; 0 if no single line is concerned.
     line: u32,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     words: String,
 }
 
@@ -412,10 +412,10 @@ impl Hook {
     }
 }
 
-/// A process that has output of another open.
+/// A process that has the output of another one open.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Holder {
-    /// Its PID then.
+    /// Its PID at the time.
     pid: u32,
     /// The name of its program.
     name: String,
@@ -424,22 +424,23 @@ pub(crate) struct Holder {
 /// Why a process could not be started.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Failed {
-    /// Where: `keeper`, `files`, `output`, `environment`, `parcel`, `fork`, `group`, `directory`, `user`, `limits`, `exec` or `abandoned`.
+    /// The step that failed: `keeper`, `files`, `output`, `environment`, `parcel`, `fork`, `group`, `directory`, `user`,
+    /// `limits`, `exec` or `abandoned`.
     step: &'static str,
-    /// The error of the kernel; 0 if it was none of its.
+    /// The kernel's error number; 0 if the error is not the kernel's.
     errno: i32,
-    /// The same in words.
+    /// A description for users.
     words: String,
 }
 
-/// A stream of output.
+/// An output stream.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Stream {
-    /// Bytes written.
+    /// The number of bytes written.
     pub(crate) bytes: u64,
-    /// The first of them; what is no UTF-8 is replaced by U+FFFD.
+    /// The first bytes; invalid UTF-8 is replaced by U+FFFD.
     pub(crate) head: String,
-    /// The last of them, if there are more.
+    /// The last bytes, if there are more.
     pub(crate) tail: String,
 }
 
@@ -455,7 +456,7 @@ impl From<Output> for Stream {
 }
 
 impl Process {
-    /// A record, as it is shown.
+    /// Converts a record for an answer.
     pub(crate) fn of(call: &Call, record: RecordView) -> Self {
         let at = |date: Date| Timestamp(date.0);
         let shown = |bytes: &Bytes| text::escaped(bytes.as_bytes());
@@ -518,7 +519,7 @@ fn held(leak: Leak) -> Vec<Holder> {
     each.collect()
 }
 
-/// The signal that ended a process, and whether its memory was written to a file.
+/// Returns the signal that ended a process, and whether it dumped core.
 pub(crate) const fn signal(end: Option<End>) -> (Option<u8>, bool) {
     match end {
         Some(End::Signal { signal, dumped }) => (Some(signal), dumped),
@@ -526,7 +527,7 @@ pub(crate) const fn signal(end: Option<End>) -> (Option<u8>, bool) {
     }
 }
 
-/// Why nobody can know how a process ended.
+/// Returns why it cannot be known how a process ended.
 pub(crate) const fn lost(end: Option<End>) -> Option<&'static str> {
     match end {
         Some(End::Lost(lost)) => Some(lost.name()),

@@ -1,6 +1,6 @@
-//! What processes use, and whether they are still there, over HTTP. The members are those of `docs/protocols/http.md`, "Processes".
+//! Resource usage and reconciliation of processes over HTTP. The members are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Never here: a look that nobody asked for.
+//! Nothing is read unless a client asks for it.
 
 use crate::handle::{ProcessError, Usage};
 use crate::ids::ProcessId;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The most processes that are asked about at once.
+/// The most processes in one request.
 const IDS_MAX: usize = 256;
 
-/// How long it may take until the records of those that are gone say how they ended.
+/// How long to wait until the records of processes that are gone show how they ended.
 const SETTLED: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -28,9 +28,9 @@ pub(crate) fn routes() -> Vec<Route> {
         usage,
         Words {
             id: "usage_of_processes",
-            summary: "What processes use now",
-            more: "It is read when it is asked for, and never otherwise.",
-            answer: "What can be read, in the order of the ids.",
+            summary: "Get the current resource usage of processes",
+            more: "It is read at the time of the request.",
+            answer: "The usage of those that can be read, in the order of the ids.",
         },
         &[Reason::Failed],
     );
@@ -40,9 +40,9 @@ pub(crate) fn routes() -> Vec<Route> {
         reconcile,
         Words {
             id: "reconcile_processes",
-            summary: "Look again for every process that is said to live",
-            more: "That is seen by itself, too; who does not trust it asks here. Answers when the records of those that are gone say how they ended, at most 5 s later.",
-            answer: "How many were looked for, and how many records changed.",
+            summary: "Look again for every process recorded as alive",
+            more: "Ends are detected automatically; this verifies it. Answers when the records of processes that are gone show how they ended, within 5 s.",
+            answer: "The number of processes looked for, and of records changed.",
         },
         &[Reason::Failed],
     );
@@ -54,13 +54,13 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Reconciled {
-    /// How many were said to live.
+    /// The number of processes recorded as alive.
     asked: u64,
-    /// Of how many the record says by now that they have ended.
+    /// The number of records that now show an end.
     changed: u64,
-    /// Of those, the processes.
+    /// The ids of those processes.
     processes: Vec<String>,
-    /// How many are gone without anybody knowing yet how they ended.
+    /// The number of processes that are gone but whose end is not known yet.
     open: u64,
 }
 
@@ -69,11 +69,11 @@ async fn reconcile(call: &Call, (): ()) -> Result<Json<Reconciled>, Problem> {
     let found = processes.reconcile().await?;
     let ends = async {
         for id in &found.gone {
-            // One that is no longer there has ended, too; of the others it is looked at below.
+            // A process whose record is gone has ended, too; the others are examined below.
             drop(processes.ended(*id).await);
         }
     };
-    // The keeper may have something to say of them yet.
+    // The keeper may still have reports about them.
     let _ = timeout(SETTLED, ends).await;
     let mut changed = Vec::new();
     let mut open = 0;
@@ -94,7 +94,7 @@ async fn reconcile(call: &Call, (): ()) -> Result<Json<Reconciled>, Problem> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct UsageAsked {
-    /// Ids of records.
+    /// The ids of records.
     ids: List<String, IDS_MAX>,
 }
 
@@ -105,20 +105,20 @@ pub(crate) struct OfEach {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct OfOne {
-    /// The record.
+    /// The id of the record.
     id: String,
     #[serde(flatten)]
     usage: ProcessUsage,
 }
 
-/// What a process uses now.
+/// The current resource usage of a process.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ProcessUsage {
-    /// Milliseconds of processor time since it began.
+    /// Processor time since its start, in milliseconds.
     cpu_ms: u64,
-    /// Bytes of memory.
+    /// Memory in bytes.
     memory_bytes: u64,
-    /// Whose: `process`, of that alone, or `group`, of all in its control group.
+    /// The scope: `process` for the process alone, or `group` for its control group.
     of: &'static str,
 }
 

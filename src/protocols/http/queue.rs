@@ -1,5 +1,5 @@
-//! Queues over HTTP, what their operator does: requests into calls of [`Queues`](crate::handle::Queues), and what came of
-//! them into answers. The members are those of `docs/protocols/http.md`, "Queues".
+//! Queues over HTTP, operation: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
+//! The members are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{Phase, QueueMachine, QueueName};
 use crate::handle::QueueError;
@@ -32,9 +32,9 @@ fn routes() -> Vec<Route> {
             delete,
             Words {
                 id: "delete_job",
-                summary: "End a job that nobody has claimed",
-                more: "One that is claimed ends with its token: see ack.",
-                answer: "It is gone.",
+                summary: "Delete a job that nobody has claimed",
+                more: "A claimed job is ended with its token: see ack.",
+                answer: "The job is gone.",
             },
             &[Absent, Claimed, Failed],
         ),
@@ -44,8 +44,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
-                more: "Those that are buried, the oldest first, and after them those that are abandoned; if there are none, those that are delayed, the soonest first, and after them those that failed. Each is as if it had never been tried.",
-                answer: "How many, which may be none.",
+                more: "Buried jobs first, oldest first, then abandoned ones; if there are none of either, delayed ones, soonest first, then failed ones. Each is treated as if it had never been tried.",
+                answer: "The number of jobs, which may be 0.",
             },
             &[DiskFull, Failed],
         ),
@@ -55,8 +55,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_job",
                 summary: "Make one job ready",
-                more: "One that is buried, abandoned, delayed, or waits to be tried again. It is as if it had never been tried.",
-                answer: "It is; of one that was ready already, that none was kicked.",
+                more: "The job must be buried, abandoned, delayed or waiting for a retry. It is treated as if it had never been tried.",
+                answer: "1, or 0 if the job was ready already.",
             },
             &[Absent, Claimed, DiskFull, Failed],
         ),
@@ -66,8 +66,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "cancel_job",
                 summary: "Cancel a job",
-                more: "It is abandoned. If somebody works on it, its claim ends; one that is bound to a process, such as that of a command of `sexton work`, when the process has ended or has said what became of the job: until then it can be neither touched nor reported on, and `sexton work` stops its command.",
-                answer: "How many: none if it was abandoned or cancelled already.",
+                more: "The job is abandoned. If it is claimed, the claim ends. If the claim is bound to a process, such as that of a `sexton work` command, it ends when the process has ended or has reported on the job; until then the claim can be neither touched nor reported on, and `sexton work` stops its command.",
+                answer: "1, or 0 if the job was abandoned or cancelled already.",
             },
             &[Absent, Failed],
         ),
@@ -77,8 +77,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "repush_jobs",
                 summary: "Make the abandoned jobs of a queue ready",
-                more: "As if they had never been tried.",
-                answer: "How many, which may be none.",
+                more: "They are treated as if they had never been tried.",
+                answer: "The number of jobs, which may be 0.",
             },
             &[DiskFull, Failed],
         ),
@@ -87,9 +87,9 @@ fn routes() -> Vec<Route> {
             pause,
             Words {
                 id: "pause_queue",
-                summary: "Let nothing be claimed from a queue for a while",
-                more: "Of one that is there: with jobs, or with somebody who waits for them. Jobs are added meanwhile. 0 ends a pause.",
-                answer: "For how long.",
+                summary: "Pause a queue",
+                more: "The queue must exist: have jobs, or clients that wait for them. Nothing can be claimed from it meanwhile; jobs can still be added. 0 ends a pause.",
+                answer: "The length of the pause.",
             },
             &[Absent, DiskFull, Failed],
         ),
@@ -98,9 +98,9 @@ fn routes() -> Vec<Route> {
             flush,
             Words {
                 id: "flush_queue",
-                summary: "End every job of a queue",
-                more: "Claimed ones too.",
-                answer: "How many there were, which may be none.",
+                summary: "Delete every job of a queue",
+                more: "Including claimed ones.",
+                answer: "The number of jobs, which may be 0.",
             },
             &[Failed],
         ),
@@ -109,11 +109,11 @@ fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct JobId {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
 }
 
-/// Ends a job that nobody has claimed.
+/// Deletes a job that nobody has claimed.
 async fn delete(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<Deleted>, Problem> {
     let queues = call.queues();
     match queues.delete(id).await {
@@ -131,14 +131,14 @@ fn claimed() -> Problem {
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Kick {
     queue: QueueName,
-    /// Jobs at most.
+    /// The most jobs to kick.
     #[serde(default)]
     count: Number<u32, 1, 100_000, 1>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Kicked {
-    /// Jobs that are ready now.
+    /// The number of jobs made ready.
     kicked: u32,
 }
 
@@ -154,7 +154,7 @@ async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<K
     match (queues.kick_job(id).await, queues.job(id).await) {
         (Ok(()), _) => Ok(Json(Kicked { kicked: 1 })),
         (Err(QueueError::Absent), Ok(job)) if job.phase == Phase::Claimed => Err(claimed()),
-        // It is as it should be.
+        // It is in the desired state already.
         (Err(QueueError::Absent), Ok(_)) => Ok(Json(Kicked { kicked: 0 })),
         (Err(error), _) => Err(error.into()),
     }
@@ -162,15 +162,15 @@ async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<K
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Cancel {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// Why, to be shown with the job: the first 1,000 bytes are kept.
+    /// The reason, shown with the job; the first 1,000 bytes are kept.
     error: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cancelled {
-    /// Jobs that are not worked on any more, or soon.
+    /// The number of jobs cancelled, at once or as soon as their processes have ended.
     cancelled: u32,
 }
 
@@ -191,7 +191,7 @@ pub(crate) struct OfQueue {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Repushed {
-    /// Jobs that are ready now.
+    /// The number of jobs made ready.
     repushed: u32,
 }
 
@@ -203,11 +203,11 @@ async fn repush(call: &Call, Body(of): Body<OfQueue>) -> Result<Json<Repushed>, 
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Flushed {
-    /// Jobs that ended.
+    /// The number of jobs deleted.
     flushed: u32,
 }
 
-/// Ends every job of a queue.
+/// Deletes every job of a queue.
 async fn flush(call: &Call, Body(of): Body<OfQueue>) -> Result<Json<Flushed>, Problem> {
     let flushed = call.queues().flush(&of.queue).await?;
     Ok(Json(Flushed { flushed }))
@@ -216,7 +216,7 @@ async fn flush(call: &Call, Body(of): Body<OfQueue>) -> Result<Json<Flushed>, Pr
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Pause {
     queue: QueueName,
-    /// Milliseconds; 0 ends a pause.
+    /// The length of the pause in milliseconds; 0 ends a pause.
     ms: Span,
 }
 
@@ -226,13 +226,13 @@ pub(crate) struct Paused {
     paused_ms: u64,
 }
 
-/// Lets nothing be claimed from a queue for a while.
+/// Prevents claims from a queue for a while.
 async fn pause(
     call: &Call,
     Body(Pause { queue, ms }): Body<Pause>,
 ) -> Result<Json<Paused>, Problem> {
     let queues = call.queues();
-    // Paused by mistake, a queue that nobody has ever used would stay. The end of a pause may have been its end, too.
+    // Pausing a mistyped name would create a queue. If this repeats the end of a pause, the queue may be gone.
     if ms.0 > 0 || call.key.is_none() {
         queues.queue(&queue).await?;
     }

@@ -1,5 +1,5 @@
-//! Queues over HTTP, what is done with many jobs that a filter lets through: tried again, or ended. Jobs are looked for share by
-//! share, and others get their turn in between. The members are those of `docs/protocols/http.md`, "Queues".
+//! Queues over HTTP, bulk operations: retries or deletes all jobs that match a filter. Jobs are looked up in shares, so
+//! that other requests are served in between. The members are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{JobSelection, Phase, QueueName};
 use crate::protocols::http::access::Scope;
@@ -12,10 +12,10 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many jobs are changed in one turn.
+/// The number of jobs changed in one turn of the actor.
 const SHARE: u32 = 100;
 
-/// How many shares are looked at for one answer: with those of a selection, some hundred thousand jobs.
+/// The number of shares examined for one answer: with those of a selection, some hundred thousand jobs.
 const SHARES_MAX: u32 = 16;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -27,8 +27,8 @@ pub(crate) fn routes() -> Vec<Route> {
             retry,
             Words {
                 id: "retry_jobs",
-                summary: "Make jobs ready that a filter lets through",
-                more: "As if they had never been tried. An answer is about up to `limit` jobs, and says where to go on.",
+                summary: "Make the jobs ready that match a filter",
+                more: "They are treated as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
                 answer: "How many.",
             },
             &[DiskFull, Failed],
@@ -39,8 +39,8 @@ pub(crate) fn routes() -> Vec<Route> {
             discard,
             Words {
                 id: "discard_jobs",
-                summary: "End jobs that a filter lets through",
-                more: "None that is claimed. An answer is about up to `limit` jobs, and says where to go on.",
+                summary: "Delete the jobs that match a filter",
+                more: "Claimed jobs are not deleted. A request handles up to `limit` jobs, and the answer shows where to continue.",
                 answer: "How many.",
             },
             &[Failed],
@@ -48,25 +48,25 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which jobs.
+/// Selects jobs.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Which {
     /// Only jobs of this queue.
     pub(crate) queue: Option<QueueName>,
     /// Only jobs of this type.
     pub(crate) r#type: Option<String>,
-    /// Only jobs in this phase; if left out, those that are abandoned or buried.
+    /// Only jobs in this phase; abandoned or buried ones if left out.
     pub(crate) phase: Option<Phase>,
-    /// Only jobs whose newest error has this in it.
+    /// Only jobs whose newest error contains this text.
     pub(crate) error: Option<String>,
-    /// Jobs at most.
+    /// The most jobs to change.
     #[serde(default)]
     pub(crate) limit: Number<u32, 1, 1000, 1000>,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     pub(crate) after: Option<After>,
 }
 
-/// What is done with jobs.
+/// The operation on each job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Retry,
@@ -74,7 +74,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// The phases in which jobs can be for that.
+    /// Returns the phases of jobs that the operation applies to.
     const fn phases(self) -> &'static [Phase] {
         use Phase::{Abandoned, Buried, Delayed, Ready, Retrying};
         match self {
@@ -93,9 +93,9 @@ impl What {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Retried {
-    /// Jobs that are ready now.
+    /// The number of jobs made ready.
     retried: u32,
-    /// What `after` of the next request is, with the same filter; null after the last.
+    /// The `after` for the next request, with the same filter; null after the last page.
     next: Option<u32>,
 }
 
@@ -107,19 +107,19 @@ async fn retry(call: &Call, Body(which): Body<Which>) -> Result<Json<Retried>, P
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Discarded {
-    /// Jobs that ended.
+    /// The number of jobs deleted.
     discarded: u32,
-    /// What `after` of the next request is, with the same filter; null after the last.
+    /// The `after` for the next request, with the same filter; null after the last page.
     next: Option<u32>,
 }
 
-/// Ends jobs.
+/// Deletes jobs.
 async fn discard(call: &Call, Body(which): Body<Which>) -> Result<Json<Discarded>, Problem> {
     let (discarded, next) = each(call, which, What::Discard).await?;
     Ok(Json(Discarded { discarded, next }))
 }
 
-/// Does it to jobs; to how many, and where to go on.
+/// Applies the operation to the selected jobs, and returns how many and where to continue.
 pub(crate) async fn each(
     call: &Call,
     which: Which,

@@ -1,7 +1,7 @@
-//! Queues over HTTP, what only looks: which queues and jobs there are, what is known of them, and what holds. The members are
-//! those of `docs/protocols/http.md`, "Queues".
+//! Queues over HTTP, read-only: which queues and jobs there are, their state, and the configuration. The members are
+//! documented in `docs/protocols/http.md`, "Queues".
 //!
-//! Never here: a walk over all there is in one turn of the actor. Long answers are put together of shares.
+//! It never walks everything in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::queue::{
     Counts, JobSelection, JobView, Phase, Progress, QueueName, QueueSelection, QueueView, Rules,
@@ -20,7 +20,7 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Phases by the words that stand for them in metrics.
+/// The phases, with their names in metrics.
 pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("ready", Phase::Ready),
     ("delayed", Phase::Delayed),
@@ -30,7 +30,7 @@ pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("abandoned", Phase::Abandoned),
 ];
 
-/// The most types that are asked for at a time.
+/// The most types in a request.
 const TYPES_MAX: usize = 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -41,8 +41,8 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_queues",
-                summary: "Which queues there are, and their jobs by phase",
-                more: "A queue is there while it has jobs, is paused or closed by its throttle, or somebody has to do with it. Many are walked page by page, and are no picture of one moment: a queue that stays is listed once. Those of an answer are sorted by name.",
+                summary: "List queues, with their jobs by phase",
+                more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages, which are not a consistent snapshot: a queue that stays throughout is listed once. The queues of a page are sorted by name.",
                 answer: "Queues.",
             },
             &[Failed, Large],
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "queue",
                 summary: "One queue",
-                more: "Looks, and changes nothing.",
+                more: "Read-only.",
                 answer: "The queue.",
             },
             &[Absent, Failed],
@@ -63,8 +63,8 @@ pub(crate) fn routes() -> Vec<Route> {
             jobs,
             Words {
                 id: "list_jobs",
-                summary: "Which jobs there are",
-                more: "Many are walked page by page, and are no picture of one moment: a job that stays as it is is listed once. Those of an answer are sorted by id. Bodies are not told: see `/v1/queues/job`.",
+                summary: "List jobs",
+                more: "Long lists are returned in pages, which are not a consistent snapshot: a job that does not change is listed once. The jobs of a page are sorted by id. Bodies are not included: see `/v1/queues/job`.",
                 answer: "Jobs.",
             },
             &[Failed, Large],
@@ -74,8 +74,8 @@ pub(crate) fn routes() -> Vec<Route> {
             job,
             Words {
                 id: "job",
-                summary: "One job, with its body",
-                more: "Looks, and changes nothing.",
+                summary: "Get a job with its body",
+                more: "Read-only.",
                 answer: "The job.",
             },
             &[Absent, Failed, Large],
@@ -85,8 +85,8 @@ pub(crate) fn routes() -> Vec<Route> {
             next,
             Words {
                 id: "next_queue",
-                summary: "A queue from which something can be claimed, by chance",
-                more: "Each such queue has the same chance. Those that are paused, throttled or read-only are none of them.",
+                summary: "Get a random queue from which a job can be claimed",
+                more: "Each such queue has the same chance. Queues that are paused, throttled or read-only are not considered.",
                 answer: "The queue.",
             },
             &[Absent, Failed],
@@ -96,8 +96,8 @@ pub(crate) fn routes() -> Vec<Route> {
             config,
             Words {
                 id: "queue_config",
-                summary: "What holds for queues: their limits, and what is set for types of jobs",
-                more: "Every type that has an entry of its own, behind that of all others, `default`; or one type, and which entry holds for it. It holds until the coordinator starts anew.",
+                summary: "Get the configuration of queues: limits, and rules for types of jobs",
+                more: "Returns `default`, which applies to all other types, followed by every type with an entry of its own; or a single type, and the entry that applies to it. The configuration is fixed until the coordinator restarts.",
                 answer: "What holds.",
             },
             &[],
@@ -111,15 +111,15 @@ pub(crate) struct QueueFilter {
     tenant: Option<String>,
     /// Only queues with jobs of this type.
     r#type: Option<String>,
-    /// The most queues to answer.
+    /// The most queues to return.
     #[serde(default)]
     limit: Limit,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
-/// What is known of a queue.
+/// The state of a queue.
 #[expect(
     clippy::struct_field_names,
     reason = "as it has always been on the wire"
@@ -127,49 +127,49 @@ pub(crate) struct QueueFilter {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queue {
     queue: QueueName,
-    /// Empty for the default one.
+    /// The tenant; empty for the default one.
     tenant: String,
     r#type: String,
     /// Jobs that can be claimed.
     ready: u32,
-    /// Those of them with a priority below 1024.
+    /// The number of ready jobs with a priority below 1024.
     urgent: u32,
-    /// Jobs that will be ready.
+    /// The number of jobs that become ready later.
     delayed: u32,
-    /// Jobs that somebody works on.
+    /// The number of jobs that are being worked on.
     claimed: u32,
-    /// Jobs that failed, and will be tried again.
+    /// The number of failed jobs that will be retried.
     retrying: u32,
-    /// Jobs that a client has put aside.
+    /// The number of jobs set aside by clients.
     buried: u32,
-    /// Jobs whose last try is over.
+    /// The number of jobs that used up their tries.
     abandoned: u32,
-    /// Who waits for a job of it.
+    /// The number of clients that wait for a job of the queue.
     waiting: u32,
-    /// beanstalkd clients that add to it.
+    /// The number of beanstalkd clients that add to it.
     using: u32,
-    /// beanstalkd clients that claim from it.
+    /// The number of beanstalkd clients that claim from it.
     watching: u32,
-    /// Jobs added since it came into being, or since the start.
+    /// Jobs added since the queue was created, or since the start.
     total: u64,
-    /// Jobs deleted since then.
+    /// Jobs deleted since the queue was created, or since the start.
     deletes: u64,
-    /// Pauses since then.
+    /// Pauses since the queue was created, or since the start.
     pauses: u64,
     /// Milliseconds until its pause ends; null if it has none.
     paused_ms: Option<u64>,
-    /// Milliseconds until its throttle lets something be claimed; null if it does now.
+    /// Milliseconds until the throttle allows a claim; null if it does now.
     throttled_ms: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queues {
     queues: Vec<Written<Queue>>,
-    /// What `after` of the next request is, with the same filter; null after the last.
+    /// The `after` for the next request, with the same filter; null after the last page.
     next: Option<String>,
 }
 
-/// Queues, as many as are asked for, and where to go on.
+/// Returns up to `limit` queues, and where to continue.
 async fn list(call: &Call, Query(filter): Query<QueueFilter>) -> Result<Large<Queues>, Problem> {
     let queues = call.node.queues();
     let page = async |from, most| {
@@ -200,7 +200,7 @@ pub(crate) struct OneQueue {
     queue: QueueName,
 }
 
-/// One queue.
+/// Returns a queue.
 async fn queue(call: &Call, Query(of): Query<OneQueue>) -> Result<Json<Queue>, Problem> {
     let view = call.node.queues().queue(&of.queue).await?;
     Ok(Json(queue_shown(&view, call.node.now())))
@@ -214,82 +214,82 @@ pub(crate) struct JobFilter {
     r#type: Option<String>,
     /// Only jobs in this phase.
     phase: Option<Phase>,
-    /// Only jobs whose newest error has this in it.
+    /// Only jobs whose newest error contains this text.
     error: Option<String>,
-    /// Only jobs whose claims end with this process, by the id of its record.
+    /// Only jobs whose claims end with this process, by its id.
     process: Option<String>,
-    /// The most jobs to answer.
+    /// The most jobs to return.
     #[serde(default)]
     limit: Limit,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
 
-/// What is known of a job.
+/// The state of a job.
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Job {
-    /// Its number.
+    /// The job's id.
     id: u64,
     queue: QueueName,
     phase: Phase,
-    /// 0 is the most urgent; below 1024 counts as urgent.
+    /// The priority: 0 is the most urgent, and anything below 1024 counts as urgent.
     priority: u32,
-    /// Milliseconds since it was added.
+    /// Milliseconds since the job was added.
     age_ms: u64,
-    /// Milliseconds until its delay or claim ends, or until it is tried again or pruned; null if nothing ends.
+    /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
     remaining_ms: Option<u64>,
-    /// Its newest delay, in milliseconds.
+    /// The most recent delay, in milliseconds.
     delay_ms: u64,
-    /// Milliseconds that whoever claims it has; the queue's own time if 0.
+    /// Milliseconds that a claim of the job lasts; the queue's setting if 0.
     ttr_ms: u64,
-    /// Claims since it was added or kicked.
+    /// The number of claims since the job was added or kicked.
     attempts: u32,
-    /// Claims in all.
+    /// The total number of claims.
     claims: u32,
-    /// Claims that ran out.
+    /// The number of claims that expired.
     timeouts: u32,
-    /// How often it was given back.
+    /// The number of times it was given back.
     releases: u32,
-    /// How often it was buried.
+    /// The number of times it was buried.
     buries: u32,
-    /// How often it was kicked.
+    /// The number of times it was kicked.
     kicks: u32,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Option<Token>,
-    /// Whether it is tried again when a claim ends without a word.
+    /// Whether the job is retried when a claim ends without a report.
     retries: bool,
-    /// Whether it outlives the coordinator.
+    /// Whether it survives a restart of the coordinator.
     durable: bool,
-    /// Bytes of its body.
+    /// The size of its body in bytes.
     bytes: u64,
-    /// What was said when it failed last.
+    /// The error of its last failure.
     error: Option<String>,
-    /// The process that its claim ends with; null if with none.
+    /// The process that its claim ends with; null if there is none.
     process: Option<String>,
-    /// How much of the process has to end.
+    /// How much of the process must have ended.
     release: Option<Extent>,
-    /// Whether the tree is killed before the job is given on.
+    /// Whether the process tree is killed before the job is available again.
     kill_before_grant: bool,
-    /// Whether the time of its claim has run out and its process is being killed.
+    /// Whether its claim has expired and its process is being killed.
     fencing: bool,
-    /// Whether it is not wanted any more, and its process has to end.
+    /// Whether it is cancelled, and its process has to end.
     cancelled: bool,
-    /// How much of it is done, in percent, as its worker reported.
+    /// The progress in percent, as its worker reported.
     percent: Option<u8>,
-    /// What its worker reported last.
+    /// The last text reported by its worker.
     report: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Jobs {
     jobs: Vec<Written<Job>>,
-    /// What `after` of the next request is, with the same filter; null after the last.
+    /// The `after` for the next request, with the same filter; null after the last page.
     next: Option<String>,
 }
 
-/// Jobs, as many as are asked for, and where to go on.
+/// Returns up to `limit` jobs, and where to continue.
 async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs>, Problem> {
     let queues = call.node.queues();
     let process = process_look::id(filter.process.as_deref(), "process")?;
@@ -321,7 +321,7 @@ async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct OneJob {
-    /// The number of a job.
+    /// The job's id.
     id: u64,
 }
 
@@ -333,12 +333,12 @@ pub(crate) struct JobWithBody {
     text: JobText,
 }
 
-/// One job, with its body.
+/// Returns a job with its body.
 async fn job(
     call: &Call,
     Query(OneJob { id }): Query<OneJob>,
 ) -> Result<Large<JobWithBody>, Problem> {
-    // Any number of clients may ask for one body, and not read it.
+    // Any number of clients may request a body and not read the answer.
     let place = call.room().large().await?;
     let (view, body) = call.node.queues().job_with_body(id).await?;
     let job = job_shown(&view, call.node.now());
@@ -348,7 +348,7 @@ async fn job(
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct OfTypes {
-    /// Only queues with jobs of these types, at most 1,000, with commas between them.
+    /// Only queues with jobs of these types, separated by commas, at most 1,000.
     #[serde(default)]
     types: String,
 }
@@ -356,17 +356,17 @@ pub(crate) struct OfTypes {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Next {
     queue: QueueName,
-    /// Empty for the default one.
+    /// The tenant; empty for the default one.
     tenant: String,
     r#type: String,
 }
 
-/// A queue from which something can be claimed, by chance.
+/// Returns a random queue from which a job can be claimed.
 async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Problem> {
     let kinds = of.types.split(',').filter(|kind| !kind.is_empty());
     let kinds: Vec<String> = kinds.map(str::to_owned).collect();
     if kinds.len() > TYPES_MAX {
-        return Err(Problem::field("types", "must be at most 1000"));
+        return Err(Problem::field("types", "may have at most 1000 types"));
     }
     let chosen = call.node.queues().next(&kinds).await?;
     let words = "nothing can be claimed from any such queue";
@@ -384,25 +384,25 @@ pub(crate) struct OfType {
     r#type: Option<QueueName>,
 }
 
-/// What there may be at most, in all queues together; but `body_bytes_max` is of one job.
+/// The limits on all queues together, except `body_bytes_max`, which applies to each job.
 #[expect(clippy::struct_field_names, reason = "as in the configuration")]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Limits {
     jobs_max: u32,
-    /// Of the bodies.
+    /// The total size of the bodies, in bytes.
     bytes_max: u64,
     queues_max: u32,
-    /// The longest body.
+    /// The longest body, in bytes.
     body_bytes_max: u32,
-    /// Root jobs that are remembered.
+    /// The number of root jobs that are remembered.
     roots_max: u32,
 }
 
-/// What holds for a type, and the entry that says so.
+/// The rules for a type, and the entry that they come from.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TypeConfig {
     r#type: String,
-    /// The entry that holds: the type's own, or `default`.
+    /// The entry that applies: the type's own, or `default`.
     from: String,
     #[serde(flatten)]
     rules: TypeRules,
@@ -412,20 +412,20 @@ pub(crate) struct TypeConfig {
 pub(crate) struct QueueConfig {
     limits: Limits,
     types: Vec<TypeConfig>,
-    /// Tenants that have an entry; all others weigh 1.
+    /// Tenants with an entry; all others have weight 1.
     tenants: Vec<TenantConfig>,
 }
 
-/// What holds for a tenant.
+/// The configuration of a tenant.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TenantConfig {
-    /// Empty for the default one.
+    /// The tenant; empty for the default one.
     tenant: String,
-    /// How often it has its turn, in proportion to others.
+    /// The tenant's share of turns, relative to others.
     weight: u32,
 }
 
-/// What holds for every type that has an entry, and for the others; or for one type.
+/// Returns the rules of every configured type and of all others, or of a single type.
 async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfig>, Problem> {
     let rules = call.node.queue_rules();
     let Rules {

@@ -1,5 +1,5 @@
-//! How much listeners and journal did of late: their counters, read every five seconds and kept for ten minutes, so that there is
-//! something to be seen when a page is opened. Counters alone are read: no actor is asked.
+//! The recent activity of listeners and journal: their counters are read every five seconds and kept for ten minutes, so
+//! that a newly opened page has something to show. Only counters are read; no actor is asked.
 
 use crate::clock::Timestamp;
 use crate::handle::Handle;
@@ -10,24 +10,24 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often counters are read.
+/// The interval between two readings.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Readings that are kept: of ten minutes.
+/// The number of readings kept, which covers ten minutes.
 pub(crate) const KEPT: usize = 121;
 
-/// What is counted.
+/// The kinds of activity counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// Commands of LockServer's protocol.
+    /// LockServer commands.
     Lockserver,
-    /// Commands of beanstalkd's.
+    /// beanstalkd commands.
     Beanstalk,
-    /// Requests over HTTP.
+    /// HTTP requests.
     Http,
-    /// Entries of the journal.
+    /// Journal entries.
     Entries,
-    /// Its syncs.
+    /// Journal syncs.
     Syncs,
 }
 
@@ -41,19 +41,19 @@ impl Counted {
     ];
 }
 
-/// Counters of one moment; none for what is not open.
+/// The counters at one moment; `None` for whatever is not open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at: Timestamp,
     counts: [Option<u64>; Counted::ALL.len()],
 }
 
-/// The newest readings.
+/// The most recent readings.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<VecDeque<Reading>>);
 
 impl Rates {
-    /// Reads the counters until the listener closes.
+    /// Reads the counters periodically until the listener closes.
     pub(crate) async fn sample(&self, node: &Handle, mut closing: watch::Receiver<bool>) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -74,7 +74,7 @@ impl Rates {
         kept.push_back(reading);
     }
 
-    /// How much there was a second between each two readings, the oldest first; none for what is not open.
+    /// Returns the rate per second between each two readings, oldest first; `None` for whatever is not open.
     pub(crate) fn of(&self, counted: Counted) -> Option<Vec<f64>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |reading: &Reading| reading.counts.get(counted as usize).copied().flatten();
@@ -86,7 +86,7 @@ impl Rates {
         let pairs = counts.iter().zip(counts.iter().skip(1));
         let rate = |(before, after): (&(Timestamp, u64), &(Timestamp, u64))| {
             let seconds = after.0.since(before.0).as_secs_f64();
-            // Counters of LockServer's begin again at 2^32.
+            // LockServer's counters wrap at 2^32.
             let more = u32::try_from(after.1.saturating_sub(before.1)).unwrap_or(u32::MAX);
             if seconds > 0.0 {
                 f64::from(more) / seconds

@@ -1,7 +1,7 @@
-//! The socket on which the commands of tasks report: `report.sock` in the data directory. It takes what an attempt says of its own
-//! burst, proved by the secret of that attempt, and nothing else. The protocol is that of `docs/tasks.md`, "Reports".
+//! The socket on which task commands report: `report.sock` in the data directory. It accepts only what an attempt reports
+//! about its own burst, authenticated by the attempt's secret. The protocol is specified in `docs/tasks.md`, "Reports".
 //!
-//! Never here: what a report does. That is the machine's.
+//! What a report does is decided by the machine.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::{FarEnd, Report, Task};
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 /// How long either side may be silent.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The longest request: what is saved comes in base64.
+/// The longest request, in bytes; saved data is sent in base64.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The most connections at a time.
@@ -43,7 +43,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
     socket::listen(path, rights)
 }
 
-/// Takes reports until the node ends.
+/// Serves reports until the node ends.
 pub(crate) async fn serve(
     listener: UnixListener,
     node: Handle,
@@ -55,44 +55,44 @@ pub(crate) async fn serve(
             accepted = listener::accept_unix(&listener) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
-        // Nobody else gets past the mode of the socket; whoever does all the same is not heard.
+        // The mode of the socket keeps all other users out; any that gets through is refused.
         let own = rustix::process::geteuid().as_raw();
         let is_trusted = peer.uid() == own || peer.uid() == 0;
         let place = places.take().filter(|_| is_trusted);
         let tasks = node.tasks();
         tokio::task::spawn_local(async move {
             match place {
-                // Who asked may be gone.
+                // The client may be gone.
                 Some(_) => drop(hear(stream, &tasks).await),
-                None => drop(answer(stream, &refused("busy", "too many report at a time")).await),
+                None => drop(answer(stream, &refused("busy", "too many concurrent reports")).await),
             }
         });
     }
 }
 
-/// A request: a report, and whose it is.
+/// A report, with the secret of its attempt.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
     secret: String,
     report: Asked,
-    /// Its number, if it comes from another machine.
+    /// The number of the report, if it comes from another machine.
     #[serde(default)]
     nth: Option<u64>,
 }
 
-/// What may be reported.
+/// The kinds of reports.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 enum Asked {
-    /// How far the task has come: text, or bytes in base64.
+    /// Saves the task's state: text, or bytes in base64.
     Save {
         body: Option<String>,
         body_b64: Option<String>,
     },
-    /// What was saved last.
+    /// Asks for the most recently saved state.
     Saved {},
-    /// The burst goes on.
+    /// The burst is still running.
     Heartbeat {},
     /// The task is done.
     Done {
@@ -101,13 +101,13 @@ enum Asked {
         #[serde(default)]
         message: String,
     },
-    /// Another burst is to come.
+    /// Another burst is to follow.
     Wait { ms: u64 },
     /// The task has failed.
     Fail { message: String },
     /// The attempt has ended on another machine.
     Ended { exit: Ended },
-    /// The machine that it runs on cannot be reached.
+    /// The machine that the attempt runs on cannot be reached.
     Unreachable {},
 }
 
@@ -117,9 +117,9 @@ enum Asked {
 enum Ended {
     Code(u8),
     Signal(u8),
-    /// Nobody knows how.
+    /// It cannot be known how it ended.
     Lost,
-    /// It never ran.
+    /// It never started.
     Failed,
 }
 
@@ -137,16 +137,16 @@ impl From<Ended> for Exit {
 async fn hear(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
     let mut reader = BufReader::new(stream).take(REQUEST_BYTES_MAX);
     let mut line = Vec::new();
-    // Whoever sends nothing has no answer.
+    // A client that sends nothing gets no answer.
     let read = timeout(PATIENCE, reader.read_until(b'\n', &mut line));
     read.await.map_err(|_| io::ErrorKind::TimedOut)??;
     let said = match serde_json::from_slice::<Request>(&line) {
         Ok(request) => take(tasks, request).await,
-        // Words of the parser may repeat what it read: the secret is not to be in them.
+        // The parser's messages may repeat what it read, which must not reveal the secret.
         Err(error) => refused(
             "malformed",
             &format!(
-                "this is no report: line {}, column {}",
+                "this is not a report: line {}, column {}",
                 error.line(),
                 error.column()
             ),
@@ -157,7 +157,7 @@ async fn hear(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
 
 async fn take(tasks: &Tasks, request: Request) -> Value {
     let Some(process) = tasks.process_of(&request.secret) else {
-        return refused("unauthorized", "this is no secret of an attempt");
+        return refused("unauthorized", "this is not the secret of an attempt");
     };
     let body = match request.report {
         Asked::Saved {} => return saved(tasks, process).await,
@@ -165,9 +165,9 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
             (Some(body), None) => Report::Save(Bytes::new(body.into_bytes())),
             (None, Some(body)) => match STANDARD.decode(body) {
                 Ok(body) => Report::Save(Bytes::new(body)),
-                Err(_) => return refused("field", "body_b64 is no base64"),
+                Err(_) => return refused("field", "body_b64 is not base64"),
             },
-            _ => return refused("field", "body or body_b64 must be there, one of them"),
+            _ => return refused("field", "exactly one of body and body_b64 is required"),
         },
         Asked::Heartbeat {} => Report::Beat,
         Asked::Done { warning, message } => Report::Done {
@@ -201,7 +201,7 @@ async fn saved(tasks: &Tasks, process: ProcessId) -> Value {
     }
 }
 
-/// As much of a message as is kept.
+/// Truncates a message to the length that is kept.
 fn shortened(mut message: String) -> String {
     let end = message.floor_char_boundary(Task::WORDS_BYTES_MAX);
     message.truncate(end);

@@ -1,4 +1,4 @@
-//! Results of jobs over HTTP: what a worker notes, and what is known of it afterwards. The members are those of
+//! Results of jobs over HTTP: storing them by the worker, and looking them up afterwards. The members are documented in
 //! `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{self, JobEnd, JobResult, JobView, Message, QueueName};
@@ -23,9 +23,9 @@ pub(crate) fn routes() -> Vec<Route> {
             keep,
             Words {
                 id: "keep_job_result",
-                summary: "Note how the work on a claimed job ended",
-                more: "Only with the token of its claim, and before the job is ended with it. Told for `keep_ms` once the job is over; that of a later try takes its place. There are at most 100,000 results, and 64 MiB of them: the oldest give way.",
-                answer: "It is kept.",
+                summary: "Store the result of a claimed job",
+                more: "Requires the token of its claim, and must come before the job is ended. The result is kept for `keep_ms` after the job is over; that of a later try replaces it. At most 100,000 results and 64 MiB are kept: the oldest are dropped.",
+                answer: "The result is stored.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
@@ -34,9 +34,9 @@ pub(crate) fn routes() -> Vec<Route> {
             result,
             Words {
                 id: "job_result",
-                summary: "How a job ended",
-                more: "As its worker noted it; of a job that was abandoned without a word, what is known of it. With `wait`, answers when the job is over or the wait ends. A job that is over without a result is absent.",
-                answer: "The result; with `status` open, there is none yet.",
+                summary: "Get the result of a job",
+                more: "The result as stored by its worker; for a job abandoned without one, its state. With `wait`, answers when the job is over or the wait ends. A job that is over without a result is absent.",
+                answer: "The result; if `status` is open, there is none yet.",
             },
             &[Absent, Waits, Failed],
         ),
@@ -45,19 +45,19 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct JobNote {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// The token of its claim.
+    /// The token of the job's claim.
     token: Token,
-    /// Milliseconds for which it is told, at most 30 days.
+    /// How long the result is kept, in milliseconds, at most 30 days.
     keep_ms: Number<u64, 1, { Message::RESULT_MS_MAX }>,
-    /// Whether the job is done; else it has failed.
+    /// Whether the job is done; if not, it has failed.
     done: bool,
     /// The exit status of its command.
     exit: Option<Number<u64, 0, 255>>,
-    /// What went wrong: the first 1,000 bytes are kept.
+    /// What went wrong; the first 1,000 bytes are kept.
     error: Option<String>,
-    /// What it wrote: the last 16,384 bytes are kept.
+    /// The output of the command; the last 16,384 bytes are kept.
     #[serde(default)]
     output: queue::Body,
     /// Milliseconds that the try took.
@@ -71,7 +71,7 @@ pub(crate) struct Kept {
     kept: u32,
 }
 
-/// Notes how the work on a claimed job ended.
+/// Stores the result of a claimed job.
 async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Problem> {
     let end = JobEnd {
         done: of.done,
@@ -87,53 +87,53 @@ async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Proble
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Asked {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
-    /// Seconds to wait for its end at most.
+    /// The longest time to wait for its end, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
 
-/// How it stands with the end of a job.
+/// Whether and how a job has ended.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "JobEnding")]
 pub(crate) enum Status {
-    /// It is not over.
+    /// The job is not over.
     Open,
-    /// It is done.
+    /// The job is done.
     Done,
-    /// It has failed, for good.
+    /// The job has failed for good.
     Failed,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JobResult")]
 pub(crate) struct Shown {
-    /// The number of the job.
+    /// The job's id.
     id: u64,
     queue: QueueName,
     status: Status,
-    /// The exit status of its command; null if it has none, or nobody noted it.
+    /// The exit status of its command; null if there is none, or no result was stored.
     exit: Option<u8>,
     /// What went wrong.
     error: Option<String>,
-    /// Claims since it was added or kicked.
+    /// The number of claims since the job was added or kicked.
     attempts: u32,
-    /// Milliseconds that its last try took; null if nobody noted it.
+    /// Milliseconds that its last try took; null if no result was stored.
     took_ms: Option<u64>,
-    /// Milliseconds from when it was added to its end; null if nobody noted it.
+    /// Milliseconds from its addition to its end; null if no result was stored.
     age_ms: Option<u64>,
-    /// When it ended, in milliseconds since 1970; null if nobody noted it.
+    /// The time it ended, in milliseconds since 1970; null if no result was stored.
     ended_at: Option<u64>,
-    /// Milliseconds for which this is told; null if nobody noted it.
+    /// Milliseconds for which the result is kept; null if no result was stored.
     remaining_ms: Option<u64>,
-    /// The end of what it wrote; empty if nobody noted it.
+    /// The end of its output; empty if no result was stored.
     #[serde(flatten)]
     text: OutputText,
 }
 
-/// How a job ended.
+/// Returns how a job ended.
 async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Shown>, Problem> {
     let queues = call.node.queues();
     if of.wait.0 > 0 {

@@ -1,5 +1,5 @@
-//! What one listener has to give: connections, requests that wait, large answers, turns of streams. The Unix socket has a room of its
-//! own, so that whatever happens on TCP, the command line gets in and is served.
+//! The capacity limits of one listener: connections, waiting requests, large answers, turns of streams. The Unix socket has
+//! limits of its own, so that the command line is served whatever happens on TCP.
 
 use crate::actors::queue::QueueName;
 use crate::config::HttpConfig;
@@ -13,44 +13,44 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Large answers that are gathered, or lie unread, at a time.
+/// The number of large answers being built or waiting to be read at a time.
 const LARGE_MAX: usize = 128;
 
-/// How long a request waits for its turn to gather one.
+/// How long a request waits for its turn to build a large answer.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Streams that are given more to say at a time. They share a thread with every request: thousands that are woken by
-/// one event would all stand before whoever asks something then.
+/// The number of streams that are woken at a time. They share a thread with all requests: if one event woke thousands, they
+/// would all come before the next request.
 const STREAMS_MAX: usize = 16;
 
-/// The places of a listener.
+/// The capacity limits of a listener.
 pub(crate) struct Room {
     pub(crate) connections: Arc<Places>,
     waits: Arc<Places>,
     large: Arc<Semaphore>,
     streams: Turns,
-    /// What requests hold that have not come whole, or are not answered.
+    /// The memory of requests that have not arrived completely or are not answered yet.
     pub(crate) unfinished: Arc<Budget>,
-    /// What the queues cost that are waited for.
+    /// The memory of queues that requests wait for.
     named: Arc<Budget>,
 }
 
-/// Whose turn it is among streams, one after the other.
+/// Makes streams take turns.
 #[derive(Clone)]
 pub(crate) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// Waits for the turn of a stream. It is over when what this gives is dropped.
+    /// Waits for a stream's turn, which is over when the returned permit is dropped.
     pub(crate) async fn next(&self) -> Option<OwnedSemaphorePermit> {
         let turn = Arc::clone(&self.0).acquire_owned().await.ok();
-        // Even one alone that always has more to say lets others in between.
+        // Even a single stream with more to send lets others in between.
         tokio::task::yield_now().await;
         turn
     }
 }
 
 impl Room {
-    /// The room of a listener, with its part of what requests may hold.
+    /// Creates the limits of a listener, with its share of the memory for requests.
     pub(crate) fn new(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
         Self {
             connections: Places::new(config.connections_max),
@@ -62,23 +62,22 @@ impl Room {
         }
     }
 
-    /// The turns of those who listen.
+    /// Returns the turns of the event streams.
     pub(crate) fn streams(&self) -> Turns {
         self.streams.clone()
     }
 
-    /// A place among the requests that wait.
+    /// Takes one of the slots for waiting requests.
     pub(crate) fn wait(&self) -> Result<Place, Problem> {
-        let words = "as many requests wait as are allowed: ask again later, or without waiting";
+        let words = "too many requests are waiting: ask again later, or without waiting";
         let place = self.waits.take();
         place.ok_or_else(|| Problem::new(Reason::Waits, words))
     }
 
-    /// Room to wait for jobs of these queues.
+    /// Accounts for the memory of the queues that a request waits for.
     pub(crate) fn name(&self, queues: &[QueueName]) -> Result<Held, Problem> {
         let mut held = Held::new(&self.named);
-        let words =
-            "requests wait for as many queues as are allowed: ask again later, or without waiting";
+        let words = "requests are waiting for too many queues: ask again later, or without waiting";
         if held.set(queues.iter().map(bytes_to_name).sum()) {
             Ok(held)
         } else {
@@ -86,9 +85,9 @@ impl Room {
         }
     }
 
-    /// A place among the large answers: taken before one is gathered, and kept until it is written.
+    /// Takes a permit for a large answer, before it is built; it is held until the answer is written.
     pub(crate) async fn large(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let words = "as many large answers lie unread as are allowed: ask again later";
+        let words = "too many large answers are unread: ask again later";
         let place = Arc::clone(&self.large).acquire_owned();
         match timeout(LARGE_PATIENCE, place).await {
             Ok(Ok(place)) => Ok(place),
@@ -104,10 +103,10 @@ mod tests {
     use std::rc::Rc;
     use tokio::task::{LocalSet, spawn_local, yield_now};
 
-    /// How often a request comes back to the end of the line before it is answered.
+    /// The number of times a request is rescheduled before it is answered.
     const HOPS: usize = 10;
 
-    /// The turns that streams are given while a request is answered, if all of them always have more to say.
+    /// Returns the number of turns streams are given while a request is answered, if all of them always have more to send.
     fn turns_during_a_request(streams: usize) -> usize {
         let turns = Room::new(&HttpConfig::default(), &Budget::new(0)).streams();
         let given = Rc::new(Cell::new(0));

@@ -1,5 +1,5 @@
-//! A route: its method, its path, what it takes and answers, what it refuses, and in which words. One line in the table of
-//! its API says all of it; what is served and what is described both come from there.
+//! The definition of a route: its method and path, its input and output, its refusals, and its documentation. A single line
+//! in the table of its API holds all of it; both the server and the description are built from it.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -17,37 +17,37 @@ use serde_json::{Value, json};
 use std::future::ready;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// An actor, by the routes that ask for it.
+/// An actor, with the routes that use it.
 pub(crate) trait Routed {
-    /// Their tables, one for each file.
+    /// The actor's tables of routes, one per file.
     const ROUTES: &'static [fn() -> Vec<Route>] = &[];
 }
 
-/// What is said of a route.
+/// The documentation of a route.
 pub(crate) struct Words {
-    /// Its name for programs.
+    /// The operation id.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
-    /// What more there is to know, if there is.
+    /// Further explanation; may be empty.
     pub(crate) more: &'static str,
-    /// What its answer is.
+    /// The description of the answer.
     pub(crate) answer: &'static str,
 }
 
-/// A path, the method that it takes, and what answers there.
+/// A path, its method, and what handles it.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) method: Method,
     pub(crate) scope: Scope,
-    /// What programs are told of it; none of a page, which is for people and may change.
+    /// The published description; `None` for pages, which are for browsers and may change.
     pub(crate) described: Option<Described>,
     pub(super) resource: Resource,
 }
 
-/// A route as the description has it.
+/// The published description of a route.
 pub(crate) struct Described {
     pub(crate) words: Words,
-    /// Beside those that any route may give.
+    /// The refusals beyond those that any route may give.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) takes: fn(&mut Schemas) -> Content,
     pub(crate) answers: fn(&mut Schemas) -> Value,
@@ -56,13 +56,13 @@ pub(crate) struct Described {
     pub(crate) headers: Vec<Value>,
 }
 
-/// What a route takes.
+/// The input of a route.
 pub(crate) trait Take: Sized {
     fn take(call: &Call) -> Result<Self, Problem>;
     fn describe(schemas: &mut Schemas) -> Content;
 }
 
-/// A route that takes nothing: a query is no other path.
+/// A route without input; a query string is ignored.
 impl Take for () {
     fn take(_: &Call) -> Result<Self, Problem> {
         Ok(())
@@ -73,7 +73,7 @@ impl Take for () {
     }
 }
 
-/// What stands in the query.
+/// Input from the query string.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + JsonSchema> Take for Query<T> {
@@ -86,7 +86,7 @@ impl<T: DeserializeOwned + JsonSchema> Take for Query<T> {
     }
 }
 
-/// What stands in the body.
+/// Input from the body.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + JsonSchema> Take for Body<T> {
@@ -99,7 +99,7 @@ impl<T: DeserializeOwned + JsonSchema> Take for Body<T> {
     }
 }
 
-/// What a route answers.
+/// The output of a route.
 pub(crate) trait Give {
     fn give(self) -> Result<HttpResponse, Problem>;
     fn describe(schemas: &mut Schemas) -> Value;
@@ -118,7 +118,7 @@ impl<T: Serialize + JsonSchema> Give for Json<T> {
     }
 }
 
-/// An answer in JSON that keeps its place among the large ones until it is written.
+/// A JSON answer that holds its permit for a large answer until it is written.
 pub(crate) struct Large<T>(pub(crate) T, pub(crate) OwnedSemaphorePermit);
 
 impl<T: Serialize + JsonSchema> Give for Large<T> {
@@ -132,7 +132,7 @@ impl<T: Serialize + JsonSchema> Give for Large<T> {
     }
 }
 
-/// An answer that is no JSON.
+/// An answer that is not JSON.
 impl Give for HttpResponse {
     fn give(self) -> Result<HttpResponse, Problem> {
         Ok(self)
@@ -152,7 +152,7 @@ fn written(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
 }
 
 impl Route {
-    /// A path that can be read, and nothing else.
+    /// Creates a read-only route.
     pub(crate) fn get<T: Take, G: Give>(
         path: &'static str,
         read: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
@@ -176,7 +176,7 @@ impl Route {
         )
     }
 
-    /// A path that does something, and nothing else.
+    /// Creates a route that performs an action.
     pub(crate) fn post<T: Take, G: Give>(
         path: &'static str,
         scope: Scope,
@@ -196,7 +196,7 @@ impl Route {
         Self::of::<T, G>((path, Method::POST), scope, (words, refusals), resource)
     }
 
-    /// The same, for what is not to be done twice: it takes an idempotency key.
+    /// Creates a route whose action must not be repeated: it accepts an idempotency key.
     pub(crate) fn post_once<T, G>(
         path: &'static str,
         act: impl AsyncFn(&Call, T) -> Result<Json<G>, Problem> + Clone + 'static,
@@ -229,7 +229,7 @@ impl Route {
         })
     }
 
-    /// A page: a path that people read, or to which they send a form. How it is refused is shown to people, too.
+    /// Creates a route for a page, or for a form sent from one. Refusals are shown as pages, too.
     pub(crate) fn page(
         (path, method): (&'static str, Method),
         scope: Scope,
@@ -289,36 +289,36 @@ impl Route {
         }
     }
 
-    /// The same, described otherwise.
+    /// Changes the description of the route.
     fn describing(mut self, change: impl FnOnce(&mut Described)) -> Self {
         self.described.as_mut().map(change);
         self
     }
 
-    /// The same, for those who have this scope.
+    /// Sets the scope that the route requires.
     pub(crate) fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self.resource = self.resource.app_data(scope);
         self
     }
 
-    /// The same, answering with another type of content.
+    /// Sets the content type of the answer.
     pub(crate) fn with_content_type(self, content_type: &'static str) -> Self {
         self.describing(|described| described.content_type = content_type)
     }
 
-    /// The same, with a parameter in a header.
+    /// Adds a header parameter.
     pub(crate) fn with_header(self, parameter: Value) -> Self {
         self.describing(|described| described.headers.push(parameter))
     }
 }
 
-/// The parameter of what is not to be done twice.
+/// Describes the idempotency key parameter.
 fn idempotency_key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "1 to 128 visible ASCII characters, one for each request and its repetitions: a repetition within ten minutes is answered from what the first did, also after a crash and a restart, and nothing is done twice.",
+        "description": "1 to 128 visible ASCII characters, identifying a request and its repetitions: a repetition within ten minutes gets the answer of the first request, even after a crash and a restart, and nothing is done twice.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
     })
 }
@@ -345,7 +345,7 @@ fn posted(
 fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(
         Reason::NotAllowed,
-        format!("this path takes {allowed}, and nothing else"),
+        format!("this path only accepts {allowed}"),
     );
     Err(problem.with(header::ALLOW, allowed))
 }

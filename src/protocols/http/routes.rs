@@ -1,5 +1,5 @@
-//! The table of routes: what is served and what is described both come from it. Those of an actor are where its machine is
-//! [`Routed`].
+//! The table of routes, from which both the server and the description are built. The routes of an actor are listed where
+//! its machine implements [`Routed`].
 
 use crate::actors::each;
 use crate::protocols::http::problem::Problem;
@@ -11,13 +11,13 @@ use actix_web::web::{self, ServiceConfig};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// What `/v1/openapi.json` answers.
+/// Returns the content of `/v1/openapi.json`.
 pub fn description() -> &'static Value {
     static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| openapi::describe(&table()));
     &DESCRIPTION
 }
 
-/// Every route.
+/// Returns every route.
 fn table() -> Vec<Route> {
     let of_node: [fn() -> Vec<Route>; 5] = [
         operate::routes,
@@ -31,7 +31,7 @@ fn table() -> Vec<Route> {
     all.flat_map(|routes| routes()).collect()
 }
 
-/// Serves the table.
+/// Registers all routes.
 pub(crate) fn serve(config: &mut ServiceConfig) {
     for route in table() {
         config.service(route.resource);

@@ -1,4 +1,4 @@
-//! The types that requests and answers are made of, each with its bounds, its encoding and its schema in one place.
+//! The types that requests and answers are made of, each with its bounds, encoding and schema in one place.
 
 use crate::actors::lock::Name;
 use crate::actors::queue::{Body, QueueName};
@@ -14,13 +14,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Marks a string of any bytes: `openapi.rs` describes it as two members, since JSON has text alone.
+/// Marks a string of arbitrary bytes: `openapi.rs` describes it as two members, since JSON only has text.
 pub(crate) const BYTES: &str = "x-bytes";
 
-/// Milliseconds: at most 2^32 seconds.
+/// A span in milliseconds, of at most 2^32 seconds.
 pub(crate) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
-/// A whole number within bounds, and the one that stands for it if it is left out.
+/// A whole number within bounds, with a default.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number<N, const MIN: u64, const MAX: u64, const DEFAULT: u64 = 0>(pub(crate) N);
 
@@ -43,7 +43,7 @@ impl<'de, N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> D
     }
 }
 
-/// Takes a whole number within bounds.
+/// Deserializes a whole number within bounds.
 struct Within<N, const MIN: u64, const MAX: u64>(PhantomData<N>);
 
 impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64> Visitor<'_> for Within<N, MIN, MAX> {
@@ -84,7 +84,7 @@ impl<N, const MIN: u64, const MAX: u64, const DEFAULT: u64> JsonSchema
     }
 }
 
-/// A list with one item at least, and a bound.
+/// A non-empty list of bounded length.
 #[derive(Clone, Debug)]
 pub(crate) struct List<T, const MAX: usize>(pub(crate) Vec<T>);
 
@@ -115,21 +115,21 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
     }
 }
 
-/// The names of an entry, as members of an answer.
+/// The names of a lock entry, as members of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct EntryNames {
     /// The key of the lock.
     pub(crate) key: Name,
     /// The index below the key.
     pub(crate) index: Name,
-    /// Who holds or wants the lock; one name for each that does.
+    /// The owner that holds or wants the lock; each must have a name of its own.
     pub(crate) owner: Name,
 }
 
 /// The name of an owner, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct OwnerName {
-    /// Who holds the lock.
+    /// The owner that holds the lock.
     pub(crate) owner: Name,
 }
 
@@ -143,14 +143,14 @@ pub(crate) struct LeaseName {
 /// The body of a job, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct JobText {
-    /// What the job says.
+    /// The job's body.
     pub(crate) body: Body,
 }
 
-/// What a command wrote, as a member of an answer.
+/// The output of a command, as a member of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct OutputText {
-    /// The end of what it wrote.
+    /// The end of the output.
     pub(crate) output: Body,
 }
 
@@ -165,11 +165,11 @@ impl Serialize for OutputText {
 /// The names of a task, as members of an answer.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct TaskNames {
-    /// What people call it.
+    /// The task's display name.
     pub(crate) name: Name,
     /// Its group.
     pub(crate) group: Name,
-    /// What it works on: no two tasks of one work id are under way at a time.
+    /// The work id: no two tasks with the same one are under way at a time.
     pub(crate) work: Name,
 }
 
@@ -247,7 +247,7 @@ impl Serialize for JobText {
     }
 }
 
-/// Bytes as a member of an object: text under its own name, else base64 under the name with `_b64` at its end.
+/// Serializes bytes as a member of an object: as text under the given name, or as base64 under the name with `_b64` appended.
 pub(crate) fn encode<M: SerializeMap>(
     members: &mut M,
     field: &str,
@@ -265,7 +265,7 @@ impl Serialize for Reason {
     }
 }
 
-/// Schemas of types that are not of HTTP: inline, or by a name of their own.
+/// Implements `JsonSchema` for types defined outside of HTTP, inline or under a name of their own.
 macro_rules! schemas {
     ($($type:ty, $name:literal, $inline:literal: $schema:tt;)*) => {
         $(impl JsonSchema for $type {
@@ -297,6 +297,6 @@ schemas! {
     QueueName, "QueueIs", false: {
         "type": "string",
         "pattern": "^[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199}(:[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199})?$",
-        "description": "TYPE, or TENANT:TYPE, each 1 to 200 of letters, digits and -+/;.$_(), the first no -."
+        "description": "TYPE, or TENANT:TYPE, each 1 to 200 of letters, digits and -+/;.$_(), not beginning with -."
     };
 }

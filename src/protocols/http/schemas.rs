@@ -1,7 +1,7 @@
-//! Schemas of what routes take and answer, as the description has them.
+//! The schemas of what routes take and return, for the description.
 //!
-//! schemars gives a schema for each type; what JSON cannot have (members of bytes) and what this API does not take (null
-//! for what is left out, members that are not known) is worked in here.
+//! schemars generates a schema for each type; this module adapts it to what JSON cannot express (members of bytes) and this
+//! API does not accept (null for members that are left out, unknown members).
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,13 +19,13 @@ const BASE64: &str =
 /// Marks an object to which members may be added.
 pub(crate) const OPEN: &str = "x-open";
 
-/// Schemas of what is taken and of what is answered: what may be left out is not the same in both.
+/// Schemas of inputs and outputs, which differ in what may be left out.
 pub(crate) struct Schemas {
     taken: SchemaGenerator,
     given: SchemaGenerator,
 }
 
-/// What a route takes.
+/// The input of a route.
 #[derive(Default)]
 pub(crate) struct Content {
     pub(super) parameters: Vec<Value>,
@@ -50,7 +50,7 @@ impl Schemas {
         self.given.subschema_for::<T>().to_value()
     }
 
-    /// The schemas that others refer to, by name.
+    /// Returns the schemas that others refer to, by name.
     pub(super) fn into_components(mut self) -> Map<String, Value> {
         let mut components = self.given.take_definitions(true);
         for schema in components.values_mut() {
@@ -98,7 +98,7 @@ impl Content {
     }
 }
 
-/// Makes of a schema what this API takes or answers.
+/// Adapts a schema to what this API takes or returns.
 pub(super) fn settle(schema: &mut Value, is_taken: bool) {
     if let Value::Array(schemas) = schema {
         for schema in schemas {
@@ -111,7 +111,7 @@ pub(super) fn settle(schema: &mut Value, is_taken: bool) {
     };
     for (keyword, within) in object.iter_mut() {
         match (keyword.as_str(), within) {
-            // Their names are no keywords.
+            // The names of properties are not keywords.
             ("properties", Value::Object(members)) => {
                 for member in members.values_mut() {
                     settle(member, is_taken);
@@ -142,7 +142,7 @@ pub(super) fn settle(schema: &mut Value, is_taken: bool) {
     }
 }
 
-/// What may be left out may not be null.
+/// Disallows null for optional values.
 fn refuse_null(object: &mut Map<String, Value>) {
     if let Some(Value::Array(kinds)) = object.get_mut("type") {
         kinds.retain(|kind| kind != "null");
@@ -165,7 +165,7 @@ fn refuse_null(object: &mut Map<String, Value>) {
     }
 }
 
-/// Words, each described by itself, as one list of words.
+/// Merges words that are described separately into a single enumeration.
 fn choose_words(object: &mut Map<String, Value>) {
     let Some(Value::Array(of)) = object.get("oneOf") else {
         return;
@@ -178,7 +178,7 @@ fn choose_words(object: &mut Map<String, Value>) {
     }
 }
 
-/// Each member of bytes as two, of which one is there.
+/// Splits each member of bytes into two, of which exactly one is present.
 fn split_bytes(object: &mut Map<String, Value>) {
     let mut rules = Vec::new();
     let Some(Value::Object(members)) = object.remove("properties") else {
@@ -204,7 +204,8 @@ fn split_bytes(object: &mut Map<String, Value>) {
             base64["maxLength"] = (most.div_ceil(3) * 4).into();
         }
         base64["description"] =
-            format!("The same as {name}, for what is no UTF-8. They exclude each other.").into();
+            format!("The same as {name}, for bytes that are not UTF-8. They exclude each other.")
+                .into();
         let is_required = required.iter().position(|field| *field == name);
         rules.push(if let Some(at) = is_required {
             required.remove(at);

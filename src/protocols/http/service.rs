@@ -1,7 +1,7 @@
-//! Services over HTTP: requests into calls of [`Services`](crate::handle::Services). The members are those of
+//! Services over HTTP: converts requests to calls of [`Services`](crate::handle::Services). The members are documented in
 //! `docs/protocols/http.md`, "Services".
 //!
-//! Never here: what a service is. The configuration alone defines them.
+//! Services are defined by the configuration only, never here.
 
 use crate::actors::process::{Cause, Definition, InstanceView, Last, ServiceView};
 use crate::clock::{Date, Timestamp};
@@ -28,7 +28,7 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_services",
-                summary: "Which services there are, and how they stand",
+                summary: "List services with their state",
                 more: "",
                 answer: "Services, by name.",
             },
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "service",
                 summary: "One service",
                 more: "",
-                answer: "How it stands.",
+                answer: "Its state.",
             },
             &[Absent, failed],
         ),
@@ -51,9 +51,9 @@ pub(crate) fn routes() -> Vec<Route> {
             start,
             Words {
                 id: "start_services",
-                summary: "Bring a service up, or all",
-                more: "Also one that was given up. It stays up until it is stopped, and over every restart of the coordinator.",
-                answer: "How they stand, when they run or the wait is over.",
+                summary: "Start a service, or all",
+                more: "Includes services that were given up on. A service then runs until it is stopped, across restarts of the coordinator.",
+                answer: "Their state, once they are running or the wait is over.",
             },
             &[Absent, Waits, failed],
         ),
@@ -63,9 +63,9 @@ pub(crate) fn routes() -> Vec<Route> {
             stop,
             Words {
                 id: "stop_services",
-                summary: "Bring a service down, or all",
-                more: "It stays down until it is started, over every restart of the coordinator.",
-                answer: "How they stand, when they are down or the wait is over.",
+                summary: "Stop a service, or all",
+                more: "A service then stays stopped until it is started, across restarts of the coordinator.",
+                answer: "Their state, once they are stopped or the wait is over.",
             },
             &[Absent, Waits, failed],
         ),
@@ -76,8 +76,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "restart_services",
                 summary: "Replace the processes of a service, or of all, by new ones",
-                more: "One that is down is brought up if it is named.",
-                answer: "How they stand, when they run or the wait is over.",
+                more: "A stopped service is started if it is named.",
+                answer: "Their state, once they are running or the wait is over.",
             },
             &[Absent, Waits, failed],
         ),
@@ -89,36 +89,37 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct One {
-    /// Its name.
+    /// The service's name.
     name: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WhichServices {
-    /// Which; all, if left out.
+    /// The service's name; all services if left out.
     name: Option<String>,
-    /// Seconds to wait at most until they run, or are down.
+    /// The longest time to wait until they are running or stopped, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
 
-/// A service, as it stands.
+/// The state of a service.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Service {
     name: String,
-    /// `running`, `waiting` (until others run), `starting`, `stopping`, `backoff` (before it is launched again), `finished`, `failed` or `stopped`. Of several processes, that of the one with the most amiss.
+    /// `running`, `waiting` (for other services), `starting`, `stopping`, `backoff` (before the next launch), `finished`,
+    /// `failed` or `stopped`. If there are several processes, that of the one in the worst state.
     status: &'static str,
-    /// Whether it is to be up.
+    /// Whether the service is meant to run.
     wanted: bool,
-    /// Whether the configuration has it. One that it no longer has is stopped, and then gone.
+    /// Whether the configuration has it. A service removed from the configuration is stopped, and then removed.
     configured: bool,
-    /// The program and its arguments. What looks like a secret is masked.
+    /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
-    /// When it is launched again: `always`, `on-failure` or `never`.
+    /// When it is relaunched: `always`, `on-failure` or `never`.
     restart: &'static str,
-    /// Services that are to run before it is started.
+    /// Services that must run before it is started.
     after: Vec<String>,
-    /// Of those, the ones that do not run.
+    /// Those of them that are not running.
     waits_for: Vec<String>,
     /// Its processes.
     instances: Vec<Instance>,
@@ -127,39 +128,39 @@ pub(crate) struct Service {
 /// A process of a service.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Instance {
-    /// Its number, from 1.
+    /// The number of the instance, from 1.
     number: usize,
-    /// As for the service.
+    /// The status, as for the service.
     status: &'static str,
-    /// The id of its record; null while it has none.
+    /// The id of its record; null if there is none.
     process: Option<String>,
     pid: Option<u32>,
     started_at: Option<Timestamp>,
-    /// What it says that it does (`STATUS=`).
+    /// Its latest status text (`STATUS=`).
     said: Option<String>,
-    /// Restarts within the period of its intensity.
+    /// The number of restarts within the restart period.
     restarts: usize,
-    /// When it is launched again, of one that waits for that.
+    /// The time of its next launch, if it waits for that.
     next_at: Option<Timestamp>,
-    /// Where its output is.
+    /// The directory of its output.
     run_dir: Option<String>,
-    /// How its process before ended.
+    /// How its previous process ended.
     last: Option<LastEnd>,
 }
 
 /// How a process of a service ended.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct LastEnd {
-    /// The id of its record, which may have gone since.
+    /// The id of its record, which may be gone.
     process: String,
     ended_at: Timestamp,
-    /// Its exit code, or 128 and the signal; null if nobody can know how it ended.
+    /// The exit code, or 128 plus the signal; null if it cannot be known how it ended.
     code: Option<u8>,
     /// The signal that ended it.
     signal: Option<u8>,
-    /// Why nobody can know how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
+    /// Why it cannot be known how it ended: `rebooted`, `keeper-gone`, `not-ours` or `unknown`.
     lost: Option<&'static str>,
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     failure: Option<Failed>,
     /// Why it was stopped: `request`, `timeout`, `not-ready` or `watchdog`; null if it was not.
     stopped_by: Option<&'static str>,
@@ -206,7 +207,7 @@ async fn act_on(
     act(services.clone(), name.clone()).await?;
     if wait.0 > 0 {
         let settled = services.settled(name.clone());
-        // How they stand is answered also when the wait is over.
+        // The state is also returned when the wait is over.
         if let Ok(settled) = call
             .wait(timeout(Duration::from_secs(wait.0), settled))
             .await?
@@ -224,11 +225,14 @@ async fn listed(call: &Call, name: Option<String>) -> Result<Json<Listed>, Probl
     Ok(Json(Listed { services }))
 }
 
-/// A name that is not too long to be one.
+/// Rejects a name that is longer than any name of a service.
 fn known(name: String) -> Result<String, Problem> {
     if name.len() > Definition::NAME_BYTES_MAX {
         let most = Definition::NAME_BYTES_MAX;
-        return Err(Problem::field("name", format!("has at most {most} bytes")));
+        return Err(Problem::field(
+            "name",
+            format!("may have at most {most} bytes"),
+        ));
     }
     Ok(name)
 }

@@ -1,7 +1,7 @@
-//! One client: requests into answers, one after the other, until either side ends it.
+//! One client: handles its requests one after another until either side ends the connection.
 //!
-//! Everything has a bound: a head and a body in bytes and in time, an answer in the time it may lie unread. What
-//! breaks a bound is answered with a problem document where it can be, and ends the connection.
+//! Everything is bounded: the size and time of a head and a body, and the time an answer may go unread. A violation is
+//! answered with a problem document if possible, and ends the connection.
 
 use crate::protocols::http::access::{self, Gate, Peer, Rules, Running};
 use crate::protocols::http::call::{Caller, Rollback};
@@ -32,30 +32,30 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 use tokio_util::codec::{Decoder as _, Encoder as _};
 
-/// The longest head of a request.
+/// The longest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a connection may lie idle between requests.
+/// How long a connection may be idle between requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// How long a request may take from its first byte to its last.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a part of an answer may lie unread.
+/// How long a part of an answer may go unread.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is gathered of an answer before it is written.
+/// The size at which buffered output is written, in bytes.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// Room for output that a connection keeps between answers.
+/// The output buffer that a connection keeps between answers, in bytes.
 const KEPT_BYTES: usize = 8 * 1024;
 
-/// How long, and for how many bytes, an ended connection is read to its end.
+/// How long, and for how many bytes, an ended connection is drained.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 const UNREAD_BYTES: usize = 4096;
 
-/// What answers requests.
+/// The application that answers requests.
 pub(crate) trait App:
     Service<Request, Response = ServiceResponse<BoxBody>, Error = actix_web::Error> + 'static
 {
@@ -66,7 +66,7 @@ impl<S> App for S where
 {
 }
 
-/// A connection, whatever kind of socket it is.
+/// A connection over any kind of socket.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
@@ -78,24 +78,24 @@ pub(crate) struct Session<IO> {
     codec: Codec,
     input: BytesMut,
     output: BytesMut,
-    /// What the body of a request holds until it is answered.
+    /// The memory of a request's body, held until it is answered.
     unfinished: Held,
     shared: Arc<Shared>,
 }
 
 /// Why a connection ends.
 enum End {
-    /// There is nothing to say about it.
+    /// Nothing is sent.
     Quietly,
-    /// This is said before.
+    /// A problem is sent first.
     With(Problem),
-    /// This page is shown before.
+    /// A page is sent first.
     Shown(HttpResponse),
 }
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
-        tracing::debug!(%error, "a connection broke");
+        tracing::debug!(%error, "a connection failed");
         Self::Quietly
     }
 }
@@ -113,7 +113,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Serves the connection until either side ends it, or until the door closes and nothing is being asked.
+    /// Serves the connection until either side ends it, or until the listener closes and no request is pending.
     pub(crate) async fn serve<A: App>(mut self, app: Rc<A>, mut closing: watch::Receiver<bool>) {
         let end = loop {
             let asked = tokio::select! {
@@ -129,7 +129,7 @@ impl<IO: Stream> Session<IO> {
             let exchanged = self.exchange(app.as_ref(), &closing).await;
             self.unfinished.release();
             match exchanged {
-                // Whoever has sent more ahead stands in line for it like anybody else.
+                // A client that has sent more ahead waits for its turn like any other.
                 Ok(()) if self.codec.keep_alive() => yield_now().await,
                 Ok(()) => break End::Quietly,
                 Err(end) => break end,
@@ -143,18 +143,18 @@ impl<IO: Stream> Session<IO> {
         self.finish().await;
     }
 
-    /// Says why the connection is of no use, and ends it.
+    /// Answers with the reason why the connection is refused, and ends it.
     pub(crate) async fn turn_away(mut self, problem: &Problem) {
         self.refuse(problem.error_response()).await;
         self.finish().await;
     }
 
-    /// Waits for the first byte of a request; false at the end of the connection.
+    /// Waits for the first byte of a request; returns `false` at the end of the connection.
     async fn begin(&mut self) -> io::Result<bool> {
         Ok(!self.input.is_empty() || self.read().await? > 0)
     }
 
-    /// One request and its answer.
+    /// Handles one request and its answer.
     async fn exchange<A: App>(
         &mut self,
         app: &A,
@@ -165,7 +165,7 @@ impl<IO: Stream> Session<IO> {
             .map_err(|_| {
                 End::With(Problem::new(
                     Reason::TooSlow,
-                    "the request took too long to come",
+                    "the request took too long to arrive",
                 ))
             })??;
         let knows_chunks = request.version() > Version::HTTP_10;
@@ -177,7 +177,7 @@ impl<IO: Stream> Session<IO> {
             biased;
             answer = &mut answering => answer,
             () = self.gone() => {
-                // It may have closed its side alone, and listen still.
+                // The client may have closed only its sending side, and still be reading.
                 gone.notify_one();
                 answering.await
             }
@@ -197,7 +197,7 @@ impl<IO: Stream> Session<IO> {
             response
         };
         if response.body().size() == BodySize::Stream && !knows_chunks {
-            // Then the end of the connection is the end of the answer.
+            // The end of the connection then marks the end of the answer.
             let head = response.head_mut();
             head.no_chunking(true);
             head.set_connection_type(ConnectionType::Close);
@@ -205,8 +205,8 @@ impl<IO: Stream> Session<IO> {
         Ok(self.answer(response).await?)
     }
 
-    /// Resolves when the client has closed its side, or has sent so much ahead that its end would not be seen: nobody
-    /// waits who may be gone. What it sent is kept for later.
+    /// Resolves when the client has closed its side, or has sent so much ahead that its end could not be detected, so that
+    /// nothing waits for a client that may be gone. The data is kept for later.
     async fn gone(&mut self) {
         while self.input.len() < HEAD_BYTES_MAX {
             if matches!(self.read().await, Ok(0) | Err(_)) {
@@ -215,7 +215,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads a request with its body to its end, if it is one that is heard.
+    /// Reads a request with its complete body, if it is accepted.
     async fn request(&mut self) -> Result<(Request, Running), End> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
@@ -223,7 +223,7 @@ impl<IO: Stream> Session<IO> {
             None => {
                 return Err(End::With(Problem::new(
                     Reason::HeadTooLarge,
-                    format!("the head of a request has at most {HEAD_BYTES_MAX} bytes"),
+                    format!("the head of a request may have at most {HEAD_BYTES_MAX} bytes"),
                 )));
             }
         };
@@ -250,7 +250,7 @@ impl<IO: Stream> Session<IO> {
             }
             MessageType::Stream => Err(End::With(Problem::new(
                 Reason::NotUpgraded,
-                "this connection speaks HTTP/1.1 and is not upgraded",
+                "this connection uses HTTP/1.1 and cannot be upgraded",
             ))),
         }
     }
@@ -260,7 +260,7 @@ impl<IO: Stream> Session<IO> {
         let too_large = || {
             End::With(Problem::new(
                 Reason::TooLarge,
-                format!("the body of such a request has at most {bytes_max} bytes"),
+                format!("the body of such a request may have at most {bytes_max} bytes"),
             ))
         };
         let announced = request.headers().get(header::CONTENT_LENGTH);
@@ -285,7 +285,7 @@ impl<IO: Stream> Session<IO> {
                     if !self.unfinished.set(body.capacity()) {
                         return Err(End::With(Problem::new(
                             Reason::Crowded,
-                            "unfinished requests hold as many bytes as are allowed: ask again later",
+                            "unfinished requests hold too many bytes: ask again later",
                         )));
                     }
                 }
@@ -295,7 +295,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// The next part of a request; none if it is longer than this many bytes.
+    /// Returns the next part of a request; `None` if it is longer than `bytes_max`.
     async fn next(&mut self, bytes_max: usize) -> Result<Option<Message<Request>>, End> {
         loop {
             match self.codec.decode(&mut self.input) {
@@ -314,7 +314,7 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads once; never more than a head may have, so that a longer one is not taken in by a large read.
+    /// Reads once; never more than the longest head, so that a longer one is not accepted because of a large read.
     async fn read(&mut self) -> io::Result<usize> {
         let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
         self.input.reserve(room.min(4096));
@@ -324,7 +324,7 @@ impl<IO: Stream> Session<IO> {
             .await
     }
 
-    /// Writes an answer. If that fails, and something is to be undone then, it is.
+    /// Writes an answer. If that fails, its rollback is carried out, if there is one.
     async fn answer(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
         let rollback = response.extensions_mut().remove::<Rollback>();
         self.write(response).await?;
@@ -343,7 +343,7 @@ impl<IO: Stream> Session<IO> {
         headers.insert(header::CACHE_CONTROL, no_store);
         let (response, body) = response.into_parts();
         let size = body.size();
-        // Kept to the end: a large answer has a place until it is written.
+        // Kept to the end: a large answer holds its permit until it is written.
         let mut body = pin!(body);
         let head = Message::Item((response, size));
         self.codec.encode(head, &mut self.output)?;
@@ -353,7 +353,7 @@ impl<IO: Stream> Session<IO> {
                     let chunk = part.split_to(part.len().min(WRITE_BYTES));
                     self.codec
                         .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                    // A stream gathers its own parts, and may lie unread for long.
+                    // A stream does its own buffering, and may go unread for long.
                     if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
                         self.flush().await?;
                     }
@@ -364,15 +364,15 @@ impl<IO: Stream> Session<IO> {
         self.flush().await
     }
 
-    /// The next part of an answer. What was gathered is written before one is waited for; and none is waited for once
-    /// the client has closed its side.
+    /// Returns the next part of an answer. Buffered output is written before waiting for the next part, and the wait ends
+    /// when the client has closed its side.
     async fn part(&mut self, mut body: Pin<&mut BoxBody>) -> io::Result<Option<Bytes>> {
         let at_once = poll_fn(|context| Poll::Ready(body.as_mut().poll_next(context)));
         let part = match at_once.await {
             Poll::Ready(part) => part,
             Poll::Pending => {
                 self.flush().await?;
-                // There may be thousands that wait: none keeps room for what it is not saying.
+                // Thousands of streams may be waiting: none keeps a buffer while it has nothing to send.
                 self.output = BytesMut::new();
                 tokio::select! {
                     biased;
@@ -388,19 +388,19 @@ impl<IO: Stream> Session<IO> {
     async fn flush(&mut self) -> io::Result<()> {
         let write = async {
             self.stream.write_all(&self.output).await?;
-            // What TLS has taken is not written yet.
+            // Data accepted by TLS is not written yet.
             self.stream.flush().await
         };
         let written = timeout(WRITE_PATIENCE, write).await;
         self.output.clear();
-        // An idle connection keeps no room for what it once said.
+        // An idle connection keeps no large output buffer.
         if self.output.capacity() > KEPT_BYTES {
             self.output = BytesMut::new();
         }
         written?
     }
 
-    /// Answers with a refusal and with the end of the connection. What was asked need not have been understood.
+    /// Answers with a refusal and ends the connection. The request need not have been understood.
     async fn refuse(&mut self, refusal: HttpResponse) {
         let mut response: Response<BoxBody> = refusal.into();
         response
@@ -410,7 +410,7 @@ impl<IO: Stream> Session<IO> {
         self.codec = Codec::new(config);
         self.output.clear();
         if let Err(error) = self.answer(response).await {
-            tracing::debug!(%error, "a refusal did not arrive");
+            tracing::debug!(%error, "a refusal was not delivered");
         }
     }
 
@@ -419,10 +419,10 @@ impl<IO: Stream> Session<IO> {
     }
 }
 
-/// Ends a connection so that what was written arrives: closing a socket with unread bytes would reset it.
+/// Ends a connection such that the data written arrives: closing a socket with unread bytes would reset it.
 async fn end(mut stream: impl Stream) {
     let unread = async {
-        // TLS says that it ends, and that, too, may lie unread.
+        // TLS announces the end, which may go unread, too.
         if stream.shutdown().await.is_err() {
             return;
         }
@@ -436,7 +436,7 @@ async fn end(mut stream: impl Stream) {
             }
         }
     };
-    // Whether it ended or was given up makes no difference.
+    // It makes no difference whether the client closed or the wait timed out.
     drop(timeout(LINGER, unread).await);
 }
 
@@ -468,7 +468,7 @@ mod tests {
     use tokio::sync::watch;
     use tokio::task::{LocalSet, spawn_local, yield_now};
 
-    /// A connection whose other side takes nothing, and says nothing.
+    /// A connection whose peer neither reads nor writes.
     struct Stuck;
 
     impl AsyncRead for Stuck {

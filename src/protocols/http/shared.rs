@@ -1,4 +1,4 @@
-//! What the connections of the door share.
+//! The state that the listener's connections share.
 
 use crate::clock::{Clock, Date, Offset};
 use crate::config::REQUEST_BYTES_MAX;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the door's connections share.
+/// The state that the listener's connections share.
 pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) names: Vec<String>,
@@ -22,21 +22,21 @@ pub(crate) struct Shared {
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) connections_max: u32,
-    /// The longest body of a request that adds jobs or launches processes.
+    /// The longest body of a request that adds jobs or launches processes, in bytes.
     pub(super) request_bytes_max: usize,
     pub(super) tcp: Room,
     pub(super) unix: Room,
-    /// The paths that take jobs and commands.
+    /// The paths that accept jobs and commands.
     pub(super) long: [&'static str; 6],
     /// The description of all routes.
     pub(crate) description: &'static Value,
     pub(super) clock: Arc<dyn Clock>,
-    /// What listeners and journal did of late.
+    /// The recent activity of listeners and journal.
     pub(crate) rates: Rates,
 }
 
 impl Shared {
-    /// The longest body of a request to this path.
+    /// Returns the longest body allowed for this path, in bytes.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if self.long.contains(&path) {
             self.request_bytes_max
@@ -45,23 +45,23 @@ impl Shared {
         }
     }
 
-    /// The wall clock, as the node has it.
+    /// Returns the wall clock time as the node sees it.
     pub(crate) fn date(&self) -> Date {
         Offset(self.clock.offset_ms()).date(self.clock.now())
     }
 
-    /// Whether TCP speaks TLS.
+    /// Returns whether TCP connections use TLS.
     pub(crate) const fn is_private(&self) -> bool {
         self.tls_files.is_some()
     }
 
-    /// The tokens of this moment.
+    /// Returns the current tokens.
     pub(crate) fn tokens(&self) -> Option<Arc<Tokens>> {
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.as_ref().map(Arc::clone)
     }
 
-    /// What there is to give to such a client.
+    /// Returns the capacity limits that apply to `peer`.
     pub(crate) const fn room(&self, peer: Peer) -> &Room {
         match peer {
             Peer::Tcp(_) => &self.tcp,
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// What TLS clients are shown at this moment; none if TCP is plain.
+    /// Returns the current TLS identity; `None` if TCP is plain.
     pub(super) fn identity(&self) -> Option<Identity> {
         let identity = self.identity.lock();
         identity.unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,8 +1,8 @@
-//! The Unix socket's file. Nobody but its user can connect, and whom its rights let in besides: it has them before it
-//! listens.
+//! The file of the Unix socket. Only its user, and others admitted by its permissions, can connect: the permissions are set
+//! before it listens.
 //!
-//! Removes what a coordinator that was killed left behind, and at the end its own file; never a file that is no
-//! socket, and never a socket that somebody listens on.
+//! It removes a socket left behind by a killed coordinator, and its own file at the end; but never a file that is not a
+//! socket, nor a socket that is in use.
 
 use crate::address;
 use std::fs::Permissions;
@@ -11,13 +11,13 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// What an address of a Unix socket holds, less the zero at its end.
+/// The longest path that fits a Unix socket address, without the terminating zero, in bytes.
 const PATH_BYTES_MAX: usize = 107;
 
-/// Connections that may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A socket's file, removed when dropped if it is still the same.
+/// The file of a socket, removed on drop if it is still the same file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -25,21 +25,21 @@ pub(crate) struct SocketFile {
     inode: u64,
 }
 
-/// Who may connect, by mode and group of the file.
+/// The mode and group of the file, which determine who may connect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rights {
     pub(crate) mode: u32,
-    /// As it is made, if `None`.
+    /// The group; unchanged if `None`.
     pub(crate) group: Option<u32>,
 }
 
 impl Rights {
-    /// Whether others than the owner may connect, which is to write.
+    /// Returns whether users other than the owner may connect, which requires write permission.
     pub(crate) const fn are_shared(self) -> bool {
         self.mode & 0o022 != 0
     }
 
-    /// Gives them to a file that has others.
+    /// Sets these permissions on an existing file.
     pub(crate) fn give(self, path: &Path) -> io::Result<()> {
         let metadata = std::fs::symlink_metadata(path)?;
         let (mode, group) = (metadata.mode() & 0o7777, metadata.gid());
@@ -62,7 +62,7 @@ impl Rights {
         })
     }
 
-    /// Lets who may connect pass through a directory that is closed to all but us; it can be neither read nor changed.
+    /// Lets the admitted users pass through a directory that is closed to all but us; they can neither list nor change it.
     fn let_through(self, directory: &Path) -> io::Result<()> {
         let metadata = std::fs::metadata(directory)?;
         let (ours, mode) = (
@@ -99,7 +99,7 @@ pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, S
         device: metadata.dev(),
         inode: metadata.ino(),
     };
-    // Before it listens every attempt to connect is refused, so nobody slips in before the mode is right.
+    // Until it listens, every connection attempt is refused, so that nobody can connect before the mode is set.
     rights.give(path)?;
     path.parent()
         .map_or(Ok(()), |directory| rights.let_through(directory))?;
@@ -116,7 +116,7 @@ impl Drop for SocketFile {
             return;
         }
         if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, path = %self.path.display(), "the socket's file stays behind");
+            tracing::warn!(%error, path = %self.path.display(), "could not remove the socket's file");
         }
     }
 }

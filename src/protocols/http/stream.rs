@@ -1,4 +1,4 @@
-//! Streams as bodies of answers: one part after the other, and none is asked for before the one before it is written.
+//! Streams as bodies of answers: part after part, where the next is requested only when the previous one is written.
 
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::web::Bytes;
@@ -7,19 +7,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// How often a stream shows that it is alive.
+/// The interval between heartbeats of a stream.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// A comment of server-sent events: sent then, and first of all.
+/// A comment in a server-sent event stream, sent first and as the heartbeat.
 pub(crate) const ALIVE: &str = ":\n\n";
 
-/// What a stream is made of.
+/// The source of a stream.
 pub(crate) trait Parts: Sized + 'static {
-    /// The next part; none at the end.
+    /// Returns the next part; `None` at the end.
     async fn part(&mut self) -> Option<Bytes>;
 }
 
-/// The next part on its way, and what it comes from.
+/// The next part being awaited, and its source.
 type Turn<P> = Pin<Box<dyn Future<Output = (P, Option<Bytes>)>>>;
 
 /// A stream as the body of an answer.
@@ -34,7 +34,7 @@ impl<P: Parts> Stream<P> {
         }
     }
 
-    /// A stream without parts.
+    /// Creates a stream without parts.
     pub(crate) const fn empty() -> Self {
         Self { turn: None }
     }

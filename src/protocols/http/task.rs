@@ -1,8 +1,7 @@
-//! Tasks over HTTP: requests into calls of [`Tasks`](crate::handle::Tasks), and what came of them into answers. The members are
-//! those of `docs/protocols/http.md`, "Tasks".
+//! Tasks over HTTP: converts requests to calls of [`Tasks`](crate::handle::Tasks), and results to answers. The members are
+//! documented in `docs/protocols/http.md`, "Tasks".
 //!
-//! Never here: which task is next. That is the machine's. What a command says of its own burst comes by another socket, see
-//! `report.rs`.
+//! Which task is next is decided by the machine. Commands report on their own bursts over another socket, see `report.rs`.
 
 use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
@@ -24,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Where a task is added: arguments may be longer than other requests.
+/// The path that adds tasks; the arguments may make it longer than other requests.
 pub(crate) const ADD: &str = "/v1/tasks/add";
 
 impl Routed for DispatchMachine {
@@ -47,7 +46,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "add_task",
                 summary: "Add a task",
-                more: "Its command is launched for each burst, as soon as its turn comes and a thread of a server is free. With the first task the server `local` is made, if there never was one.",
+                more: "Its command is launched for each burst, as soon as it is the task's turn and a thread of a server is free. The first task creates the server `local` if there has never been a server.",
                 answer: "The task.",
             },
             &[Draining, Full, DiskFull, NoFaults, Failed],
@@ -60,7 +59,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "act_on_task",
                 summary: "Pause, resume, wake, terminate or restart a task",
-                more: "To terminate an attempt that is under way `now` stops its processes, and needs the scope `run`.",
+                more: "Terminating an attempt under way with `now` stops its processes, and needs the scope `run`.",
                 answer: "The task.",
             },
             &[Absent, Ended, Running, Failed, OutOfScope],
@@ -72,7 +71,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_task",
                 summary: "Wait until a task is over",
-                more: "Answers at once if it is, and when the wait is over: `status` says which.",
+                more: "Answers at once if it is, and when the wait is over: `status` shows which.",
                 answer: "The task.",
             },
             &[Absent, Waits, Failed],
@@ -83,9 +82,9 @@ fn routes() -> Vec<Route> {
             pause,
             Words {
                 id: "pause_tasks",
-                summary: "Hold tasks back: of a group, or all",
-                more: "`soft` starts no task, and lets those that are under way go on; `hard` begins no burst at all; `off` ends both. A burst that has begun comes to its end.",
-                answer: "It is so.",
+                summary: "Pause the tasks of a group, or all",
+                more: "`soft` starts no task, but lets those under way continue; `hard` starts no burst at all; `off` ends both. A burst that has begun is not interrupted.",
+                answer: "The pause is set.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -95,7 +94,7 @@ fn routes() -> Vec<Route> {
             prune,
             Words {
                 id: "prune_tasks",
-                summary: "Forget tasks that are over",
+                summary: "Remove tasks that are over",
                 more: "",
                 answer: "How many.",
             },
@@ -104,19 +103,19 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// How urgent a task is.
+/// The priority of a task.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskPriority")]
 pub(crate) enum Urgency {
     /// Before all others.
     Critical,
-    /// Before most.
+    /// Before most others.
     High,
-    /// As most are.
+    /// The normal priority.
     #[default]
     Medium,
-    /// After most.
+    /// After most others.
     Low,
 }
 
@@ -131,72 +130,73 @@ impl From<Urgency> for Priority {
     }
 }
 
-/// Milliseconds of a span of a task.
+/// A timeout of a task, in milliseconds.
 type Span = Number<u64, 1, { Kept::SPAN_MS_MAX }>;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "AddTask")]
 pub(crate) struct Add {
-    /// What is launched for each burst. It has no parent.
+    /// The command launched for each burst. It has no parent.
     launch: Launch,
-    /// What is launched after each attempt, apart from it: it holds no thread, and nothing waits for it.
+    /// The command launched after each attempt, independently: it holds no thread, and nothing waits for it.
     cleanup: Option<Launch>,
-    /// What people call it.
+    /// The task's display name.
     #[serde(default)]
     name: Name,
-    /// Its group; `default` if left out.
+    /// The group; `default` if left out.
     #[serde(default)]
     group: Name,
-    /// What it works on: no two tasks of one work id are under way at a time.
+    /// The work id: no two tasks with the same one are under way at a time.
     #[serde(default)]
     work: Name,
-    /// How urgent it is.
+    /// The priority.
     #[serde(default)]
     priority: Urgency,
-    /// Milliseconds that a burst is to take: the command is told, and not held to it. This and the next four are as the configuration says, if left out.
+    /// The intended length of a burst in milliseconds: the command is told, but it is not enforced. This and the next four
+    /// default to the configuration.
     burst_ms: Option<Span>,
-    /// Milliseconds after which an attempt is stopped, and the task failed.
+    /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: Option<Span>,
-    /// Milliseconds between two heartbeats at most, once there has been one.
+    /// The longest time between two heartbeats, in milliseconds, once there has been one.
     progress_ms: Option<Span>,
-    /// Whether the task is failed if its command dies before it has saved anything; if not, it is run again.
+    /// Whether the task fails if its command dies before it has saved anything; if not, it is run again.
     abort_on_failure: Option<bool>,
-    /// Whether the command must say how its burst ended: its exit status means nothing then.
+    /// Whether the command must report how its burst ended, so that its exit status has no meaning.
     report_required: Option<bool>,
-    /// Whether it waits for `ready` before it starts.
+    /// Whether the task waits for `ready` before it starts.
     #[serde(default)]
     not_ready: bool,
-    /// Whether it is paused from the beginning.
+    /// Whether the task is initially paused.
     #[serde(default)]
     paused: bool,
-    /// A fault that the coordinator makes in the first attempt, for trying out how the task recovers. Refused unless the
+    /// A fault that the coordinator injects into the first attempt, to test how the task recovers. Refused unless the
     /// configuration has `[tasks] allow_fault_injection = true`.
     inject: Option<Inject>,
 }
 
-/// A fault that the coordinator makes.
+/// A fault that the coordinator injects.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "TaskFault")]
 enum Inject {
-    /// The process cannot be made.
+    /// The process cannot be created.
     BeforeParent,
-    /// The keeper is killed when it is to launch.
+    /// The keeper is killed when it is to launch the process.
     #[serde(rename = "before-parent:kill")]
     KeeperKilled,
-    /// The process is made, and cannot execute.
+    /// The process is created, but cannot execute the program.
     WithinParent,
     /// The program does not exist.
     BeforeChild,
     /// The program of the cleanup does not exist.
     BeforeCleanup,
-    /// The actor panics when it decides about the end.
+    /// The dispatch actor panics when it decides on the end.
     BeforeThreadCleanup,
-    /// The actor panics when it commits the end.
+    /// The dispatch actor panics when it commits the end.
     WithinThreadCleanup,
-    /// The actor of locks panics when it is given the execute lock back.
+    /// The lock actor panics when the execute lock is released.
     AfterThreadCleanup,
-    /// The keeper is killed when it has reported the exit.
+    /// The keeper is killed after it has reported the exit.
     AfterParent,
     /// The report of the exit is dropped.
     DropSignal,
@@ -220,7 +220,7 @@ impl From<Inject> for Fault {
 }
 
 impl Add {
-    /// How it is run: what is left out is as the configuration says.
+    /// Returns the terms of the task: those left out are taken from the configuration.
     async fn terms(&self, call: &Call) -> Result<Option<Kept>, Problem> {
         let says_something = self.burst_ms.is_some()
             || self.fail_after_ms.is_some()
@@ -263,33 +263,33 @@ async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem>
     Ok(Json(Task::of(call, &added)))
 }
 
-/// What is to become of a task.
+/// An action on a task.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskAct")]
 enum What {
-    /// It may be started.
+    /// The task may be started.
     Ready,
-    /// No burst of it begins.
+    /// No further burst begins.
     Pause,
-    /// Bursts begin again.
+    /// Bursts may begin again.
     Resume,
-    /// It waits no longer.
+    /// The task waits no longer.
     Wake,
-    /// It ends with one more burst; at once, if it has not started.
+    /// The task ends with one more burst, or at once if it has not started.
     Terminate,
-    /// It is over, and runs again from what it saved.
+    /// The task, which is over, runs again from its saved state.
     Restart,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ActOnTask")]
 pub(crate) struct Acting {
-    /// The number of the task.
+    /// The task's id.
     id: u64,
-    /// What.
+    /// The action.
     act: What,
-    /// With `terminate`: whether it ends without another burst, and an attempt that is under way is stopped.
+    /// With `terminate`: whether to skip the last burst and stop an attempt under way.
     #[serde(default)]
     now: bool,
 }
@@ -313,9 +313,9 @@ async fn act(call: &Call, Body(asked): Body<Acting>) -> Result<Json<Task>, Probl
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "WaitForTask")]
 pub(crate) struct Awaited {
-    /// The number of the task.
+    /// The task's id.
     id: u64,
-    /// Seconds to wait at most.
+    /// The longest time to wait, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }
@@ -333,9 +333,9 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Task>, Pro
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PauseTasks")]
 pub(crate) struct Pausing {
-    /// The group; all tasks, if left out.
+    /// The group; all tasks if left out.
     group: Option<Name>,
-    /// How much is held back.
+    /// What to hold back.
     pause: Held,
 }
 
@@ -352,11 +352,11 @@ async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Done>, Pr
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PruneTasks")]
 pub(crate) struct Pruning {
-    /// Those that were over before this, in milliseconds since 1970; all, if left out.
+    /// Only tasks that were over before this time, in milliseconds since 1970; all if left out.
     before: Option<u64>,
-    /// Those that have been over for so many milliseconds, in place of `before`.
+    /// Only tasks that have been over for this many milliseconds; an alternative to `before`.
     older_than_ms: Option<u64>,
-    /// The newest that stay, however old.
+    /// The number of newest ones to keep, however old.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }
@@ -364,7 +364,7 @@ pub(crate) struct Pruning {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PrunedTasks")]
 pub(crate) struct Pruned {
-    /// How many were forgotten.
+    /// The number of tasks removed.
     pruned: u64,
 }
 
@@ -373,7 +373,7 @@ async fn prune(call: &Call, Body(asked): Body<Pruning>) -> Result<Json<Pruned>, 
     if asked.before.is_some() && asked.older_than_ms.is_some() {
         return Err(Problem::field(
             "older_than_ms",
-            "cannot be there beside before",
+            "cannot be combined with before",
         ));
     }
     let ago = |ms| Date(call.node.date().0.saturating_sub(ms));

@@ -1,5 +1,5 @@
-//! Tasks over HTTP, what only looks: which there are, how each stands, and why it does not run. The members are those of
-//! `docs/protocols/http.md`, "Tasks".
+//! Tasks over HTTP, read-only: which tasks there are, their state, and why a task is not running. The members are
+//! documented in `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::{
@@ -28,8 +28,8 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_tasks",
-                summary: "Which tasks there are",
-                more: "By number. Many are walked page by page, and are no picture of one moment. A page may be empty and have a next.",
+                summary: "List tasks",
+                more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still have a next one.",
                 answer: "Tasks.",
             },
             &[Failed, Reason::Large],
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "task",
                 summary: "One task",
-                more: "With its attempts, and why it does not run.",
+                more: "Includes its attempts, and why it is not running.",
                 answer: "The task.",
             },
             &[Absent, Failed],
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WhichTask {
-    /// The number of the task.
+    /// The task's id.
     pub(crate) id: u64,
 }
 
@@ -71,22 +71,22 @@ async fn task(call: &Call, Query(asked): Query<WhichTask>) -> Result<Json<Task>,
     Ok(Json(task))
 }
 
-/// Where a task is between its bursts.
+/// The run status of a task.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "TaskStatus")]
 enum Status {
-    /// 99
+    /// Run status 99.
     NotReady,
-    /// 0
+    /// Run status 0.
     NotStarted,
-    /// 1
+    /// Run status 1.
     Waiting,
-    /// 2
+    /// Run status 2.
     Processing,
-    /// 3
+    /// Run status 3.
     Complete,
-    /// 4
+    /// Run status 4.
     Restarted,
 }
 
@@ -106,23 +106,23 @@ impl From<Status> for RunStatus {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "TaskFilter")]
 pub(crate) struct Filter {
-    /// Only those with this run status.
+    /// Only tasks with this run status.
     status: Option<Status>,
-    /// Only those of this group.
+    /// Only tasks of this group.
     group: Option<Name>,
-    /// Only those of this work id.
+    /// Only tasks with this work id.
     work: Option<Name>,
-    /// The most tasks to answer.
+    /// The most tasks to return.
     #[serde(default)]
     limit: Limit,
-    /// Where to go on: `next` of the answer before.
+    /// The `next` of the previous answer, to continue after it.
     after: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Tasks {
     tasks: Vec<Written<Task>>,
-    /// What `after` of the next request is, with the same filter; null after the last. An answer may end early, with fewer than `limit`.
+    /// The `after` for the next request, with the same filter; null after the last page. A page may have fewer than `limit` items.
     next: Option<u64>,
 }
 
@@ -148,7 +148,7 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Tasks>, 
 #[derive(Serialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
 pub(crate) struct Task {
-    /// Its number.
+    /// The task's id.
     id: u64,
     #[serde(flatten)]
     names: TaskNames,
@@ -156,53 +156,53 @@ pub(crate) struct Task {
     priority: &'static str,
     /// `not-ready`, `not-started`, `waiting`, `processing`, `complete` or `restarted`.
     status: &'static str,
-    /// The number that Wip has for that: 99, 0, 1, 2, 3 or 4.
+    /// The numeric run status, as in Wip: 99, 0, 1, 2, 3 or 4.
     run_status: u8,
     /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
     exit: &'static str,
-    /// The number that Wip has for that: 0 to 5.
+    /// The numeric exit status, as in Wip: 0 to 5.
     exit_status: u8,
-    /// What there is to say of how it ended.
+    /// The message about how the task ended.
     message: String,
-    /// Why its next burst does not begin, in words; null if nothing keeps it from that.
+    /// Why its next burst does not begin; null if nothing prevents it.
     why: Option<String>,
-    /// What is launched for each burst.
+    /// The command launched for each burst.
     command: Vec<String>,
-    /// When it was added, in milliseconds since 1970.
+    /// The time it was added, in milliseconds since 1970.
     created_at: Timestamp,
-    /// When its first attempt was claimed.
+    /// The time its first attempt was claimed.
     started_at: Option<Timestamp>,
-    /// When it was over.
+    /// The time it was over.
     ended_at: Option<Timestamp>,
-    /// When its next burst may begin; null if it does not wait.
+    /// The time its next burst may begin; null if it does not wait.
     wake_at: Option<Timestamp>,
-    /// Whether an operator holds it back.
+    /// Whether an operator has paused it.
     paused: bool,
     /// Whether its next burst is its last.
     terminating: bool,
-    /// Milliseconds that a burst is to take.
+    /// The intended length of a burst, in milliseconds.
     burst_ms: u64,
-    /// Milliseconds after which an attempt is stopped, and the task failed.
+    /// Milliseconds after which an attempt is stopped and the task fails.
     fail_after_ms: u64,
-    /// Milliseconds between two heartbeats at most, once there has been one.
+    /// The longest time between two heartbeats, in milliseconds, once there has been one.
     progress_ms: u64,
-    /// Whether it is failed if its command dies before it has saved anything.
+    /// Whether the task fails if its command dies before it has saved anything.
     abort_on_failure: bool,
-    /// Whether the command must say how its burst ended.
+    /// Whether the command must report how its burst ended.
     report_required: bool,
-    /// How often it has saved something.
+    /// The number of times it has saved.
     revision: u64,
-    /// The bytes of the newest of that.
+    /// The size of the newest saved state, in bytes.
     saved_bytes: Option<u64>,
-    /// How many attempts there were.
+    /// The number of attempts so far.
     attempts: u64,
-    /// Attempts in a row that brought nothing.
+    /// The number of consecutive attempts without progress.
     setbacks: u32,
     /// The attempt that is under way.
     attempt: Option<Live>,
-    /// The newest attempts that have ended, the oldest of them first.
+    /// The newest attempts that have ended, oldest first.
     past: Vec<Finished>,
-    /// What the wall clock of the coordinator shows, in milliseconds since 1970.
+    /// The coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
 }
 
@@ -210,21 +210,21 @@ pub(crate) struct Task {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttempt")]
 pub(crate) struct Live {
-    /// Its fencing token: only ever grows.
+    /// The fencing token, which only ever grows.
     token: Token,
     /// The server that it runs on.
     server: String,
-    /// The record of its process, once it is launched.
+    /// The id of its process, once it is launched.
     process: Option<String>,
-    /// `claimed`: it has a thread, and asks for the execute lock; `locked`: it has that, and is being launched; `launched`.
+    /// `claimed`: it has a thread, and requests the execute lock; `locked`: it has the lock, and is being launched; `launched`.
     stage: &'static str,
-    /// When it was claimed.
+    /// The time it was claimed.
     claimed_at: Timestamp,
-    /// When it was launched.
+    /// The time it was launched.
     launched_at: Option<Timestamp>,
-    /// Its newest heartbeat.
+    /// The time of its newest heartbeat.
     heartbeat_at: Option<Timestamp>,
-    /// How its command says that the burst ended: `done`, `warning`, `wait` or `fail`.
+    /// How its command reported the end of the burst: `done`, `warning`, `wait` or `fail`.
     said: Option<&'static str>,
     /// Why it is being stopped.
     stopping: Option<&'static str>,
@@ -234,36 +234,38 @@ pub(crate) struct Live {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PastAttempt")]
 pub(crate) struct Finished {
-    /// Its fencing token.
+    /// The fencing token.
     token: Token,
     /// The server that it ran on.
     server: String,
-    /// The record of its process.
+    /// The id of its process.
     process: Option<String>,
-    /// When it was claimed.
+    /// The time it was claimed.
     claimed_at: Timestamp,
-    /// When it was launched.
+    /// The time it was launched.
     launched_at: Option<Timestamp>,
-    /// When it ended.
+    /// The time it ended.
     ended_at: Timestamp,
-    /// `ended`: by its own account the task is over; `waits`: another burst is to come; `reset`: it came to nothing, and the task goes on from what it saved; `failed`: it came to nothing, and the task is over.
+    /// `ended`: the task is over by its own report; `waits`: another burst is to follow; `reset`: the attempt failed, and
+    /// the task continues from its saved state; `failed`: the attempt failed, and the task is over.
     outcome: &'static str,
-    /// How the task ended, or by what the attempt came to nothing: `not-launched`, `execute-lock`, `update-lock`, `died`, `unreported`, `overdue`, `silent`, `terminated` or `server-gone`.
+    /// How the task ended, or why the attempt failed: `not-launched`, `execute-lock`, `update-lock`, `died`, `unreported`,
+    /// `overdue`, `silent`, `terminated` or `server-gone`.
     cause: Option<&'static str>,
-    /// The exit code of its process.
+    /// The exit code of the process.
     code: Option<u8>,
-    /// The signal that ended its process.
+    /// The signal that ended the process.
     signal: Option<u8>,
-    /// Where and why it could not be launched. Null in lists, and where the record of its process is gone.
+    /// The step at which the launch failed, and why. Null in lists, and if the record of its process is gone.
     failure: Option<String>,
     /// Whether it saved something.
     saved: bool,
-    /// How what cleaned up after it ended: its exit code; null if it did not, or not yet, or not by itself.
+    /// The exit code of its cleanup command; null if there is none, or it has not ended or not by itself.
     cleanup_code: Option<u8>,
 }
 
 impl Task {
-    /// A task, as it is shown.
+    /// Converts a task for an answer.
     pub(crate) fn of(call: &Call, view: &TaskView) -> Self {
         let now = call.node.now();
         let offset = call.node.offset();
@@ -334,7 +336,7 @@ impl Live {
 }
 
 impl Finished {
-    /// What it came to, by what, and how its process ended.
+    /// Returns the outcome, the cause, and the exit code and signal of the process.
     pub(crate) const fn came_to(
         &self,
     ) -> (&'static str, Option<&'static str>, Option<u8>, Option<u8>) {

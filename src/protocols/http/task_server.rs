@@ -1,4 +1,4 @@
-//! Servers and groups of tasks over HTTP: where tasks run, and how many at a time. The members are those of
+//! Servers and groups of tasks over HTTP: where tasks run, and how many at a time. The members are documented in
 //! `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::dispatch::{
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_servers",
-                summary: "Which servers run tasks",
+                summary: "List the servers that run tasks",
                 more: "By name.",
                 answer: "Servers.",
             },
@@ -36,9 +36,9 @@ pub(crate) fn routes() -> Vec<Route> {
             set,
             Words {
                 id: "set_server",
-                summary: "Add a server, or set its threads, or whether it is given tasks",
-                more: "One that is not there is added if `threads` is given. One that is disabled stays so until it is enabled here.",
-                answer: "It is so.",
+                summary: "Add a server, set its threads, or enable or disable it",
+                more: "A server that does not exist is added if `threads` is given. A disabled server stays disabled until it is enabled here.",
+                answer: "The change is made.",
             },
             &[Absent, Full, DiskFull, Failed],
         ),
@@ -49,8 +49,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "reach_server",
                 summary: "Add a server that is another machine, or set how it is reached",
-                more: "Attempts are run there by `sexton wrapper`, through ssh. Those that are under way go on as they began.",
-                answer: "It is so.",
+                more: "Attempts are run there by `sexton wrapper`, over ssh. Attempts under way continue unchanged.",
+                answer: "The change is made.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -61,8 +61,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "remove_server",
                 summary: "Remove a server",
-                more: "Attempts that run there are stopped; their tasks go on elsewhere, or are failed, as they are set.",
-                answer: "It is so.",
+                more: "Attempts that run there are stopped; their tasks continue elsewhere or fail, depending on their settings.",
+                answer: "The change is made.",
             },
             &[Absent, Failed],
         ),
@@ -72,8 +72,8 @@ pub(crate) fn routes() -> Vec<Route> {
             inventory,
             Words {
                 id: "update_servers",
-                summary: "Make the servers those of an inventory",
-                more: "Adds what is new, removes what is gone, and takes threads from `max_procs`. What an operator disabled is left as it is, whether or not the inventory has it.",
+                summary: "Make the servers match an inventory",
+                more: "Adds new servers, removes missing ones, and takes the number of threads from `max_procs`. Servers disabled by an operator are unchanged, whether or not they are in the inventory.",
                 answer: "What changed.",
             },
             &[Full, DiskFull, Failed],
@@ -84,8 +84,8 @@ pub(crate) fn routes() -> Vec<Route> {
             refresh,
             Words {
                 id: "refresh_servers",
-                summary: "Have the servers looked up again",
-                more: "A server has come online, or is gone: asks for a pass of the lease `server-refresh`, whose command brings an inventory. 404 if there is no such lease.",
+                summary: "Refresh the list of servers",
+                more: "For when a server has come online or is gone: requests a pass of the lease `server-refresh`, whose command supplies an inventory. 404 if there is no such lease.",
                 answer: "When that pass begins.",
             },
             &[Absent, Disabled, Draining, Field, Full, DiskFull, Failed],
@@ -96,7 +96,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_task_groups",
                 summary: "Groups of tasks",
-                more: "Those with tasks that are under way or could begin, and those for which something is set.",
+                more: "Includes groups with tasks that are under way or could begin, and groups with settings.",
                 answer: "Groups.",
             },
             &[Failed],
@@ -107,16 +107,16 @@ pub(crate) fn routes() -> Vec<Route> {
             limit,
             Words {
                 id: "limit_task_group",
-                summary: "Set how many tasks of a group are under way at a time",
-                more: "From their first burst to their last, waits included. 0 starts none.",
-                answer: "It is so.",
+                summary: "Set how many tasks of a group may be under way at a time",
+                more: "A task counts from its first burst to its last, including waits. With 0, none is started.",
+                answer: "The change is made.",
             },
             &[Full, DiskFull, Failed],
         ),
     ]
 }
 
-/// What is held back.
+/// What a pause holds back.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskPause")]
@@ -139,10 +139,10 @@ impl From<Pause> for Held {
     }
 }
 
-/// It is so.
+/// Confirms a change.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Done {
-    /// True.
+    /// Always true.
     done: bool,
 }
 
@@ -156,18 +156,18 @@ impl Done {
 #[schemars(rename = "NoFilter")]
 pub(crate) struct Nothing {}
 
-/// How a server is reached that is another machine.
+/// How a server that is another machine is reached.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TaskServerSsh")]
 pub(crate) struct Ssh {
-    /// Where ssh goes: `HOST`, `USER@HOST`, `ssh://USER@HOST:PORT`, or a name that its configuration has.
+    /// The ssh destination: `HOST`, `USER@HOST`, `ssh://USER@HOST:PORT`, or a name from its configuration.
     #[schemars(extend("minLength" = 1))]
     to: Name,
-    /// The configuration file of ssh, if not its own.
+    /// The configuration file for ssh, if not the default.
     #[serde(default)]
     config: Name,
-    /// The program `sexton` there, if not the one in its `PATH`.
+    /// The path of `sexton` on that machine, if not the one in its `PATH`.
     #[serde(default)]
     program: Name,
 }
@@ -198,13 +198,13 @@ impl From<Remote> for Ssh {
 pub(crate) struct Server {
     #[serde(flatten)]
     name: ServerName,
-    /// How many attempts run there at a time.
+    /// The number of attempts that run there at a time.
     threads: u32,
-    /// How many do.
+    /// The number of threads in use.
     used: u32,
-    /// Whether tasks are given to it.
+    /// Whether it accepts tasks.
     enabled: bool,
-    /// Whether it was removed, and goes when its last attempt has ended.
+    /// Whether it was removed, and goes away when its last attempt has ended.
     leaves: bool,
     /// How it is reached, if it is another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,16 +242,16 @@ pub(crate) struct Setting {
     /// The server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
-    /// How many attempts run there at a time.
+    /// The number of attempts that run there at a time.
     threads: Option<Number<u32, 1, { Kept::THREADS_MAX as u64 }>>,
-    /// Whether tasks are given to it.
+    /// Whether it accepts tasks.
     enabled: Option<bool>,
 }
 
 async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Done>, Problem> {
     let tasks = call.node.tasks();
     if asked.threads.is_none() && asked.enabled.is_none() {
-        return Err(Problem::field("threads", "or enabled must be there"));
+        return Err(Problem::field("threads", "or enabled is required"));
     }
     if let Some(threads) = asked.threads {
         let change = ServerChange::Threads(threads.0);
@@ -271,7 +271,7 @@ pub(crate) struct Reaching {
     /// The server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
-    /// How many attempts run there at a time.
+    /// The number of attempts that run there at a time.
     threads: Number<u32, 1, { Kept::THREADS_MAX as u64 }>,
     /// How it is reached.
     ssh: Ssh,
@@ -300,38 +300,38 @@ async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Done>, 
     Ok(Done::so())
 }
 
-/// A server, as an inventory has it.
+/// A server in an inventory.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "InventoryHost")]
 pub(crate) struct Listed {
-    /// Its name.
+    /// The server's name.
     #[schemars(extend("minLength" = 1))]
     host: Name,
-    /// How many attempts run there at a time; 0 counts as 1.
+    /// The number of attempts that run there at a time; 0 counts as 1.
     #[serde(default)]
     max_procs: Number<u32, 0, { Kept::THREADS_MAX as u64 }, 1>,
-    /// How it is reached, if it is another machine. One that is there stays as it is without.
+    /// How it is reached, if it is another machine. If left out, an existing server keeps its setting.
     ssh: Option<Ssh>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "UpdateServers")]
 pub(crate) struct Inventory {
-    /// All servers that there are, at most 10,000.
+    /// All servers, at most 10,000.
     hosts: Vec<Listed>,
-    /// Whether only to say what would change.
+    /// Whether to report what would change without changing it.
     #[serde(default)]
     check: bool,
 }
 
-/// What an inventory comes to.
+/// The changes made by an inventory.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Updated {
     /// Servers that were added.
     added: u32,
     /// Servers that were removed.
     removed: u32,
-    /// Servers that have another number of threads.
+    /// Servers whose number of threads changed.
     changed: u32,
 }
 
@@ -350,10 +350,11 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
     }))
 }
 
-/// When the servers are looked up.
+/// When the servers are refreshed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Refreshing {
-    /// `current`: now; `next`: when the period of the newest pass is over; `not-needed`: another request waits for that; `no-delay`: the lease lets nobody wait, and it is not at all.
+    /// `current`: now; `next`: when the period of the newest pass is over; `not-needed`: another request already waits for
+    /// that; `no-delay`: not at all, because the lease allows no waiting.
     turn: &'static str,
 }
 
@@ -369,13 +370,13 @@ async fn refresh(call: &Call, (): ()) -> Result<Json<Refreshing>, Problem> {
 pub(crate) struct Group {
     #[serde(flatten)]
     name: GroupName,
-    /// How many of its tasks are under way at a time.
+    /// The limit on its tasks under way at a time.
     max: u32,
-    /// How many are.
+    /// The number of its tasks under way.
     used: u32,
-    /// What of it is held back.
+    /// What the group's pause holds back.
     pause: Held,
-    /// Tasks of it that could begin their next burst, but for its limit.
+    /// The number of its tasks that could begin their next burst if the limit allowed it.
     ready: u32,
 }
 
@@ -394,9 +395,9 @@ impl From<GroupView> for Group {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskGroups")]
 pub(crate) struct Groups {
-    /// At most 1,000 of them.
+    /// The groups, at most 1,000.
     groups: Vec<Group>,
-    /// What of all tasks is held back.
+    /// What the pause of all tasks holds back.
     pause: Held,
 }
 
@@ -412,7 +413,7 @@ async fn groups(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Groups>, P
 pub(crate) struct Limiting {
     /// The group.
     group: Name,
-    /// How many of its tasks are under way at a time.
+    /// The limit on its tasks under way at a time.
     max: u32,
 }
 

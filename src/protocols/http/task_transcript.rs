@@ -1,6 +1,6 @@
-//! The story of a task over HTTP: its newest attempts, each with its server, its phases with their times, and what its command
-//! printed. What is bounded is kept with the task; how a process started, ended and printed is in its record, as long as that is
-//! there. All else that happened is in the journal, and in events.
+//! The story of a task over HTTP: its newest attempts, each with its server, the times of its phases, and the output of its
+//! command. The bounded part is kept with the task; how a process started and ended, and its output, come from its record
+//! while that exists. Everything else is in the journal and in events.
 
 use crate::actors::dispatch::{Attempt, Past, Stage, Task, TaskView, Trace};
 use crate::actors::lock::Name;
@@ -24,8 +24,8 @@ pub(crate) fn routes() -> Vec<Route> {
         transcript,
         Words {
             id: "task_transcript",
-            summary: "The story of a task",
-            more: "Its newest eight attempts and the one that is under way, each with its phases and their times, how it ended, what its command printed, and why the dispatcher chose its server.",
+            summary: "Get the story of a task",
+            more: "Its newest eight attempts and the one under way, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
             answer: "The story.",
         },
         &[Reason::Absent, Reason::Failed],
@@ -36,7 +36,7 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskTranscript")]
 pub(crate) struct Transcript {
-    /// Its number.
+    /// The task's id.
     pub(crate) id: u64,
     #[serde(flatten)]
     pub(crate) names: TaskNames,
@@ -44,13 +44,13 @@ pub(crate) struct Transcript {
     pub(crate) status: &'static str,
     /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
     pub(crate) exit: &'static str,
-    /// What there is to say of how it ended.
+    /// The message about how the task ended.
     pub(crate) message: String,
-    /// When it was added, in milliseconds since 1970.
+    /// The time it was added, in milliseconds since 1970.
     pub(crate) created_at: Timestamp,
-    /// How many attempts there were, those that are not kept among them.
+    /// The number of attempts, including those that are no longer kept.
     pub(crate) attempts: u64,
-    /// The newest of them, the oldest first.
+    /// The newest attempts, oldest first.
     pub(crate) stories: Vec<Story>,
 }
 
@@ -58,31 +58,31 @@ pub(crate) struct Transcript {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttemptStory")]
 pub(crate) struct Story {
-    /// Its fencing token.
+    /// The fencing token.
     pub(crate) token: Token,
     /// The server that it ran on.
     pub(crate) server: String,
-    /// The record of its process.
+    /// The id of its process.
     pub(crate) process: Option<String>,
-    /// `ended`, `waits`, `reset` or `failed`; null if it is under way.
+    /// `ended`, `waits`, `reset` or `failed`; null if the attempt is under way.
     pub(crate) outcome: Option<&'static str>,
-    /// How the task ended, or by what the attempt came to nothing.
+    /// How the task ended, or why the attempt failed.
     pub(crate) cause: Option<&'static str>,
-    /// The exit code of its process.
+    /// The exit code of the process.
     pub(crate) code: Option<u8>,
-    /// The signal that ended its process.
+    /// The signal that ended the process.
     pub(crate) signal: Option<u8>,
-    /// Where and why it could not be launched.
+    /// The step at which the launch failed, and why.
     pub(crate) failure: Option<String>,
-    /// What happened to it, in the order of its times.
+    /// The steps of the attempt, by time.
     pub(crate) phases: Vec<Phase>,
-    /// What the dispatcher went by.
+    /// The facts behind the dispatcher's choice.
     pub(crate) dispatch: Dispatch,
-    /// The directory with the files of its output, `stdout.log` and `stderr.log`; null if its record is gone.
+    /// The directory with the output files, `stdout.log` and `stderr.log`; null if the process record is gone.
     pub(crate) dir: Option<String>,
-    /// What it printed; null as long as it has not ended, if its record is gone, and without the scope `run`.
+    /// The standard output; null if the attempt has not ended, if its process record is gone, or without the scope `run`.
     pub(crate) stdout: Option<Stream>,
-    /// The same of standard error.
+    /// The standard error, likewise.
     pub(crate) stderr: Option<Stream>,
 }
 
@@ -90,25 +90,27 @@ pub(crate) struct Story {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskPhase")]
 pub(crate) struct Phase {
-    /// `dispatched`: it was given a thread; `locked`: it had the execute lock; `launched`: its launch was taken on; `started`: its process ran; `saved`: it saved for the first time; `ended`: its process ended; `released`: nothing of its tree lived, and its thread was given back; `cleaned`: what cleaned up had ended.
+    /// `dispatched`: it was given a thread; `locked`: it got the execute lock; `launched`: its launch was accepted;
+    /// `started`: its process started; `saved`: it saved for the first time; `ended`: its process ended; `released`: its
+    /// whole tree was gone, and its thread was freed; `cleaned`: its cleanup command ended.
     pub(crate) phase: &'static str,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(crate) at: Timestamp,
 }
 
-/// What the dispatcher went by.
+/// The facts behind the dispatcher's choice of the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskDispatch")]
 pub(crate) struct Dispatch {
-    /// How many threads of the server were taken then: it was that of which the least was, in percent.
+    /// The number of the server's threads in use at the time: the server with the lowest percentage was chosen.
     pub(crate) used: u32,
-    /// How many it had.
+    /// The number of the server's threads.
     pub(crate) threads: u32,
-    /// Since when the burst could have begun, as far as the task alone was concerned: when it was added, or its wake time.
+    /// The time from which the task itself could have run: when it was added, or its wake time.
     pub(crate) since: Timestamp,
-    /// Milliseconds from then on until it was given a thread.
+    /// Milliseconds from then until it was given a thread.
     pub(crate) waited_ms: u64,
-    /// Its locks, `wip-pool-lock-execute` and `wip-pool-lock-update` with the number of the task: whether it has them.
+    /// Whether the attempt holds its locks: `wip-pool-lock-execute` and `wip-pool-lock-update`, with the task's id as the index.
     pub(crate) locks: bool,
 }
 
@@ -119,7 +121,7 @@ async fn transcript(
     let found = call.node.tasks().get(asked.id).await?;
     let mut told = of(call, &found).await?;
     if !call.may_run() {
-        // Output is for those who may run commands.
+        // Output requires the permission to run commands.
         for story in &mut told.stories {
             (story.stdout, story.stderr) = (None, None);
         }
@@ -127,7 +129,7 @@ async fn transcript(
     Ok(Json(told))
 }
 
-/// The story of a task.
+/// Returns the story of a task.
 pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Problem> {
     let task = &found.task;
     let live = task.attempt.as_ref();
@@ -158,7 +160,7 @@ pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Prob
     })
 }
 
-/// What stories are told from.
+/// The sources of a story.
 struct Telling<'t> {
     call: &'t Call,
     records: Vec<RecordView>,
@@ -208,7 +210,7 @@ impl Telling<'_> {
         story.on(server)
     }
 
-    /// What both have.
+    /// Builds the part that current and past attempts have in common.
     fn story(
         &self,
         (token, process): (Token, Option<ProcessId>),
@@ -257,7 +259,7 @@ impl Telling<'_> {
     }
 }
 
-/// Phases in the order in which they come, where times are equal.
+/// The order of phases with equal times.
 const ORDER: [&str; 8] = [
     "dispatched",
     "locked",

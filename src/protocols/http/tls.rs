@@ -1,6 +1,6 @@
-//! TLS: the certificate and its key, from two files into what a handshake needs, and the handshake with its bound.
+//! TLS: loads the certificate and its key from two files, and performs the handshake within a time limit.
 //!
-//! Never here: anything of the key in an error or in the log.
+//! Nothing of the key ever appears in an error or in the log.
 
 use crate::protocols::file;
 use std::fmt;
@@ -17,49 +17,49 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-/// The longest file: a chain of certificates has a few thousand bytes.
+/// The largest file, in bytes; a certificate chain has a few thousand.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// How long a handshake may take: as long as a request.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What clients are shown, and what proves that it is ours. Cloning gives another handle.
+/// The certificate shown to clients, with its key. Clones share the configuration.
 #[derive(Clone)]
 pub(crate) struct Identity {
     config: Arc<ServerConfig>,
-    /// What the files held, to see a change.
+    /// The certificates that were read, to detect a change.
     certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// A certificate or key that cannot be used. Names the file, never what is in it.
+/// Why a certificate or key cannot be used. Names the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file cannot be read.
     #[error("read the {what} {}: {source}", .file.display())]
     Unreadable {
-        /// Which of the two.
+        /// Whether this is the certificate or the key.
         what: &'static str,
         /// The file.
         file: PathBuf,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Anybody may read the key.
-    #[error("use the TLS key {}: its mode is {mode:04o}, so anybody may use it", .file.display())]
+    /// Others than its owner may read the key.
+    #[error("use the TLS key {}: its mode is {mode:04o}, so others may use it", .file.display())]
     Exposed {
         /// The file.
         file: PathBuf,
-        /// Its permissions.
+        /// The file's permissions.
         mode: u32,
     },
-    /// It is not what it should be.
+    /// The content is not usable.
     #[error("use the {what} {}: {found}", .file.display())]
     Unusable {
-        /// Which of the two.
+        /// Whether this is the certificate or the key.
         what: &'static str,
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the content.
         found: String,
     },
 }
@@ -68,7 +68,7 @@ const CERTIFICATE: &str = "TLS certificate";
 const KEY: &str = "TLS key";
 
 impl Identity {
-    /// Reads a chain of certificates, our own first, and the key that belongs to it, both in PEM.
+    /// Reads a certificate chain, the server's own certificate first, and the matching key, both in PEM.
     pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let unusable = |what, file: &Path, found: &dyn fmt::Display| TlsError::Unusable {
             what,
@@ -77,7 +77,7 @@ impl Identity {
         };
         let (chain, _) = read(CERTIFICATE, certificate)?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
-        let chain = chain.map_err(|_| unusable(CERTIFICATE, certificate, &"it is no PEM"))?;
+        let chain = chain.map_err(|_| unusable(CERTIFICATE, certificate, &"it is not PEM"))?;
         if chain.is_empty() {
             return Err(unusable(
                 CERTIFICATE,
@@ -109,18 +109,18 @@ impl Identity {
         })
     }
 
-    /// Whether clients would be shown the same.
+    /// Returns whether clients would be shown the same certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.certificates == other.certificates
     }
 
-    /// Shakes hands; nothing comes of it with a client that does not speak TLS, or too slowly.
+    /// Performs the handshake; returns `None` if the client does not speak TLS or is too slow.
     pub(crate) async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
         match timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "no TLS came of a connection");
+                tracing::debug!(%error, "a TLS handshake failed");
                 None
             }
             Err(_) => {
@@ -131,7 +131,7 @@ impl Identity {
     }
 }
 
-/// A file's bytes and its mode.
+/// Returns a file's bytes and its mode.
 fn read(what: &'static str, path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     file::read(path, BYTES_MAX).map_err(|source| TlsError::Unreadable {
         what,

@@ -1,5 +1,5 @@
-//! Bearer tokens and their file, and logins: what a browser keeps in place of one. A token is compared and never shown: it has
-//! no `Display`, and `Debug` hides it.
+//! Bearer tokens and their file, and logins, which a browser keeps in place of a token. A token is compared but never
+//! shown: it has no `Display`, and `Debug` hides it.
 
 use crate::clock::Date;
 use crate::protocols::file;
@@ -11,17 +11,17 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A shorter token could be guessed.
+/// The shortest token, in bytes: anything shorter could be guessed.
 const BYTES_MIN: usize = 16;
-/// A longer one would not fit into a request's head.
+/// The longest token, in bytes: anything longer would not fit into the head of a request.
 const BYTES_MAX: usize = 4096;
 
-/// The most tokens of a file.
+/// The most tokens in a file.
 const TOKENS_MAX: usize = 16;
-/// What follows a token that may start processes.
+/// The suffix of a token that may start processes.
 const RUN: &[u8] = b" run";
 
-/// What requests over TCP must carry one of.
+/// The accepted tokens: requests over TCP must carry one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
@@ -31,7 +31,7 @@ struct Token {
     runs: bool,
 }
 
-/// A token file that cannot be used. Names the file, never what is in it.
+/// Why a token file cannot be used. Names the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -39,18 +39,18 @@ pub enum TokenError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Others than its owner may use the file.
+    /// Users other than the owner may access the file.
     #[error("use the token file {}: its mode is {mode:04o}, so others than its owner may use it", .file.display())]
     Exposed {
         /// The file.
         file: PathBuf,
-        /// Its permissions.
+        /// The file's permissions.
         mode: u32,
     },
-    /// A token is too short, too long, or cannot stand in a header.
+    /// A token is too short, too long, or not suitable for a header.
     #[error(
         "use the token file {}: expected 1 to {TOKENS_MAX} lines, each a token of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, with ` run` after it if it may start processes; {found}",
         .file.display()
@@ -58,20 +58,20 @@ pub enum TokenError {
     Unusable {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the content.
         found: String,
     },
 }
 
 impl Tokens {
-    /// Reads tokens, one a line.
+    /// Reads the tokens, one per line.
     pub(crate) fn read(path: &Path) -> Result<Self, TokenError> {
         let file = path.to_owned();
         let unreadable = |source| TokenError::Unreadable {
             file: path.to_owned(),
             source,
         };
-        // One more line than fits, so that too much is seen as such.
+        // One more line than allowed, so that too many are detected.
         let most = (TOKENS_MAX + 1) * (BYTES_MAX + RUN.len() + 2);
         let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
@@ -96,7 +96,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Whether this is one of the tokens, and then whether it may start processes. Takes a time that does not tell where they differ.
+    /// Returns whether `offered` is one of the tokens and, if so, whether it may start processes. Runs in constant time.
     pub(crate) fn find(&self, offered: &[u8]) -> Option<bool> {
         self.0.iter().fold(None, |found, token| {
             let is_it = std::hint::black_box(token.is(offered));
@@ -104,19 +104,20 @@ impl Tokens {
         })
     }
 
-    /// A login that stands for this token until a date; none if it is no token. It ends with the token, and says nothing of it.
+    /// Returns a login that stands for this token until a date, or `None` if it is not a token. The login becomes invalid
+    /// with the token, and reveals nothing of it.
     pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
         let token = self.0.iter().find(|token| token.is(offered))?;
         let code = token.code(until).finalize().into_bytes();
         Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
     }
 
-    /// Whether this is a login that holds, and then whether it may start processes.
+    /// Returns whether `login` is valid and, if so, whether it may start processes.
     pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<bool> {
         let (until, code) = login.split_once('.')?;
         let until = Date(until.parse().ok()?);
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
-        // Compared in a time that does not tell how much of it is right.
+        // Compared in constant time.
         let token = self
             .0
             .iter()
@@ -151,7 +152,7 @@ impl Token {
         self.bytes.len() == offered.len() && differences == 0
     }
 
-    /// What shows that somebody had the token and was given a login until then.
+    /// Returns the code proving that a holder of the token was given a login until that date.
     fn code(&self, until: Date) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
         let mut code = keyed.expect("a key has any length");

@@ -1,39 +1,39 @@
-//! LockServer's commands and answers as bytes. Sans-I/O; splits nowhere and allocates only for names.
+//! Encodes and decodes LockServer's commands and answers. Does no I/O, and allocates only for names.
 
 use crate::actors::lock::{Listed, Name};
 use crate::config::LongWidth;
 use crate::protocols::lockserver::counters::Stats;
 use std::fmt;
 
-/// A command, as a client sends it.
+/// A command, as sent by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// 01
+    /// 01: asks for the owner of a lock.
     FindOwner(Lock),
-    /// 02
+    /// 02: requests a lock.
     Request {
-        /// Which lock.
+        /// The lock.
         lock: Lock,
-        /// Who asks.
+        /// The requesting owner.
         owner: Name,
-        /// Seconds to live as owner.
+        /// Seconds to hold the lock.
         ttl: u16,
-        /// Seconds to wait as contender.
+        /// Seconds to wait as a contender.
         ttw: u16,
-        /// Standing among contenders.
+        /// The priority among contenders.
         priority: u8,
     },
-    /// 03
+    /// 03: asks for a contender's position.
     FindContender(Lock, Name),
-    /// 04
+    /// 04: renews a lock.
     Renew(Lock, Name),
-    /// 05; an index of `*` means all of them.
+    /// 05: releases a lock; an index of `*` means every index of the key.
     Release(Lock, Name),
-    /// 06
+    /// 06: releases everything of an owner.
     ReleaseAll(Name),
-    /// 07
+    /// 07: lists the owners and contenders of a key.
     List(Name),
-    /// 08
+    /// 08: asks for the statistics.
     Stats,
 }
 
@@ -49,15 +49,15 @@ pub struct Lock {
 /// The longest command: a request with three names of 255 bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
 
-/// Bytes that are no command. The frame is lost, and with it the connection.
+/// Bytes that are not a command. The framing is lost, so the connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A first byte that is none of 01 to 08.
-    #[error("decode command: {0:02x} is none of 01 to 08")]
+    /// The first byte is not one of 01 to 08.
+    #[error("decode command: {0:02x} is not one of 01 to 08")]
     UnknownCommand(u8),
 }
 
-/// The command at the start of `bytes` and its length, or `None` if more bytes are needed.
+/// Decodes the command at the start of `bytes` and returns it with its length, or `None` if more bytes are needed.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Command, usize)>, WireError> {
     let Some((code, rest)) = bytes.split_first() else {
         return Ok(None);
@@ -70,7 +70,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Command, usize)>, WireError> {
     Ok(command.map(|command| (command, bytes.len() - arguments.rest.len())))
 }
 
-/// The arguments of a command, taken off one by one.
+/// The arguments of a command, which are consumed one by one.
 struct Arguments<'a> {
     rest: &'a [u8],
 }
@@ -122,27 +122,27 @@ impl Arguments<'_> {
     }
 }
 
-/// An answer, as a client gets it.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To 01: the owner, empty if there is none.
+    /// Answer to 01: the owner, empty if there is none.
     Owner(Option<Name>),
-    /// To 02 and 03: 1 for the owner, 0 for none.
+    /// Answer to 02 and 03: the position in line; 1 for the owner, 0 if there is no entry.
     Location(u32),
-    /// To 04.
+    /// Answer to 04.
     Renewed(bool),
-    /// To 05 and 06: how many ended.
+    /// Answer to 05 and 06: the number of entries that were ended.
     Count(u32),
-    /// To 07.
+    /// Answer to 07.
     List(Vec<Listed>),
-    /// To 08.
+    /// Answer to 08.
     Stats(Stats),
 }
 
-/// The most entries in the answer to 07: its count has two bytes.
+/// The most entries in an answer to 07, whose count has two bytes.
 pub const LISTED_MAX: u32 = 65_535;
 
-/// Puts an answer behind `output`.
+/// Appends an answer to `output`.
 pub fn encode(answer: &Answer, long: LongWidth, output: &mut Vec<u8>) {
     match answer {
         Answer::Owner(owner) => put_name(output, owner.as_ref().map_or(&[], Name::as_bytes)),
@@ -173,7 +173,7 @@ fn put_stats(output: &mut Vec<u8>, stats: &Stats, long: LongWidth) {
     }
     for number in stats.longs() {
         match long {
-            // Row 31: counters wrap as C's would.
+            // Row 31: counters wrap as in C.
             LongWidth::Four => output.extend_from_slice(&low_half(number).to_be_bytes()),
             LongWidth::Eight => output.extend_from_slice(&number.to_be_bytes()),
         }

@@ -1,5 +1,5 @@
-//! LockServer's fifteen statistics. State of the door, counted since the start of the process, outside machine and
-//! digest, so that neither a restart of the actor nor a replay changes them.
+//! LockServer's fifteen statistics. They belong to the listener, count from the start of the process, and are outside the
+//! machine and its digest, so that neither a restart of the actor nor a replay changes them.
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted as it happens.
+/// The counters that are updated as events happen.
 pub struct Counters {
     clock: Arc<dyn Clock>,
     began: Timestamp,
@@ -26,7 +26,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters that begin now.
+    /// Creates counters that start now.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             began: clock.now(),
@@ -45,7 +45,7 @@ impl Counters {
         }
     }
 
-    /// Counts a command, whatever comes of it.
+    /// Counts a command, whatever its result.
     pub(crate) fn command(&self, command: &Command) {
         let counter = match command {
             Command::FindOwner(_) => &self.owner_lookups,
@@ -72,7 +72,7 @@ impl Counters {
         self.rejected_busy.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The numbers of this moment, with what others know of it.
+    /// Returns the current statistics, combined with those kept elsewhere.
     pub(crate) fn stats(&self, active: u32, (owners, contenders): (u32, u32)) -> Stats {
         let long = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // Row 31: wraps modulo 2^32.
@@ -101,7 +101,7 @@ impl Counters {
 }
 
 impl Stats {
-    /// The nine of four bytes.
+    /// Returns the nine statistics of four bytes.
     pub fn ints(&self) -> [u32; 9] {
         [
             self.uptime,
@@ -116,7 +116,7 @@ impl Stats {
         ]
     }
 
-    /// The five of a C `long`.
+    /// Returns the five statistics of a C `long`.
     pub fn longs(&self) -> [u64; 5] {
         [
             self.accepted,
@@ -127,7 +127,7 @@ impl Stats {
         ]
     }
 
-    /// Fifteen lines `name value`, as SIGUSR1 writes them.
+    /// Formats the statistics as fifteen lines of `name value`, as written on SIGUSR1.
     pub fn to_lines(&self) -> String {
         let names = [
             "uptime",

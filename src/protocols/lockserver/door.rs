@@ -1,4 +1,4 @@
-//! The LockServer door: the handshake byte, the refusals, the limits.
+//! The LockServer listener: the handshake byte, refusals and limits.
 
 use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Refused connections that are being ended politely at a time.
+/// The number of refused connections that are closed gracefully at a time.
 const REFUSALS_MAX: u32 = 256;
 
 const ALLOWED: &[u8] = &[1];
 const REFUSED: &[u8] = &[0];
 
-/// What the door's connections share, and others may look at. Cloning gives another handle.
+/// A handle to the listener and the state its connections share. Clones refer to the same listener.
 #[derive(Clone)]
 pub struct Door {
     shared: Arc<Shared>,
@@ -51,7 +51,7 @@ impl Shared {
 }
 
 impl Door {
-    /// Opens the door: listens, and serves from now on. On the core thread.
+    /// Opens the listener and serves connections from now on. Runs on the core thread.
     pub(crate) fn open(
         config: &LockserverConfig,
         open: Option<&Arc<std::net::TcpListener>>,
@@ -78,18 +78,18 @@ impl Door {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The statistics of this moment.
+    /// Returns the current statistics.
     pub fn stats(&self, owners: u32, contenders: u32) -> Stats {
         self.shared.stats((owners, contenders))
     }
 
-    /// Reads the hosts list again; the old one stays in force if that fails. Whether something changed; nothing if there
-    /// is no list.
+    /// Reloads the hosts list; the old one stays in force if that fails. Returns whether the list changed, or `None` if
+    /// there is no list.
     pub fn reload_hosts(&self) -> Result<Option<bool>, HostsError> {
         let Some(file) = &self.hosts_file else {
             return Ok(None);
@@ -132,7 +132,8 @@ async fn serve(
     }
 }
 
-/// Says no. The byte arrives even if the client has begun to talk, unless too many are being refused at once.
+/// Refuses a connection. The byte arrives even if the client has already sent something, unless too many connections are
+/// being refused at once.
 fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     if let Some(place) = shared.refusals.take() {
         runtime::spawn(async move {
@@ -144,7 +145,7 @@ fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     }
 }
 
-/// Rows 22 and 23: the host is checked first, then the number of connections.
+/// Admits a connection or returns `None`: the host is checked first, then the number of connections (rows 22 and 23).
 fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
     if !shared.hosts().allow(peer) {
         let so_far = shared.counters.rejected_host();
@@ -173,7 +174,7 @@ async fn greet(
     };
     match served.await {
         Ok(()) => connection::finish(stream).await,
-        Err(error) => tracing::debug!(%error, "a connection broke"),
+        Err(error) => tracing::debug!(%error, "a connection failed"),
     }
     drop(place);
 }

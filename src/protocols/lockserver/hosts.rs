@@ -1,24 +1,24 @@
-//! The list of hosts that are let in: one address or prefix a line, `#` begins a comment. An empty list denies
-//! everyone; without a list only loopback is let in.
+//! The list of admitted hosts: one address or prefix per line, with comments after `#`. An empty list denies everyone;
+//! without a list only loopback is admitted.
 
 use crate::address::Network;
 use crate::protocols::file::read as read_file;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The largest list that is read: a wrong name may lead to anything.
+/// The largest list that is read, in bytes: a wrong path may lead to anything.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 
-/// Who is let in.
+/// The hosts that are admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// This machine.
+    /// This machine only.
     Loopback,
-    /// Those in the list.
+    /// The hosts in the list.
     Listed(Vec<Network>),
 }
 
-/// A list that cannot be used.
+/// Why a hosts list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
     /// The file cannot be read.
@@ -26,7 +26,7 @@ pub enum HostsError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A line is neither an address nor a prefix.
@@ -36,20 +36,20 @@ pub enum HostsError {
     BadLine {
         /// The file.
         file: PathBuf,
-        /// The line, from one.
+        /// The line number, from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         found: String,
     },
 }
 
 impl Hosts {
-    /// Reads a list.
+    /// Reads a hosts list.
     pub fn read(file: &Path) -> Result<Self, HostsError> {
         let read = || {
             let (text, _) = read_file(file, LIST_BYTES_MAX + 1)?;
             if text.len() as u64 > LIST_BYTES_MAX {
-                return Err(std::io::Error::other("it is larger than any list"));
+                return Err(std::io::Error::other("it is too large for a hosts list"));
             }
             String::from_utf8(text).map_err(std::io::Error::other)
         };
@@ -77,7 +77,7 @@ impl Hosts {
         Ok(Self::Listed(listed))
     }
 
-    /// Whether this peer is let in. IPv4 inside IPv6 counts as IPv4.
+    /// Returns whether a peer is admitted. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn allow(&self, peer: IpAddr) -> bool {
         match self {
             Self::Loopback => peer.to_canonical().is_loopback(),
@@ -85,7 +85,7 @@ impl Hosts {
         }
     }
 
-    /// How many lines count; `None` without a list.
+    /// Returns the number of entries; `None` without a list.
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::Loopback => None,
@@ -93,7 +93,7 @@ impl Hosts {
         }
     }
 
-    /// Whether nobody is let in.
+    /// Returns whether no host is admitted.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }

@@ -1,10 +1,10 @@
-//! LockServer 0.9b (2000), byte for byte. `docs/protocols/lockserver.md` is the text this answers to.
+//! LockServer 0.9b (2000), byte for byte, as specified in `docs/protocols/lockserver.md`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `codec.rs` | commands from bytes, answers into bytes |
-//! | `session.rs` | one client: commands into messages for the LockActor, in order |
-//! | `hosts.rs` | the list of those who are let in |
+//! | `session.rs` | one client: turns commands into messages for the LockActor, in order |
+//! | `hosts.rs` | the list of admitted hosts |
 //! | `counters.rs` | the fifteen statistics |
 //! | `door.rs` | handshake, refusals, limits |
 
@@ -18,5 +18,5 @@ pub use counters::{Counters, Stats};
 pub use door::Door;
 pub use hosts::{Hosts, HostsError};
 
-/// Where `-d` finds the commands and answers of this protocol in the log.
+/// The log target of this protocol's commands and answers, enabled by `-d`.
 pub const DEBUG_TARGET: &str = "sexton::lockserver::wire";

@@ -1,7 +1,7 @@
-//! One LockServer client: its commands become messages for the LockActor, its answers come back in order.
+//! A LockServer client: its commands become messages for the LockActor, and the answers are returned in order.
 //!
-//! A command that panicked inside is answered as refused where the protocol has a word for it, and ends the
-//! connection where it has none (rows "internal errors" of `docs/protocols/lockserver.md`).
+//! A command that panicked in the actor is answered as refused if the protocol has a word for that, and otherwise ends the
+//! connection (rows "internal errors" of `docs/protocols/lockserver.md`).
 
 use crate::actors::lock::{LockMachine, Message, Query, Reply};
 use crate::config::LongWidth;
@@ -26,9 +26,9 @@ pub(crate) struct LockserverSession {
     peer: IpAddr,
     long: LongWidth,
     taken: Vec<(Command, Option<Stats>)>,
-    /// Bytes came that are no command: the connection ends after the answers before them.
+    /// Whether bytes arrived that are not a command: the connection ends after the answers before them.
     lost: bool,
-    /// Held while an answer of up to tens of megabytes is on its way.
+    /// Held while a listing, of up to tens of megabytes, is being sent.
     listing: Option<OwnedSemaphorePermit>,
 }
 
@@ -59,9 +59,9 @@ impl Session for LockserverSession {
                 Ok(Some((command, len))) => {
                     taken += len;
                     self.shared.counters.command(&command);
-                    // The counters of this moment; owners and contenders come with the answer.
+                    // The counters as of now; owners and contenders come with the answer.
                     let stats = (command == Command::Stats).then(|| self.shared.stats((0, 0)));
-                    // A listing may be large: at most one a batch.
+                    // A listing may be large, so there is at most one per batch.
                     let last = matches!(command, Command::List(_));
                     self.taken.push((command, stats));
                     if last {
@@ -72,7 +72,7 @@ impl Session for LockserverSession {
                 Err(error) => {
                     tracing::debug!(target: DEBUG_TARGET, "{} {error}", self.peer);
                     self.lost = true;
-                    // Nothing behind it can be framed.
+                    // Nothing after it can be framed.
                     taken = input.len();
                 }
             }
@@ -115,7 +115,7 @@ impl Session for LockserverSession {
     }
 }
 
-/// What a command asks of the LockActor.
+/// Converts a command to a message or query for the LockActor.
 fn item(command: &Command) -> Item<LockMachine> {
     match command.clone() {
         Command::FindOwner(lock) => Item::Query(Query::Owner {
@@ -148,7 +148,7 @@ fn item(command: &Command) -> Item<LockMachine> {
             token: None,
         }),
         Command::Release(lock, owner) => {
-            // Row 24: in this command, and no other, an index of "*" means all of them.
+            // Row 24: in this command only, an index of "*" means all of them.
             let all = lock.index.as_bytes() == b"*";
             Item::Message(Message::Release {
                 key: lock.key,
@@ -166,7 +166,7 @@ fn item(command: &Command) -> Item<LockMachine> {
     }
 }
 
-/// The answer to a command; `None` if the protocol has no word for what happened.
+/// Returns the answer to a command; `None` if the protocol cannot express the result.
 fn answer(
     command: &Command,
     stats: Option<Stats>,
@@ -203,7 +203,7 @@ fn answer(
     })
 }
 
-/// The words for a command that panicked: nothing happened. Questions have none, and guessing would be a lie.
+/// Returns the answer to a command that panicked and did nothing. Queries have none, and a guess would be wrong.
 fn failed(command: &Command) -> Option<Answer> {
     match command {
         Command::Request { .. } => Some(Answer::Location(0)),

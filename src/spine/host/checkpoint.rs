@@ -1,4 +1,4 @@
-//! A checkpoint of one actor: its pages, a slice at a time, between messages.
+//! The checkpoint of one actor: its pages, a slice at a time, between messages.
 
 use super::Host;
 use crate::ids::Seq;
@@ -11,7 +11,7 @@ use crate::spine::pages;
 use crate::spine::recovery::digest;
 
 impl<M: Actor> Host<M> {
-    /// Begins a checkpoint of what changed after `since`; what it is of. `None` while the machine is spent.
+    /// Begins a checkpoint of what changed after `since`, and returns the watermark of the state. `None` while the machine is spent.
     pub fn begin_checkpoint(&mut self, since: Seq) -> Option<Watermark> {
         if self.spent {
             return None;
@@ -24,8 +24,8 @@ impl<M: Actor> Host<M> {
         })
     }
 
-    /// The next pages of the checkpoint that was begun, about `bytes_max` bytes of them, and whether these are the last.
-    /// `None` if it was given up, or the machine lost in between.
+    /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last. `None` if the
+    /// checkpoint was abandoned, or the machine's state lost meanwhile.
     pub fn next_pages(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)> {
         if self.spent || !self.machine.pages().is_running() {
             return None;
@@ -49,7 +49,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Gives up the checkpoint that was begun, if one was.
+    /// Abandons the checkpoint under way, if there is one.
     pub fn abort_checkpoint(&mut self) {
         if !self.spent {
             self.machine.pages().abort();

@@ -1,4 +1,4 @@
-//! What is asked of a host from outside, beside messages: other rules, and what it has other actors do.
+//! Requests to a host other than deliveries: new rules, and its obligations towards other actors.
 
 use super::Host;
 use crate::ids::ActorId;
@@ -18,7 +18,7 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// What of its standing obligations is another actor's to know, as messages. Nothing is told.
+    /// Appends the messages that `resume` would send to the actor `to` to `stated`. Nothing is sent.
     pub fn stated(&mut self, ledger: &mut Ledger, to: ActorId, stated: &mut Vec<Vec<u8>>) -> Flow {
         let (machine, mut effects) = (&mut self.machine, Effects::<M>::default());
         if let Err(cause) = guard(|| machine.resume(&mut effects)) {
@@ -32,8 +32,7 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Goes by other rules from here on. That is noted in the log, so that each decision can be checked by the rules of its
-    /// time.
+    /// Replaces the rules from here on, and records that in the log, so that each decision can be checked by the rules of its time.
     pub fn go_by(&mut self, ledger: &mut Ledger, rules: M::Rules) -> Flow {
         ledger.rules(M::ID, &rules);
         let machine = &mut self.machine;

@@ -1,7 +1,7 @@
 //! The shell around a machine, without I/O: messages in, records and held-back effects out.
 //!
-//! This is the one place where **order, decide, commit, append** stand in a row. Promises: a panic fails the request
-//! that caused it and no other; nothing leaves before everything it rests on is durable; what is due happens before
+//! This is the only place that performs **order, decide, commit, append** in sequence. Promises: a panic fails only the request
+//! that caused it; nothing leaves before everything it depends on is durable; whatever is due happens before
 //! the next message or query. Never here: threads, sockets, files, clocks. The runtime and the simulation drive it.
 
 mod checkpoint;
@@ -33,33 +33,33 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
+/// The number of ticks in a row after which others get their turn: expiring a million locks at once must not stop the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
-/// What is carried out in a row, in usual commands, before others get their turn: the mailbox of an actor that is asked
-/// from another thread may never be empty.
+/// The cost of the work done in a row, in usual commands, before others get their turn: the mailbox of an actor that is called from
+/// another thread may never be empty.
 const COST_IN_A_ROW: usize = 4096;
 
-/// How many quarantined items are remembered over a rebuild. One that is forgotten panics, and is quarantined, again.
+/// The most quarantined items remembered across a rebuild. One that is forgotten panics, and is quarantined, again.
 const QUARANTINED_MAX: usize = 1024;
 
-/// A machine and what it needs to outlive its own panics.
+/// A machine, and what it needs to outlive its own panics.
 pub struct Host<M: Machine> {
     machine: M,
-    /// What it did under which key.
+    /// What the machine did under which idempotency key.
     receipts: Receipts,
-    /// A function that changes the state panicked: the machine is not to be used until it is rebuilt.
+    /// Whether a function that changes the state panicked: the machine must be rebuilt before it is used again.
     spent: bool,
-    /// The item whose tick did that.
+    /// The item whose tick spent the machine.
     spent_by: Option<u64>,
-    /// Whether nothing is removed by time.
+    /// Whether removals on a date are held back.
     held: bool,
     /// The newest entry of this actor.
     last: Seq,
-    /// The newest that answers and actions wait for.
+    /// The newest entry that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
-    /// What was carried out since others had their turn.
+    /// The cost of what was carried out since others had their turn.
     spent_in_a_row: usize,
     watches: BTreeMap<Ticket, Wait<M>>,
     quarantined: Vec<Report>,
@@ -69,7 +69,7 @@ pub struct Host<M: Machine> {
     /// Actors whose tells were refused here, or panicked.
     undelivered: Vec<ActorId>,
     restate: Restate,
-    /// Where what happens is published.
+    /// The feed to which events are published.
     feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
 }
@@ -80,11 +80,11 @@ struct Running<M: Machine> {
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
     teller: Option<ActorId>,
-    /// It comes again: what is not known of it was not done then, and is not done now.
+    /// Whether the delivery is a repetition: messages in it without a receipt were not carried out the first time, and are not now.
     again: bool,
 }
 
-/// What became of a message.
+/// The result of a message.
 enum Done<R> {
     Answered(R),
     /// It was refused before the machine saw it.
@@ -92,7 +92,7 @@ enum Done<R> {
 }
 
 impl<M: Actor> Host<M> {
-    /// A host around what was recovered.
+    /// Creates a host from a recovered actor.
     pub fn new(recovered: Recovered<M>) -> Self {
         let Recovered {
             machine,
@@ -121,7 +121,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// The server started. `Err`, with the panic's words, if the machine cannot begin.
+    /// Starts the machine with the server. Returns the panic message if that panics.
     pub fn start(&mut self, start: Start) -> Result<(), String> {
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         guard(|| {
@@ -134,7 +134,7 @@ impl<M: Actor> Host<M> {
         Ok(())
     }
 
-    /// Takes a delivery. The one before must be done.
+    /// Takes a delivery. The previous one must be done.
     pub fn deliver(&mut self, ledger: &mut Ledger, delivery: Delivery<M>) -> Flow {
         assert!(
             self.backlog.is_none(),
@@ -151,14 +151,14 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Goes on with what was delivered, and with what is due.
+    /// Continues with the delivery, and with what is due.
     pub fn proceed(&mut self, ledger: &mut Ledger) -> Flow {
         assert!(
             !self.spent,
             "a spent machine is rebuilt before anything else"
         );
         let mut ticks = TICKS_IN_A_ROW;
-        // What is delivered together happens at one time.
+        // Everything delivered together happens at one time.
         let now = ledger.both();
         let held = ledger.marked().believed.is_some();
         if std::mem::replace(&mut self.held, held) != held {
@@ -206,7 +206,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Notes what became of an item of the delivery.
+    /// Records the result of an item of the delivery.
     fn done(&mut self, done: Result<Done<M::Reply>, Report>) -> Option<Report> {
         let running = self.backlog.as_mut()?;
         let (answer, delivered, panicked) = match done {
@@ -227,7 +227,7 @@ impl<M: Actor> Host<M> {
         panicked
     }
 
-    /// Lets time act, in (deadline, id) order, on everything due now.
+    /// Lets time act, in (deadline, id) order, on everything that is due.
     fn advance(&mut self, ledger: &mut Ledger, now: Now, ticks: &mut usize) -> Flow {
         if self.restate.take_due(now.at)
             && let Err(cause) = self.resume()
@@ -246,7 +246,7 @@ impl<M: Actor> Host<M> {
             *ticks -= 1;
             let due = guard(|| {
                 sabotage(saboteur.as_deref(), Stage::Due, None);
-                // Again, for its words, if it panicked just now.
+                // Called again, for the message if it panicked just now.
                 machine.deadline(now.offset);
                 machine.due(now)
             });
@@ -297,7 +297,7 @@ impl<M: Actor> Host<M> {
         Err(report)
     }
 
-    /// Order, decide, commit, append. With a key, a receipt is kept of what is committed.
+    /// Orders, decides, commits and appends a message. With a key, keeps a receipt of a committed outcome.
     fn message(
         &mut self,
         ledger: &mut Ledger,
@@ -340,7 +340,7 @@ impl<M: Actor> Host<M> {
                     outcome: &outcome,
                     key: key.copied(),
                 };
-                // Who is answered under a key may rely on it.
+                // A client that is answered under a key may rely on it.
                 let awaited = keeping == Keeping::Durable || key.is_some();
                 if awaited || self.effects.has_actions() {
                     ledger.append(M::ID, stamp, &entry);
@@ -362,7 +362,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// What is decided about a message and how that is kept, or why a full disk refuses it. Time is never refused.
+    /// Decides a message and how its outcome is kept, or returns why a full disk refuses it. Ticks are never refused.
     #[expect(
         clippy::type_complexity,
         reason = "what it is stands in one line, here alone"
@@ -383,7 +383,7 @@ impl<M: Actor> Host<M> {
             }
             sabotage(saboteur, stage, Some(message));
             let outcome = machine.decide(moment, message);
-            // A tick that panics takes its item out, wherever it does so.
+            // A tick that panics removes its item from the due ones, at whichever stage.
             if stage != Stage::Tick {
                 at.set(Stage::Keeping);
             }
@@ -394,7 +394,7 @@ impl<M: Actor> Host<M> {
         decided.map_err(|cause| (at.get(), cause))
     }
 
-    /// Publishes what the outcome comes to; whether there are subscribers.
+    /// Publishes the events of an outcome; returns whether there are subscribers.
     fn publish(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
         let feed = self.feed.as_ref().filter(|feed| feed.is_open());
         if feed.is_none() && (self.feed.is_none() || M::WARNINGS.is_empty()) {
@@ -427,7 +427,7 @@ impl<M: Actor> Host<M> {
         asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Notes in the journal that this message was not applied.
+    /// Records in the journal that this message was not applied.
     fn poison(
         &mut self,
         ledger: &mut Ledger,
@@ -447,7 +447,7 @@ impl<M: Actor> Host<M> {
         Self::report(ledger, now, stage, cause)
     }
 
-    /// The state can no longer be trusted, and no message is the culprit.
+    /// Marks the state as no longer usable, when no message is to blame.
     fn spend(&mut self, ledger: &Ledger, now: Now, (stage, cause): (Stage, String)) -> Report {
         self.spent = true;
         self.effects.take();
@@ -477,7 +477,7 @@ impl<M: Actor> Host<M> {
         Ok(())
     }
 
-    /// Puts what the machine wants done after what it rests on.
+    /// Holds the machine's effects back until the entries that they depend on are durable.
     fn hold_effects(&mut self) {
         if self.effects.is_empty() {
             return;
@@ -500,13 +500,13 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Something that this actor told another was refused there, or panicked: its obligations are stated again, with
-    /// time. So it is when the completion of one of its actions was refused here.
+    /// Notes that another actor refused one of this actor's tells, or panicked over it: obligations will be restated after a delay. The
+    /// same applies when the completion of one of its actions was refused here.
     pub fn undelivered(&mut self, at: Timestamp) {
         self.restate.refused(at);
     }
 
-    /// Waits for something on behalf of `ticket`; answered at once if it is so already.
+    /// Begins a wait on behalf of `ticket`; answers at once if what it waits for is already true.
     pub fn watch(&mut self, ledger: &mut Ledger, ticket: Ticket, wait: Wait<M>) -> Flow {
         if let Some(Wait { watch, .. }) = self.watches.get(&ticket) {
             unreachable!("a ticket is given once, and this one waits for {watch:?}");
@@ -547,23 +547,22 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Publishes what happens there.
+    /// Sets the feed to which events are published.
     pub fn publish_to(&mut self, feed: Arc<Feed>) {
         self.feed = Some(feed);
     }
 
-    /// What is to be told to other actors. Need not wait for the journal: the entry that a tell causes stands
-    /// behind the one that caused it.
+    /// Takes the messages for other actors. They need not wait for the journal: the entry that a tell causes comes after its own.
     pub fn take_tells(&mut self) -> Vec<Tell> {
         std::mem::take(&mut self.tells)
     }
 
-    /// Actors whose tells were refused here, or panicked, and this one if one panicked: each is to be told so.
+    /// Takes the actors to notify that their tells were refused here, or panicked; this actor is among them if one panicked.
     pub fn take_undelivered(&mut self) -> Vec<ActorId> {
         std::mem::take(&mut self.undelivered)
     }
 
-    /// Forgets everything that waits for an answer. For a node that has halted.
+    /// Drops everything that waits for an answer, because the node has halted.
     pub fn abandon(&mut self) {
         self.backlog = None;
         self.watches.clear();
@@ -576,14 +575,14 @@ impl<M: Actor> Host<M> {
     }
 }
 
-/// Makes the panic that a test has planted here.
+/// Provokes the panic that a test has planted here, if any.
 fn sabotage<T>(saboteur: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
     if let Some(saboteur) = saboteur {
         saboteur(stage, message);
     }
 }
 
-/// Which messages a full disk refuses.
+/// Whether a full disk refuses a message of this weight.
 fn refused(weight: Weight, room: Room) -> bool {
     match weight {
         Weight::Adds => room >= Room::Low,

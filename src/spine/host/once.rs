@@ -1,4 +1,4 @@
-//! Messages that are not to be done twice: one whose key has a receipt is answered again, and nothing is decided.
+//! Messages that must be carried out only once: one whose key has a receipt is answered again, and nothing is decided.
 
 use super::{Done, Host};
 use crate::decode;
@@ -9,9 +9,9 @@ use crate::spine::ledger::Ledger;
 use crate::spine::machine::{Actor, Now, Refusal};
 
 impl<M: Actor> Host<M> {
-    /// Does what a message asks for, unless that was done under its key.
+    /// Carries out a message, unless that was done under its key.
     ///
-    /// Whatever is answered rests on what is awaited already: an entry with a key always is.
+    /// A repeated answer depends on nothing that is not awaited already: an entry with a key always is.
     pub(super) fn once(
         &mut self,
         ledger: &mut Ledger,
@@ -36,7 +36,7 @@ impl<M: Actor> Host<M> {
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Whether any of these was done before. Messages with keys and others do not come together.
+    /// Whether any of these was carried out before. Messages with keys are never mixed with others.
     pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
         let Some(Item::Keyed(..)) = items.first() else {
             return false;
@@ -49,7 +49,7 @@ impl<M: Actor> Host<M> {
         items.iter().any(is_known)
     }
 
-    /// The wait that a tick acts for, if that has a key.
+    /// Returns the wait that a tick acts for, with its key, if it has one.
     pub(super) fn wait_with_key(&self, tick: &M::Message) -> Option<(Ticket, RequestKey)> {
         let ticket = M::acts_for(tick)?;
         let key = self.watches.get(&ticket)?.key.as_deref()?;

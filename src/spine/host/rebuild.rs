@@ -1,4 +1,4 @@
-//! A machine in the place of a spent one.
+//! Replaces a spent machine.
 
 use super::Host;
 use crate::spine::delivery::{Flow, Report, Stage};
@@ -8,12 +8,12 @@ use crate::spine::machine::Actor;
 use crate::spine::recovery::Recovered;
 
 impl<M: Actor> Host<M> {
-    /// Takes the spent machine out, for whoever rebuilds it to drop: there may be much of it.
+    /// Takes the spent machine out, for the rebuilding thread to drop: it may be large.
     pub fn take_spent(&mut self, rules: M::Rules) -> M {
         assert!(self.spent, "a machine that is in use stays");
         let spent = std::mem::replace(&mut self.machine, M::new(rules));
         let by = self.spent_by.take();
-        // What has changed since was put back, although its deadline may be the same.
+        // An item that has changed since is no longer quarantined, although its deadline may be the same.
         let stays = |report: &Report| {
             let item = report.item.filter(|item| {
                 Some(*item) == by || guard(|| spent.is_quarantined(*item)).unwrap_or(true)
@@ -24,8 +24,8 @@ impl<M: Actor> Host<M> {
         spent
     }
 
-    /// Puts a rebuilt machine in the place of a spent one, and states again what outlived it. If that panics, it is
-    /// spent as well.
+    /// Replaces the spent machine with a rebuilt one, and restores the quarantine and waits that outlived it. If that panics, the new
+    /// machine is spent as well.
     pub fn rebuilt(&mut self, ledger: &mut Ledger, rebuilt: Recovered<M>) -> Flow {
         (self.machine, self.receipts) = (rebuilt.machine, rebuilt.receipts);
         let (machine, effects) = (&mut self.machine, &mut self.effects);

@@ -1,19 +1,19 @@
-//! When what was refused is said again: at once, and later each time that it goes on.
+//! The schedule for restating obligations after a refusal: soon at first, and later each time that it recurs.
 
 use crate::clock::Timestamp;
 use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
 
-/// When the obligations of an actor are stated again, since one was refused.
+/// When an actor restates its obligations because one was refused.
 #[derive(Default)]
 pub(super) struct Restate {
     pub(super) due: Option<Timestamp>,
-    /// The last time, and how long it was waited for.
+    /// When they were last restated, and after which delay.
     last: Timestamp,
     waited_ms: u64,
 }
 
 impl Restate {
-    /// Something was refused: a first time at once, and later each time that it goes on.
+    /// Notes a refusal, and schedules a restatement: soon at first, and later each time that it recurs.
     pub(super) fn refused(&mut self, at: Timestamp) {
         if self.due.is_none() {
             let goes_on_ms = self.waited_ms.max(RESTATE_MS);
@@ -28,7 +28,7 @@ impl Restate {
         }
     }
 
-    /// Whether it is time. If so, that is done with.
+    /// Whether a restatement is due; if so, it is no longer scheduled.
     pub(super) fn take_due(&mut self, at: Timestamp) -> bool {
         let is_due = self.due.take_if(|due| *due <= at).is_some();
         if is_due {
@@ -50,7 +50,7 @@ mod tests {
         let mut waited = Vec::new();
         for _ in 0..9 {
             restate.refused(now);
-            // Of many at a time the first counts.
+            // Of several refusals at a time, only the first counts.
             restate.refused(now.plus_ms(1));
             let due = restate.due.expect("it is to be said again");
             assert!(!restate.take_due(Timestamp(due.0 - 1)));
@@ -62,7 +62,7 @@ mod tests {
             waited,
             [10, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000]
         );
-        // One that was refused long before has to do with nothing.
+        // A refusal long after the last one starts over.
         restate.refused(now.plus_ms(64_001));
         assert_eq!(restate.due, Some(now.plus_ms(64_011)));
     }

@@ -1,4 +1,4 @@
-//! What is seen of a host from outside.
+//! The state of a host, as visible from outside.
 
 use super::Host;
 use crate::clock::{Offset, Timestamp};
@@ -20,56 +20,59 @@ impl<M: Actor> Host<M> {
         self.backlog.is_some()
     }
 
-    /// The newest entry of this actor.
+    /// Returns the newest entry of this actor.
     pub fn last(&self) -> Seq {
         self.last
     }
 
-    /// The entry that answers from here on rest on: behind it there is only what passes with the process.
+    /// Returns the entry that answers from here on depend on. Later entries only record what is lost with the process anyway.
     pub fn awaited(&self) -> Seq {
         self.awaited
     }
 
-    /// Which actor this is.
+    /// Returns the actor's id.
     pub fn actor(&self) -> ActorId {
         M::ID
     }
 
-    /// A time before which nothing is due.
+    /// Returns a time before which nothing is due.
     pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         if self.spent {
             return None;
         }
-        // What panics here panics again, and is reported, when it is acted on.
+        // A panic here recurs, and is reported, when the deadline is acted on.
         let machine = guard(|| self.machine.deadline(offset)).unwrap_or(Some(Timestamp(0)));
         machine.into_iter().chain(self.restate.due).min()
     }
 
-    /// What waits for the journal.
+    /// Returns the outbox, which holds what waits for the journal.
     pub fn outbox(&self) -> &Outbox<M> {
         &self.outbox
     }
 
-    /// The machine, to look at. Not while it is spent.
+    /// Returns the machine, for inspection.
+    ///
+    /// # Panics
+    /// Panics while the machine is spent.
     pub fn machine(&self) -> &M {
         assert!(!self.spent, "a spent machine shows nothing");
         &self.machine
     }
 
-    /// The digest of the state; none while it is spent.
+    /// Returns the digest of the state; `None` while it is spent.
     pub fn digest(&self) -> Option<Digest> {
         let machine = Some(&self.machine).filter(|_| !self.spent)?;
         guard(|| recovery::digest(machine, &self.receipts)).ok()
     }
 
-    /// What the machine counts; nothing while it is spent.
+    /// Returns the machine's gauges; empty while it is spent.
     pub fn gauges(&self) -> Vec<Gauge> {
         let machine = Some(&self.machine).filter(|_| !self.spent);
         let gauges = machine.and_then(|machine| guard(|| machine.gauges()).ok());
         gauges.unwrap_or_default()
     }
 
-    /// Items on which time no longer acts, with the panics that were the reason.
+    /// Returns the items on which time no longer acts, with the panics that were the reason.
     pub fn quarantined(&self) -> &[Report] {
         &self.quarantined
     }

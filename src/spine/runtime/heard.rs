@@ -1,20 +1,20 @@
-//! Answers on their way to whoever asked, who may have gone meanwhile: what nobody hears any more is not lost without
-//! a word, but goes to whom it then concerns. Never both, and never neither, unless the node ends.
+//! Answers on their way to a caller that may no longer be waiting. An undelivered answer is not dropped, but passed
+//! to a fallback. Each answer reaches exactly one of the two, unless the node ends.
 
 use crate::spine::delivery::{Answer, ReplyTo};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Takes the answers that nobody hears any more.
+/// Receives the answers that the caller no longer waits for.
 pub(super) type Unheard<R> = Arc<dyn Fn(Vec<Answer<R>>) + Send + Sync>;
 
-/// Where answers come in. Dropped, it passes on what has come already, and what comes still.
+/// The receiving end for answers. When dropped, it passes answers on to the fallback, whether already received or still to come.
 pub(super) struct Hearing<R> {
     answers: oneshot::Receiver<Vec<Answer<R>>>,
     unheard: Unheard<R>,
 }
 
-/// Where answers go, and where they come in.
+/// Creates the sending and the receiving end for answers.
 pub(super) fn hearing<R: Send + 'static>(unheard: Unheard<R>) -> (ReplyTo<R>, Hearing<R>) {
     let (answer, answers) = oneshot::channel();
     let after = Arc::clone(&unheard);
@@ -27,7 +27,7 @@ pub(super) fn hearing<R: Send + 'static>(unheard: Unheard<R>) -> (ReplyTo<R>, He
 }
 
 impl<R> Hearing<R> {
-    /// The answers; none if there will be none. May be given up, and asked for again.
+    /// Waits for the answers; `None` if there will be none. The future may be dropped, and the call repeated.
     pub(super) async fn answers(&mut self) -> Option<Vec<Answer<R>>> {
         (&mut self.answers).await.ok()
     }
@@ -35,7 +35,7 @@ impl<R> Hearing<R> {
 
 impl<R> Drop for Hearing<R> {
     fn drop(&mut self) {
-        // From here on whoever answers is told that nobody hears it.
+        // From here on, answers go to the fallback.
         self.answers.close();
         if let Ok(all) = self.answers.try_recv() {
             (self.unheard)(all);
@@ -49,7 +49,8 @@ mod tests {
     use crate::block_on;
     use std::sync::{Arc, Mutex};
 
-    /// What nobody heard, if the answer comes before or after whoever asked hears it, or goes.
+    /// Returns how many answers reach the fallback, depending on whether the caller receives them, and on whether they come before the
+    /// receiving end is dropped.
     fn unheard(hears: bool, answered_first: bool) -> usize {
         let left = Arc::new(Mutex::new(0));
         let theirs = Arc::clone(&left);

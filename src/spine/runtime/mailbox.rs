@@ -1,4 +1,4 @@
-//! How actors are reached: messages, queries and waits from any thread, and their answers.
+//! Mailboxes: messages, queries and waits for an actor from any thread, and their answers.
 
 use super::heard::{Hearing, hearing};
 use super::shell::{self, ActorStatus, Shell};
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The address of an actor. Cloning gives another handle; any thread may use it.
+/// The address of an actor. Clones refer to the same actor, and can be used from any thread.
 pub struct Mailbox<M: Actor> {
     address: Addr<Shell<M>>,
     admission: Admission,
@@ -43,15 +43,15 @@ impl<M: Actor> Clone for Mailbox<M> {
 pub struct Stopped;
 
 impl<M: Actor> Mailbox<M> {
-    /// Delivers commands and waits for their answers, which come together and in order.
+    /// Delivers commands and waits for their answers, which arrive together and in order.
     ///
-    /// Waits first until the bound on open commands has room. Dropping the future does not recall the commands.
+    /// First waits until the bound on open commands has room. Dropping the future does not recall the commands.
     pub async fn call(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let permit = self.admission.admit(items.len()).await;
         let (answer, answers) = oneshot::channel();
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
             drop(permit);
-            // Whoever asked may be gone; the commands were carried out all the same.
+            // The caller may be gone; the commands were carried out all the same.
             drop(answer.send(all));
         });
         self.address
@@ -60,7 +60,7 @@ impl<M: Actor> Mailbox<M> {
         answers.await.map_err(|_| Stopped)
     }
 
-    /// The same for questions that look at much: they take turns with each other, over all actors.
+    /// Like [`call`](Self::call), for queries that scan much state: they take turns with each other, over all actors.
     pub async fn walk(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let turn = self.admission.walk().await;
         let answers = self.call(items).await;
@@ -68,7 +68,7 @@ impl<M: Actor> Mailbox<M> {
         answers
     }
 
-    /// The same as `call`. If the future is dropped, what is answered goes to `unheard`.
+    /// Like [`call`](Self::call), but if the future is dropped, the answers go to `unheard`.
     pub async fn call_or(
         &self,
         items: Vec<Item<M>>,
@@ -86,7 +86,7 @@ impl<M: Actor> Mailbox<M> {
         answers.answers().await.ok_or(Stopped)
     }
 
-    /// Delivers commands whose answers nobody waits for, in front of the bound on open commands.
+    /// Delivers commands whose answers nobody waits for, regardless of the bound on open commands.
     pub fn cast(&self, items: Vec<Item<M>>) {
         let reply_to: ReplyTo<M::Reply> = Box::new(drop);
         self.address
@@ -103,8 +103,8 @@ impl<M: Actor> Mailbox<M> {
         self.begin_watch_or((watch, None), drop)
     }
 
-    /// The same. What is done for it is done once under the key, if there is one. What is answered after all, when
-    /// whoever waits has gone, goes to `unheard`.
+    /// Like [`begin_watch`](Self::begin_watch), with an optional key under which the result is produced only once. An answer that arrives
+    /// after the wait was dropped goes to `unheard`.
     pub fn begin_watch_or(
         &self,
         (watch, key): (M::Watch, Option<RequestKey>),
@@ -127,42 +127,41 @@ impl<M: Actor> Mailbox<M> {
         }
     }
 
-    /// What requests may hold that are not whole, over all listeners.
+    /// Returns the budget for incomplete requests, over all listeners.
     pub const fn unfinished(&self) -> &Arc<Budget> {
         self.admission.unfinished()
     }
 
-    /// A number that no other wait and nobody else who asked for one has, as long as the process lives.
+    /// Returns a number that is given to no other wait or caller as long as the process lives.
     pub fn ticket(&self) -> Ticket {
         self.admission.ticket()
     }
 
-    /// Lets what is due pass whenever it is called, as long as the actor is there.
+    /// Returns a callback that lets due items act, and returns false once the actor is gone.
     pub fn rouse(&self) -> Rouse {
         let mailbox = self.clone();
         Box::new(move || {
-            // What is due comes before the next command, and so before none.
+            // Due items act before the next command, even before an empty delivery.
             mailbox.cast(Vec::new());
             mailbox.address.connected()
         })
     }
 
-    /// Has the actor go by other rules from the next message on. They hold until the node ends: the next start goes by its
-    /// configuration.
+    /// Replaces the actor's rules from the next message on. They apply until the node ends: the next start follows its configuration.
     pub async fn go_by(&self, rules: M::Rules) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::GoBy { rules, done });
         is_done.await.map_err(|_| Stopped)
     }
 
-    /// Has the actor state again what others are to do for it, as it does at each start: an upsert.
+    /// Lets the actor restate what other actors and ports must do for it, as it does at each start: an upsert.
     pub async fn restate(&self) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::Restate(done));
         is_done.await.map_err(|_| Stopped)
     }
 
-    /// What the actor would state so to the one that takes these messages. Those that are of another kind are left out.
+    /// Returns what the actor would restate to the receiver of these messages. Messages of another type are left out.
     pub async fn stated<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
         let (answer, stated) = oneshot::channel();
         self.address.do_send(shell::Stated(to.actor(), answer));
@@ -171,7 +170,7 @@ impl<M: Actor> Mailbox<M> {
         Ok(read.filter_map(Result::ok).collect())
     }
 
-    /// Asks the actor about itself.
+    /// Requests the actor's status.
     pub async fn status(&self) -> Result<ActorStatus, Stopped> {
         let (answer, status) = oneshot::channel();
         self.address.do_send(shell::Describe(answer));
@@ -186,16 +185,16 @@ impl<M: Actor> Mailbox<M> {
     }
 }
 
-/// A wait that has begun. Dropping it ends it.
+/// A wait that has begun. Dropping it ends the wait.
 pub struct Waiting<M: Actor> {
     address: Addr<Shell<M>>,
     ticket: Ticket,
-    /// None, once it was answered.
+    /// `None` once the wait was answered.
     answers: Option<Hearing<M::Reply>>,
 }
 
 impl<M: Actor> Waiting<M> {
-    /// The answer. May be given up, and asked for again.
+    /// Waits for the answer. The future may be dropped, and the call repeated.
     pub async fn answer(&mut self) -> Result<Answer<M::Reply>, Stopped> {
         let answers = self.answers.as_mut().ok_or(Stopped)?;
         let all = answers.answers().await;
@@ -203,7 +202,7 @@ impl<M: Actor> Waiting<M> {
         all.ok_or(Stopped)?.into_iter().next().ok_or(Stopped)
     }
 
-    /// Ends the wait: what was answered before that, if it was.
+    /// Ends the wait, and returns the answer if one was given before that.
     pub async fn withdraw(mut self) -> Option<Answer<M::Reply>> {
         self.address.do_send(shell::Unwatch(self.ticket));
         self.answer().await.ok()
@@ -212,7 +211,7 @@ impl<M: Actor> Waiting<M> {
 
 impl<M: Actor> Drop for Waiting<M> {
     fn drop(&mut self) {
-        // What was answered has ended.
+        // A wait that was answered has ended already.
         if self.answers.is_some() {
             self.address.do_send(shell::Unwatch(self.ticket));
         }

@@ -1,4 +1,4 @@
-//! How a checkpoint asks an actor for its pages: among its other messages.
+//! Lets a checkpoint request an actor's pages, between its other messages.
 
 use super::shell::Shell;
 use crate::ids::{ActorId, Seq};
@@ -9,7 +9,7 @@ use crate::spine::machine::Actor;
 use actix::{Addr, Handler, Message};
 use tokio::sync::oneshot;
 
-/// How much of its pages an actor hands over at a time: less than half a millisecond of work.
+/// The size of the slices in which an actor hands over its pages: less than half a millisecond of work.
 const SLICE_BYTES: usize = 64 * 1024;
 
 /// An actor's pages, for checkpoints.

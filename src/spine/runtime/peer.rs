@@ -1,4 +1,4 @@
-//! How other actors and ports reach an actor: by messages that nobody is answered.
+//! Lets other actors and ports reach an actor by messages that get no answer.
 
 use super::shell::{Proceed, Shell, Undelivered};
 use crate::ids::ActorId;
@@ -11,7 +11,7 @@ use crate::spine::supervision::Verdict;
 use actix::Addr;
 use std::rc::Rc;
 
-/// An actor, as the others see it.
+/// An actor, as other actors see it.
 pub(super) struct Address<M: Actor>(Addr<Shell<M>>);
 
 impl<M: Actor> Address<M> {
@@ -34,7 +34,7 @@ impl<M: Actor> Peer for Address<M> {
     }
 }
 
-/// Where a port reports what became of actions. Cloning gives another handle; any thread may use it.
+/// Where a port reports the completion of actions. Clones refer to the same actor, and can be used from any thread.
 pub struct Completions<M: Actor>(Addr<Shell<M>>);
 
 impl<M: Actor> Clone for Completions<M> {
@@ -48,7 +48,7 @@ impl<M: Actor> Completions<M> {
         Self(address)
     }
 
-    /// Reports to the actor. If it refuses the message, it asks for the action again.
+    /// Reports to the actor. If the actor refuses the message, it will request the action again.
     pub fn report(&self, message: &M::Message) {
         let message = rmp_serde::to_vec(message).expect("messages always encode");
         self.0.do_send(Tell {
@@ -59,12 +59,11 @@ impl<M: Actor> Completions<M> {
     }
 }
 
-/// The port of the Supervisor: brings its verdicts to the actors that wait for them. The id of an action is that of the
-/// actor.
+/// The port of the Supervisor: passes its verdicts to the actors that wait for them. The id of an action is that of the actor.
 pub struct Judge(Rc<Spine>);
 
 impl Judge {
-    /// Verdicts on the actors of this node.
+    /// Creates the port for the actors of this node.
     pub const fn new(spine: Rc<Spine>) -> Self {
         Self(spine)
     }

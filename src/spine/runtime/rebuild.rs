@@ -1,4 +1,4 @@
-//! A spent machine is built anew from the journal, on a thread of its own, while the other actors go on.
+//! Rebuilds a spent machine from the journal, on a thread of its own, while the other actors go on.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Builds the machine as it was after the entry `until`, and drops the spent one.
+/// Rebuilds the machine as it was after the entry `until`, and drops the spent one.
 ///
 /// # Errors
-/// Why the node must halt: the journal does not read, or there is no thread to read it on.
+/// Returns why the node must halt: the journal is unreadable, or no thread could be started.
 pub(super) async fn rebuild<M: Actor>(
     spine: Rc<Spine>,
     spent: M,
@@ -33,13 +33,13 @@ pub(super) async fn rebuild<M: Actor>(
         Arc::new(move |rules| rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until));
     let first = Arc::clone(&build);
     let mut rebuilt = on_thread(M::NAME, move || {
-        // It takes about as long to drop as to find the snapshot: there are never two whole states at once.
+        // Dropping the old state takes about as long as finding the snapshot, so there are never two whole states at once.
         let (rebuilt, ()) = both(|| first(rules), || drop(spent));
         rebuilt
     })
     .await;
     if !matches!(rebuilt, Ok(Ok(_))) {
-        // A checkpoint may just have been writing the slot that was to be read, or dropping old segments.
+        // A checkpoint may just have been writing the slot to be read, or removing old segments.
         let held = spine.hold_slots().await;
         rebuilt = on_thread(M::NAME, move || build(again)).await;
         drop(held);
@@ -57,7 +57,7 @@ pub(super) async fn rebuild<M: Actor>(
     }
 }
 
-/// Does work that takes long for an actor on a thread of its own. No answer if it panics.
+/// Runs long work for an actor on a thread of its own. There is no answer if it panics.
 fn on_thread<T: Send + 'static>(
     actor: &str,
     work: impl FnOnce() -> T + Send + 'static,

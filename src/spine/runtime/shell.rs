@@ -1,4 +1,4 @@
-//! A host inside actix: its mailbox, its timer, what becomes of a panic.
+//! A host inside actix: its mailbox, its timer, and the handling of panics.
 
 use super::rebuild::rebuild;
 use crate::clock::Timestamp;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The longest a timer sleeps: tokio's clock stands still while the machine sleeps, the node's does not.
+/// The longest that a timer sleeps: unlike node time, tokio's clock stands still while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A host inside actix.
@@ -65,7 +65,7 @@ impl<M: machine::Actor> Shell<M> {
         }
     }
 
-    /// Reports a panic to the Supervisor, and does nothing else before its verdict is there.
+    /// Reports a panic to the Supervisor, and does nothing else until its verdict arrives.
     fn await_verdict(&mut self, context: &mut Context<Self>, report: &Report) {
         let Some(verdict) = self.spine.panicked(M::ID, report, self.host.is_spent()) else {
             return;
@@ -84,7 +84,7 @@ impl<M: machine::Actor> Shell<M> {
         }));
     }
 
-    /// Goes on behind a panic.
+    /// Continues after a panic.
     fn restart(&mut self, context: &mut Context<Self>) {
         if self.host.is_spent() {
             self.rebuild(context);
@@ -97,7 +97,7 @@ impl<M: machine::Actor> Shell<M> {
         self.drive(context, Host::proceed);
     }
 
-    /// Lets other actors and the journal have their turn; this actor's mailbox waits.
+    /// Lets other actors and the journal have their turn, while this actor's mailbox waits.
     fn go_on_later(&mut self, context: &mut Context<Self>) {
         let spine = Rc::clone(&self.spine);
         let short = spine.ledger().is_short();
@@ -115,7 +115,7 @@ impl<M: machine::Actor> Shell<M> {
         );
     }
 
-    /// Wakes this actor when something is due.
+    /// Sets a timer for the next deadline.
     fn set_timer(&mut self, context: &mut Context<Self>) {
         let offset = self.spine.ledger().both().offset;
         let Some(deadline) = self.host.deadline(offset) else {
@@ -130,7 +130,7 @@ impl<M: machine::Actor> Shell<M> {
         let wait = deadline.since(self.spine.ledger().now()).min(SLEEP_MAX);
         let timer = context.run_later(wait, |shell, context| {
             shell.timer = None;
-            // A timer may end behind the message that made this actor wait. Whatever it waits for proceeds by itself.
+            // A timer may fire after the message that made this actor wait. Whatever it waits for proceeds by itself.
             if !context.waiting() {
                 shell.proceed(context);
             }
@@ -138,7 +138,7 @@ impl<M: machine::Actor> Shell<M> {
         self.timer = Some((deadline, timer));
     }
 
-    /// Builds a spent machine anew; the mailbox waits.
+    /// Rebuilds a spent machine, while the mailbox waits.
     fn rebuild(&mut self, context: &mut Context<Self>) {
         let spent = self.host.take_spent(self.rules.clone());
         let (spine, until) = (Rc::clone(&self.spine), self.host.last());
@@ -161,7 +161,7 @@ impl<M: machine::Actor> Unpin for Shell<M> {}
 impl<M: machine::Actor> Actor for Shell<M> {
     type Context = Context<Self>;
 
-    /// What `resume` stated when the node started is let out before anything is delivered.
+    /// Releases what `resume` stated when the node started, before anything is delivered.
     fn started(&mut self, context: &mut Self::Context) {
         self.proceed(context);
     }
@@ -193,7 +193,9 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
             Ok(message) => self.drive(context, |host, ledger| {
                 host.deliver(ledger, Delivery::told(message, tell.from))
             }),
-            Err(error) => tracing::error!(actor = M::NAME, %error, "told something unknown"),
+            Err(error) => {
+                tracing::error!(actor = M::NAME, %error, "received a message that does not decode");
+            }
         }
     }
 }
@@ -249,7 +251,7 @@ impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
     }
 }
 
-/// What it has other actors do is stated again.
+/// A request to restate what other actors must do for this one.
 pub(super) struct Restate(pub(super) oneshot::Sender<()>);
 
 impl Message for Restate {
@@ -265,7 +267,7 @@ impl<M: machine::Actor> Handler<Restate> for Shell<M> {
     }
 }
 
-/// What it would have this actor do, as messages.
+/// A request for the messages that this actor would restate to another.
 pub(super) struct Stated(pub(super) ActorId, pub(super) oneshot::Sender<Vec<Vec<u8>>>);
 
 impl Message for Stated {
@@ -282,7 +284,7 @@ impl<M: machine::Actor> Handler<Stated> for Shell<M> {
     }
 }
 
-/// Other rules.
+/// A request to replace the rules.
 pub(super) struct GoBy<M: Machine> {
     pub(super) rules: M::Rules,
     pub(super) done: oneshot::Sender<()>,
@@ -296,10 +298,10 @@ impl<M: machine::Actor> Handler<GoBy<M>> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, GoBy { rules, done }: GoBy<M>, context: &mut Self::Context) {
-        // A machine that is built anew goes by these, too.
+        // A machine that is rebuilt later follows these, too.
         self.rules = rules.clone();
         self.drive(context, |host, ledger| host.go_by(ledger, rules));
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _ = done.send(());
     }
 }
@@ -318,7 +320,7 @@ impl<M: machine::Actor> Handler<Unwatch> for Shell<M> {
     }
 }
 
-/// The node has halted: whoever waits for an answer is told so by its end.
+/// The node has halted: pending requests are dropped, which tells their callers.
 pub(super) struct Abandon;
 
 impl Message for Abandon {
@@ -333,16 +335,16 @@ impl<M: machine::Actor> Handler<Abandon> for Shell<M> {
     }
 }
 
-/// What an actor says of itself.
+/// The status of an actor.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ActorStatus {
-    /// Its name.
+    /// The actor's name.
     pub name: &'static str,
-    /// Its newest entry.
+    /// The actor's newest entry.
     pub last: Seq,
-    /// The digest of its durable state; none while it is being rebuilt.
+    /// The digest of its durable state; `None` while it is being rebuilt.
     pub digest: Option<Digest>,
-    /// What it counts.
+    /// The machine's gauges.
     pub gauges: Vec<Gauge>,
     /// Items on which time no longer acts.
     pub quarantined: Vec<Report>,
@@ -369,7 +371,7 @@ impl<M: machine::Actor> Handler<Describe> for Shell<M> {
     }
 }
 
-/// What plants panics in a host.
+/// A function that plants panics in a host.
 pub(super) type Planting<M> = Box<dyn FnOnce(&mut Host<M>) + Send>;
 
 pub(super) struct Sabotage<M: machine::Actor>(pub(super) Planting<M>);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Starts an actor on the core thread, with what performs its actions.
+/// Starts an actor on the core thread, with the port that performs its actions.
 pub fn start<M: Actor>(
     mut host: Host<M>,
     rules: M::Rules,
@@ -38,12 +38,11 @@ pub fn start<M: Actor>(
     Mailbox::new(address, admission)
 }
 
-/// Runs a node's core on the calling thread, until `run` ends.
+/// Runs a node's core on the calling thread, until `run` completes.
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     actix::System::new().block_on(async {
         let result = run.await;
-        // actix polls an actor once more when it drops it: one that has not begun yet would begin there, where no
-        // timer can be set.
+        // actix polls an actor once more when it drops it: one that has not started yet would start there, where no timer can be set.
         tokio::task::yield_now().await;
         result
     })
@@ -54,7 +53,7 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
     drop(actix::spawn(task));
 }
 
-/// Looks at the wall clock now and then. Runs as long as the node.
+/// Checks the wall clock once a second. Runs as long as the node.
 pub async fn watch_wall_clock(spine: Rc<Spine>) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     loop {

@@ -51,7 +51,7 @@ fn the_words_of_a_refusal_say_what_is_gone_and_where() {
         words(after(3)),
         format!(
             "read journal/00000002.seg: the journal begins here at sequence number {begins}, \
-             and what came before, from 4 on, is gone"
+             and the records before it, from 4 on, are gone"
         )
     );
     let begin = Begin {
@@ -61,7 +61,7 @@ fn the_words_of_a_refusal_say_what_is_gone_and_where() {
     assert_eq!(
         words(begin),
         format!(
-            "read {}: the journal ends at sequence number 54, and a snapshot says that it went on to 77",
+            "read {}: the journal ends at sequence number 54, but a snapshot shows that it reached 77",
             segment(last)
         )
     );
@@ -69,7 +69,7 @@ fn the_words_of_a_refusal_say_what_is_gone_and_where() {
     assert_eq!(
         words(after(3)),
         format!(
-            "read {}: the journal begins here without a record, and what came before, from 4 on, is gone",
+            "read {}: the journal begins here without a record, and the records before it, from 4 on, are gone",
             segment(last + 1)
         )
     );

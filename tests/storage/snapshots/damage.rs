@@ -118,7 +118,7 @@ fn the_program_says_what_it_mended() {
         harm.happen(copy.path());
         let data = copy.path().to_str().unwrap();
         let daemon = Daemon::serve(&["--data", data]);
-        daemon.until_logged("a snapshot is taken at once");
+        daemon.until_logged("taking a snapshot now");
         let status = std::process::Command::new(env!("CARGO_BIN_EXE_sexton"))
             .args(["status", "--data", data, "--json"])
             .output()
@@ -167,7 +167,7 @@ fn a_snapshot_of_another_directory_is_left_alone() {
     assert!(
         past.mended
             .iter()
-            .all(|said| said.contains("of another log"))
+            .all(|said| said.contains("belongs to another log"))
     );
     assert_eq!(past.sealed, BySlot::default());
     assert_eq!(locks.digest(), whole.digest());

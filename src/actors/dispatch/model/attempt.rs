@@ -1,4 +1,4 @@
-//! What becomes of attempts: by locks, by processes, by time, and by their end.
+//! The model of attempts: how locks, processes, time and their ends affect them.
 
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Gone, Until};
@@ -10,9 +10,9 @@ use sexton::actors::lock::Held;
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
-/// What an attempt comes to whose process ended so, if it had one.
+/// Returns the verdict on an attempt, with the exit of its process if it had one.
 fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
-    // What may have run must not run again, unless it saved how far it came, or may.
+    // A command that may have run must not run again, unless it saved its progress or may be repeated.
     let broken = |cause| {
         let goes_on = task.revision > attempt.revision || !task.terms.abort_on_failure;
         match (attempt.last, goes_on) {
@@ -62,7 +62,7 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     }
 }
 
-/// How long is waited after so many attempts that came to nothing, and one more.
+/// Returns the wait after `setbacks` failed attempts and one more.
 fn backoff(setbacks: u32) -> u64 {
     if setbacks == 0 {
         return 0;
@@ -71,7 +71,7 @@ fn backoff(setbacks: u32) -> u64 {
     doubled.min(60_000)
 }
 
-/// What there is to say of a task after that.
+/// Returns the message about a task after this verdict.
 fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
     let said = match &attempt.said {
         Some(Said::Done { words, .. } | Said::Fail { words }) => Some(words.clone()),
@@ -93,7 +93,7 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
         }
         (Verdict::FailedOut(Cause::Overdue), ..) => "its attempt took too long".to_owned(),
         (Verdict::FailedOut(Cause::Silent), ..) => {
-            "its command gave no sign of life any more".to_owned()
+            "its command stopped sending heartbeats".to_owned()
         }
         (Verdict::FailedOut(Cause::ServerLost), ..) => {
             "its server could not be reached, and it may not run twice".to_owned()
@@ -108,7 +108,7 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
 }
 
 impl Model {
-    /// When an attempt is stopped that is under way, and why.
+    /// Returns when a current attempt is stopped, and why.
     pub(super) fn stops_at(&self, task: &Task) -> Option<(Timestamp, Cause)> {
         let attempt = task.attempt.as_ref().filter(|it| it.stopping.is_none())?;
         let overdue = attempt.claimed.plus_ms(task.terms.fail_after_ms);
@@ -122,7 +122,7 @@ impl Model {
         })
     }
 
-    /// Time acts on a task.
+    /// Lets time act on a task.
     pub(super) fn lapse(&mut self, slot: Slot, entry: Entry) -> bool {
         let Some(task) = self.task(slot) else {
             return false;
@@ -148,7 +148,7 @@ impl Model {
         true
     }
 
-    /// The next burst begins.
+    /// Starts the next burst.
     pub(super) fn begin(&mut self, entry: Entry) -> bool {
         if entry.draining {
             self.state.rests = true;
@@ -235,7 +235,7 @@ impl Model {
         is_new
     }
 
-    /// Nothing is known any more of what cleans up: its record is to go when it has ended.
+    /// Gives up on a cleanup: its record is to be removed when it has ended.
     pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -249,7 +249,7 @@ impl Model {
         tasks.find(|(_, task)| cleans(task)).map(|(slot, _)| *slot)
     }
 
-    /// The tree of a process is gone, of an attempt or of what cleaned up after one.
+    /// Handles the end of a process tree, of an attempt or of a cleanup.
     pub(super) fn gone(&mut self, gone: Gone, entry: Entry) -> bool {
         if gone.until != Until::Tree {
             return false;
@@ -277,7 +277,8 @@ impl Model {
         true
     }
 
-    /// The process of an attempt has ended. On another machine it goes on until that is told, or nobody can be asked.
+    /// Handles the end of an attempt's local process. On another machine the attempt counts as running until its end is reported, or nobody
+    /// can be asked.
     fn settle(&mut self, slot: Slot, exit: Exit, entry: Entry) {
         let Some(attempt) = &mut self.at(slot).attempt else {
             return;
@@ -306,7 +307,7 @@ impl Model {
         self.end(slot, Some(exit), entry);
     }
 
-    /// How an attempt stands with a lock.
+    /// Handles the report that an attempt was granted a lock, or waits for it.
     pub(super) fn held(&mut self, held: &Held, entry: Entry) -> bool {
         let text = |name: &sexton::actors::lock::Name| {
             let text = std::str::from_utf8(name.as_bytes());
@@ -350,7 +351,7 @@ impl Model {
         true
     }
 
-    /// Another has the execute lock: the thread is free again, and the task waits in line.
+    /// Another holder has the execute lock: the thread is freed, and the task waits in line.
     fn block(&mut self, slot: Slot, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-update"]);
         let task = self.at(slot);
@@ -361,7 +362,7 @@ impl Model {
         self.remember(slot, (&attempt, false), came, entry);
     }
 
-    /// An attempt has ended.
+    /// Ends an attempt.
     fn end(&mut self, slot: Slot, exit: Option<Exit>, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute", "wip-pool-lock-update"]);
         let today = entry.now.date();

@@ -1,4 +1,4 @@
-//! Answers to questions, and what those are told who wait.
+//! The answers to queries and waits.
 
 use super::{Model, count};
 use sexton::actors::dispatch::{
@@ -26,7 +26,7 @@ impl Model {
         view.map_or(Reply::Absent, Reply::Task)
     }
 
-    /// All of them, by slot.
+    /// Returns the views of all tasks, by slot.
     pub(crate) fn views(&self) -> Vec<TaskView> {
         let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
         slots.sort_unstable();
@@ -36,7 +36,7 @@ impl Model {
             .collect()
     }
 
-    /// The answer to a question.
+    /// Returns the answer to a query.
     pub(crate) fn answer(&self, query: &Query) -> Reply {
         match query {
             Query::Task(id) => {
@@ -77,7 +77,7 @@ impl Model {
         };
         let last = all.last().map(|it| it.task.id);
         let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
-        // The one that fills a list is the last that is looked at.
+        // The task that fills a list is the last one visited.
         let end = limit
             .checked_sub(1)
             .and_then(|last| tasks.get(last))
@@ -102,7 +102,7 @@ impl Model {
         views
     }
 
-    /// Groups that have something set, tasks under way, or tasks that could be if the group let them.
+    /// Lists groups that have settings, tasks under way, or tasks that could be if the group allowed it.
     fn groups(&self) -> Vec<GroupView> {
         let tasks = self.state.tasks.iter().map(|(_, it)| &it.group);
         let set = self.state.groups.iter().map(|it| &it.name);
@@ -117,7 +117,7 @@ impl Model {
             let mut works: Vec<&Name> = Vec::new();
             let mut ready = 0;
             for it in its {
-                // Of a work id only one can be next.
+                // Only one task of a work id can be next.
                 let is_first = it.work.as_bytes().is_empty()
                     || it.status == RunStatus::Waiting
                     || !works.contains(&&it.work);
@@ -140,7 +140,7 @@ impl Model {
             .collect()
     }
 
-    /// All that is under way. Time has acted on what it can act on before anything is asked.
+    /// Returns everything that is under way. Time has acted on whatever was due before a query.
     fn standing(&self) -> Standing {
         let mut tasks: Vec<_> = self.state.tasks.iter().collect();
         tasks.sort_unstable_by_key(|(slot, _)| *slot);
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Tasks that are not over: those that run, those that wait, and those that could begin, of which one stands for its work id.
+    /// Lists tasks that are not over: those that run, those that wait, and those that could begin, one per work id.
     fn stirring(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();
@@ -217,7 +217,7 @@ impl Model {
         }
     }
 
-    /// Whether no other task of its work id and group could begin before it.
+    /// Returns whether no other task with its work id and group could begin before it.
     fn is_first_of_work(&self, task: &Task) -> bool {
         let rank = |task: &Task| (task.priority, task.id);
         let tasks = self.state.tasks.iter().map(|(_, other)| other);
@@ -229,7 +229,7 @@ impl Model {
         !same.any(|other| rank(other) < rank(task))
     }
 
-    /// What somebody who waits is told, if the wait is over.
+    /// Returns the answer to a wait, if it is over.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         match watch {
             Watch::Over(id) => match self.find(*id) {

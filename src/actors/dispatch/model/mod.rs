@@ -1,13 +1,13 @@
-//! The rules of dispatch once more, over plain lists that are searched for everything. What the machine is compared with, by
-//! `tests/` and by the simulation (`tests/sim/dispatch/`), which is why it names the library as programs do. Shares no code
-//! with the machine, only the types of what is asked, kept and shown.
+//! A model of dispatch: plain lists that are searched for everything. The machine is compared with it by `tests/` and by the simulation
+//! (`tests/sim/dispatch/`), which is why it refers to the library as programs do. It shares no code with the machine, only the types of
+//! messages, state and views.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `tasks.rs` `attempt.rs` | what is asked of tasks, and what commands report; what becomes of attempts |
-//! | `setting.rs` | what operators set, and what an inventory has |
-//! | `next.rs` `look.rs` | which task is next, and why another is not; answers |
-//! | `tells.rs` | what other actors are told |
+//! | `tasks.rs` `attempt.rs` | requests about tasks, and reports of commands; what happens to attempts |
+//! | `setting.rs` | settings of operators, and inventories |
+//! | `next.rs` `look.rs` | the next task, and what holds others back; answers |
+//! | `tells.rs` | messages to other actors |
 
 mod attempt;
 mod look;
@@ -24,18 +24,18 @@ use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
 pub(crate) use tells::Told;
 
-/// The entry that a message gets.
+/// The entry of a message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
     pub(crate) now: Now,
-    /// The record of the process that is launched, if one is to be.
+    /// The id of the process that is launched, if one is.
     pub(crate) process: Option<ProcessId>,
-    /// Whether the coordinator drains.
+    /// Whether the coordinator is draining.
     pub(crate) draining: bool,
 }
 
-/// All that lasts.
+/// All durable state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) tasks: Vec<(Slot, Task)>,
@@ -47,30 +47,30 @@ pub(crate) struct State {
     epoch: Timestamp,
 }
 
-/// Tasks, servers and groups.
+/// The model: its state, and what is volatile beside it.
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     rules: Rules,
     pub(crate) state: State,
-    /// Time does not act on these until they change: that panicked.
+    /// The tasks on which time does not act until they change, because that panicked.
     stuck: Vec<Slot>,
-    /// No burst begins until something changes: that panicked.
+    /// Whether no burst begins until something changes, because that panicked.
     stalled: bool,
-    /// Nothing is forgotten on its date: the wall clock is in doubt.
+    /// Whether forgetting by date is suspended, because the wall clock is in doubt.
     pub(crate) held: bool,
-    /// An attempt came to nothing for the sake of its server, since this was last taken.
+    /// Whether an attempt has failed because of its server since this was last reset.
     pub(crate) troubled: bool,
-    /// What other actors were told since this was last taken.
+    /// The messages to other actors since these were last taken.
     pub(crate) tells: Vec<Told>,
 }
 
-/// What became of a message: the answer, and whether anything changed.
+/// The result of a message: the reply, and whether anything changed.
 pub(crate) type Came = (Reply, bool);
 
-/// The same, or why it was refused.
+/// The result of a message, or the reason why it is refused.
 type Done = Result<Came, Refused>;
 
-/// The lowest slot that none of these has.
+/// Returns the lowest free slot.
 fn free_slot<T>(taken: &[(Slot, T)]) -> Slot {
     let is_free = |slot: &u32| taken.iter().all(|(its, _)| its.0 != *slot);
     let slot = (0..u32::MAX).find(is_free);
@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// Makes so what a message says.
+    /// Applies a message.
     pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Came {
         let done = match message {
             Message::Add(asked) => self.add(asked, entry),
@@ -115,20 +115,20 @@ impl Model {
         (reply, changed)
     }
 
-    /// The coordinator started: heartbeats are due in full again, and bursts begin again.
+    /// Handles a start of the coordinator: heartbeat intervals begin again, and bursts resume.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.state.epoch = at;
         self.state.rests = false;
         self.recover();
     }
 
-    /// The machine was built anew: time acts on all of it.
+    /// Handles a rebuild of the machine: time acts on everything again.
     pub(crate) fn recover(&mut self) {
         self.stuck.clear();
         self.stalled = false;
     }
 
-    /// Whether there are tasks on which time does not act.
+    /// Returns whether there are tasks on which time does not act.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
@@ -144,7 +144,7 @@ impl Model {
         tasks.find(|(its, _)| *its == slot).map(|(_, task)| task)
     }
 
-    /// A task that is about to change: time acts on it again.
+    /// Returns a task to be changed: time acts on it again.
     fn at(&mut self, slot: Slot) -> &mut Task {
         self.stuck.retain(|it| *it != slot);
         let mut tasks = self.state.tasks.iter_mut();
@@ -164,14 +164,14 @@ impl Model {
         found.map(|(slot, server)| (*slot, server))
     }
 
-    /// Attempts that run on a server.
+    /// Counts the attempts that run on a server.
     fn used(&self, server: Slot) -> u32 {
         let attempts = self.state.tasks.iter();
         let attempts = attempts.filter_map(|(_, task)| task.attempt.as_ref());
         count(attempts.filter(|it| it.server == server))
     }
 
-    /// Tasks that are over, the oldest first.
+    /// Returns the tasks that are over, the oldest first.
     fn over(&self) -> Vec<(Timestamp, Slot)> {
         let tasks = self.state.tasks.iter();
         let over = tasks.filter(|(_, task)| task.status == RunStatus::Complete);
@@ -182,7 +182,7 @@ impl Model {
         over
     }
 
-    /// Of those that are over the oldest goes, if one more would be too many; and another with it, if still more would.
+    /// Forgets the oldest of the tasks that are over if one more would be too many, and a second one if there would still be too many.
     fn make_room(&mut self, than: Slot) {
         for _ in 0..2 {
             let mut over = self.over();

@@ -1,11 +1,11 @@
-//! Which task is next and where it runs, why another is not, and what time does first.
+//! The choice of the next task and its server, what holds others back, and what time does first.
 
 use super::{Model, count};
 use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task};
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::Slot;
 
-/// An item on which time acts: a task before the next burst.
+/// An item on which time acts. Tasks come before the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Task(Slot),
@@ -13,7 +13,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// The item of a tick.
+    /// Returns the item of a tick.
     pub(crate) const fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Lapse { slot } => Some(Self::Task(*slot)),
@@ -34,7 +34,7 @@ impl Item {
 }
 
 impl Model {
-    /// What time acts on first, and not after `now`.
+    /// Returns the first item on which time acts by `now`.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let acts_at = |task: &Task| match task.status {
             RunStatus::Waiting if !task.is_due => Some(now.offset.time(task.wake)),
@@ -59,7 +59,7 @@ impl Model {
         first.map(|(_, slot)| Item::Task(slot)).or_else(dispatch)
     }
 
-    /// The tick of an item panicked.
+    /// Handles a panic in the tick of an item.
     pub(crate) fn quarantine(&mut self, item: Item) {
         match item {
             Item::Task(slot) => self.stuck.push(slot),
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Servers that are given tasks.
+    /// Returns the servers that tasks are assigned to.
     fn enabled(&self) -> impl Iterator<Item = &(Slot, Server)> {
         let servers = self.state.servers.iter();
         servers.filter(|(_, it)| it.enabled && !it.leaves)
@@ -77,7 +77,7 @@ impl Model {
         self.enabled().map(|(_, it)| it.threads).sum()
     }
 
-    /// The server that is used the least.
+    /// Returns the least used server.
     fn place(&self) -> Option<Slot> {
         let free = self.enabled().filter_map(|(slot, it)| {
             let used = self.used(*slot);
@@ -86,19 +86,19 @@ impl Model {
         free.min().map(|(_, slot)| slot)
     }
 
-    /// Tasks that are under way, and not paused.
+    /// Counts the tasks that are under way and not paused.
     fn under_way(&self) -> u32 {
         let tasks = self.state.tasks.iter();
         count(tasks.filter(|(_, it)| it.status.is_under_way() && !it.paused))
     }
 
-    /// Tasks of a group that are under way, from their first burst to their last.
+    /// Counts the tasks of a group that are under way, from their first burst to their last.
     fn used_of_group(&self, task: &Task) -> u32 {
         let tasks = self.state.tasks.iter();
         count(tasks.filter(|(_, it)| it.counts && it.group == task.group))
     }
 
-    /// Another task of its work id that is under way, the one of the lowest number.
+    /// Returns another task with the same work id that is under way, the one with the lowest id.
     fn other(&self, task: &Task) -> Option<u64> {
         let tasks = self.state.tasks.iter().map(|(_, it)| it);
         let others = tasks.filter(|it| {
@@ -108,7 +108,7 @@ impl Model {
         others.map(|it| it.id).min()
     }
 
-    /// What of this task alone holds it back.
+    /// Returns what in the task itself holds it back.
     fn own_obstacle(task: &Task) -> Option<Obstacle> {
         match task.status {
             RunStatus::NotReady => return Some(Obstacle::NotReady),
@@ -123,7 +123,7 @@ impl Model {
         task.paused.then_some(Obstacle::Paused)
     }
 
-    /// What holds it back beside that, until a thread is asked for.
+    /// Returns what else holds it back, apart from threads.
     fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
         let fresh = task.status != RunStatus::Waiting;
         let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;
@@ -147,21 +147,21 @@ impl Model {
         Some(Obstacle::WorkUnderWay { work, task: other })
     }
 
-    /// Whether its next burst could begin, as far as it and its work id are concerned.
+    /// Returns whether its next burst could begin as far as the task and its work id are concerned.
     pub(super) fn could_begin(&self, task: &Task) -> bool {
         let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
         let is_alone = task.status == RunStatus::Waiting || self.other(task).is_none();
         !rests && is_alone && Self::own_obstacle(task).is_none()
     }
 
-    /// Whether its next burst could begin, if it has a thread.
+    /// Returns whether its next burst could begin, given a thread.
     fn is_ready(&self, task: &Task) -> bool {
         let rests = matches!(task.status, RunStatus::Processing | RunStatus::Complete);
         !rests && Self::own_obstacle(task).is_none() && self.obstacle_of_others(task).is_none()
     }
 
-    /// The task whose burst begins next, and the server that it runs on: first those that have started, by priority, wake
-    /// time and number, then others, by priority and number.
+    /// Returns the task whose burst begins next, and its server: first tasks that have started, by priority, wake time and id, then others,
+    /// by priority and id.
     pub(super) fn next(&self) -> Option<(Slot, Slot)> {
         let server = self.place().filter(|_| !self.state.rests)?;
         let max = self.threads().saturating_mul(self.rules.tasks_per_thread);
@@ -177,13 +177,13 @@ impl Model {
         next.map(|(slot, _)| (*slot, server))
     }
 
-    /// Whether a task only lacks a server that is enabled.
+    /// Returns whether a task lacks nothing but an enabled server.
     pub(super) fn lacks_servers(&self) -> bool {
         let mut tasks = self.state.tasks.iter();
         self.threads() == 0 && tasks.any(|(_, task)| self.is_ready(task))
     }
 
-    /// Why the next burst of a task does not begin.
+    /// Returns why the next burst of a task does not begin.
     pub(super) fn obstacle(&self, slot: Slot, task: &Task) -> Option<Obstacle> {
         if matches!(task.status, RunStatus::Processing | RunStatus::Complete) {
             return None;

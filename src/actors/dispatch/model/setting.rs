@@ -1,4 +1,4 @@
-//! What operators set: pauses, groups and servers; and what an inventory has.
+//! The settings of operators (pauses, groups and servers), and inventories.
 
 use super::{Done, Model, count, free_slot};
 use sexton::actors::dispatch::{
@@ -10,7 +10,7 @@ use sexton::ids::Slot;
 /// The most threads of a server.
 const THREADS_MAX: u32 = 10_000;
 
-/// What ssh could take for something else, or a shell.
+/// Refuses what ssh could take for an option, or a shell for syntax.
 fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     let Some(remote) = remote else {
         return Ok(());
@@ -35,13 +35,13 @@ impl Model {
         Ok((Reply::Done, before != pause))
     }
 
-    /// What holds for a group: what was set, or what is usual.
+    /// Returns limit and pause of a group: its own settings, or the defaults.
     pub(super) fn group(&self, name: &Name) -> (u32, Pause) {
         let (max, pause) = self.set_of(name);
         (max.unwrap_or(self.rules.group_max), pause)
     }
 
-    /// What was set for a group.
+    /// Returns the settings of a group.
     fn set_of(&self, name: &Name) -> (Option<u32>, Pause) {
         let set = self.state.groups.iter().find(|it| it.name == *name);
         set.map_or((None, Pause::Off), |it| (it.max, it.pause))
@@ -120,7 +120,7 @@ impl Model {
         found.map(|(_, server)| server).expect("it is there")
     }
 
-    /// Whether a server may be added, beside so many others that are new.
+    /// Checks whether a server may be added, next to `others` other new ones.
     fn check_new(
         &self,
         name: &Name,
@@ -156,7 +156,7 @@ impl Model {
         }
     }
 
-    /// A server goes, or does so when the last attempt there has been stopped.
+    /// Removes a server, at once or when the last attempt there has been stopped.
     fn remove_server(&mut self, slot: Slot) {
         if self.used(slot) == 0 {
             self.state.servers.retain(|(its, _)| *its != slot);
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Servers become those of an inventory. What an operator disabled stays as it is.
+    /// Replaces the servers by those of an inventory. What an operator disabled stays as it is.
     pub(super) fn reconcile(&mut self, hosts: &[Host]) -> Done {
         let reply = self.reconciled(hosts)?;
         let Reply::Reconciled {
@@ -215,7 +215,7 @@ impl Model {
         Ok((reply, is_new))
     }
 
-    /// What that would come to.
+    /// Returns the changes that an inventory would cause.
     pub(super) fn reconciled(&self, hosts: &[Host]) -> Result<Reply, Refused> {
         for (place, host) in hosts.iter().enumerate() {
             if host.threads > THREADS_MAX {

@@ -1,4 +1,4 @@
-//! What is asked of tasks, and what their commands report.
+//! Requests about tasks, and reports of their commands.
 
 use super::{Came, Done, Entry, Model, free_slot};
 use sexton::actors::dispatch::{
@@ -9,11 +9,11 @@ use sexton::actors::process::Launching;
 use sexton::ids::{ProcessId, Slot};
 use std::sync::Arc;
 
-/// The longest span.
+/// The longest span, in milliseconds.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {
-    // Nine variables are the coordinator's own.
+    // Nine variables are added by the coordinator.
     if command.spec.env.len() + command.spec.secrets.len() > 1024 - 9 {
         return Err(Refused::Command(sexton::actors::process::Flaw::Env));
     }
@@ -116,7 +116,7 @@ impl Model {
         Ok(self.came(slot))
     }
 
-    /// It waits no longer: now, or after its attempt.
+    /// Ends the wait of a task, now or after its attempt.
     pub(super) fn wake(&mut self, slot: Slot, entry: Entry) {
         let today = entry.now.date();
         let task = self.at(slot);
@@ -154,7 +154,7 @@ impl Model {
         (self.shown(slot), true)
     }
 
-    /// Its attempt is to end.
+    /// Stops its attempt.
     pub(super) fn stop(&mut self, slot: Slot, cause: Cause) {
         if let Some(attempt) = &mut self.at(slot).attempt {
             attempt.stopping = Some(cause);
@@ -172,7 +172,7 @@ impl Model {
         task.blocked = None;
     }
 
-    /// The task whose attempt has this process.
+    /// Returns the task whose attempt has this process.
     pub(super) fn attempted_by(&self, process: ProcessId) -> Option<(Slot, &Task)> {
         let is_its = |task: &Task| {
             task.attempt
@@ -226,7 +226,7 @@ impl Model {
             | Report::Far(_) => self.at(slot),
         };
         let attempt = task.attempt.as_mut().expect("it was just looked at");
-        // Once it has given a heartbeat, whatever it says is one.
+        // Once an attempt has sent a heartbeat, each of its reports counts as one.
         if *report == Report::Beat || attempt.beat.is_some() {
             attempt.beat = Some(entry.now.at);
         }

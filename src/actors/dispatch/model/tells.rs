@@ -1,4 +1,4 @@
-//! What other actors are told: the `LockActor` of locks, the `ProcessActor` of launches.
+//! The messages to other actors: to the `LockActor` about locks, to the `ProcessActor` about launches.
 
 use super::Model;
 use sexton::actors::binding::{Until, Watch};
@@ -8,7 +8,7 @@ use sexton::actors::process::{self, LaunchAs, Launching, Spec};
 use sexton::bytes::Bytes;
 use sexton::ids::{ActorId, ProcessId, Slot, Token};
 
-/// Something that another actor is told.
+/// A message to another actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Lock(lock::Message),
@@ -28,7 +28,7 @@ fn hold([key, index, owner]: [&Name; 3]) -> Hold {
     }
 }
 
-/// What is launched for a task, with what it is told of itself.
+/// Returns the launch for a task, with the variables that describe it.
 fn launching(
     command: &Launching,
     task: &Task,
@@ -36,7 +36,7 @@ fn launching(
     more: [(&str, String); 2],
 ) -> Launching {
     let mut launching = command.clone();
-    // Attempts are counted, and the newest are remembered in order.
+    // Attempts are counted, and the newest are stored in order.
     let place = task.past.iter().position(|it| it.token == token);
     let under_way = usize::from(task.attempt.is_some());
     let later = place.map_or(0, |place| task.past.len() - place - 1 + under_way);
@@ -75,7 +75,7 @@ fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
     launching
 }
 
-/// What waits here for what runs there.
+/// Turns a command into the local process that waits for it on another machine.
 fn there(spec: &mut Spec, reach: &Reach) {
     let mut words = vec![
         "/proc/self/exe wrapper near --to".to_owned(),
@@ -135,7 +135,7 @@ impl Model {
         self.tells.push(Told::Lock(told));
     }
 
-    /// Locks are given back that a task has, or waits for.
+    /// Releases locks that a task holds or waits for.
     pub(super) fn tell_yield_of(&mut self, slot: Slot, keys: &[&str]) {
         let Some(task) = self.task(slot).cloned() else {
             return;
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// A task is over that no attempt of runs: it may wait for its lock.
+    /// Handles the end of a task without an attempt, which may be waiting for its lock.
     pub(super) fn tell_over(&mut self, slot: Slot) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute"]);
     }
@@ -160,7 +160,7 @@ impl Model {
         self.tells.push(Told::Process(Box::new(watch)));
     }
 
-    /// A launch is asked for, or once it is taken on its end.
+    /// Requests a launch or, once it was accepted, the report of its end.
     fn tell_process(&mut self, id: ProcessId, taken: bool, launching: Launching) {
         if taken {
             return self.tell_watch(id);
@@ -171,7 +171,7 @@ impl Model {
         self.tells.push(Told::Process(Box::new(told)));
     }
 
-    /// All that is to be done for a task now.
+    /// Sends everything that is now to be done for a task.
     pub(super) fn tell_obligations(&mut self, slot: Slot) {
         let Some(task) = self.task(slot).cloned() else {
             return;
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// All that is to be done for any task, as a start states it again.
+    /// Sends everything that is to be done for any task, as after a start.
     pub(crate) fn tell_all(&mut self) {
         let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
         slots.sort_unstable();

@@ -1,11 +1,11 @@
-//! What has been met: each verdict, cause, obstacle and refusal, by name.
+//! What a test run has encountered: verdicts, causes, obstacles and refusals, by name.
 
 use crate::actors::dispatch::{
     Cause, ExitStatus, Obstacle, Outcome, Past, Refused, Reply, Step, TaskStep, TaskView, Verdict,
 };
 use std::collections::BTreeMap;
 
-/// What must be met, and is not by chance alone.
+/// What must be encountered, and not just by chance.
 const NAMES: &[&str] = &[
     "ended not-finished never",
     "ended warning",
@@ -79,7 +79,7 @@ const NAMES: &[&str] = &[
     "reset server-lost",
 ];
 
-/// How often each was.
+/// How many times each was encountered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Met(BTreeMap<String, u32>);
 
@@ -94,7 +94,7 @@ impl Met {
         }
     }
 
-    /// What was met less than a few times; or was, and cannot be.
+    /// Returns what was encountered less than a few times, and what was encountered although it cannot be.
     pub(super) fn rare(&self) -> Vec<&str> {
         let count = |name: &str| self.0.get(name).copied().unwrap_or(0);
         let expected = NAMES.iter().filter(|name| !name.ends_with(" never"));
@@ -206,7 +206,7 @@ impl Met {
     }
 }
 
-/// A task that failed says why.
+/// Returns whether a failed task gives a reason.
 pub(super) fn has_reason(view: &TaskView) -> bool {
     let task = &view.task;
     let by_itself = |past: &Past| past.verdict == Verdict::Ended(ExitStatus::UserError);

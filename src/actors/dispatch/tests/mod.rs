@@ -1,10 +1,10 @@
-//! The machine against the model: whatever is asked and told, in whatever order, they answer, tell and keep the same.
+//! The machine against the model: in any history, they must agree in replies, messages and state.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `pair.rs` | the two beside each other, and the log of what was committed |
-//! | `steps.rs` | what may happen |
-//! | `met.rs` | what has been met by then |
+//! | `pair.rs` | machine and model next to each other, and the log of what was committed |
+//! | `steps.rs` | the steps of a history |
+//! | `met.rs` | what a run has encountered |
 
 mod met;
 mod pair;

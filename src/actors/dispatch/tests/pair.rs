@@ -1,4 +1,4 @@
-//! The machine beside its model.
+//! The machine next to its model.
 
 use super::met::{Met, has_reason};
 use super::steps::Doing;
@@ -20,7 +20,7 @@ use crate::spine::shelf::Shelf;
 
 const BEGIN: u64 = 1_000_000_000_000;
 
-/// Small, so that each bound is met.
+/// Small limits, so that each is reached.
 pub(super) fn rules() -> Rules {
     Rules {
         tasks_max: 7,
@@ -40,22 +40,22 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-/// The machine under test beside its model, and the log of what was committed.
+/// The machine under test next to its model, and the log of what was committed.
 pub(super) struct Pair {
     machine: DispatchMachine,
     model: Model,
     now: u64,
-    /// The wall clock is so far ahead.
+    /// How far the wall clock is ahead, in milliseconds.
     offset: i64,
     seq: u64,
     draining: bool,
-    /// The next tick panics.
+    /// Whether the next tick panics.
     trap: bool,
     log: Vec<Logged>,
     shelf: Shelf<DispatchMachine>,
     waits: Vec<(Ticket, Watch)>,
     tickets: u64,
-    /// What was told of locks and not heard.
+    /// Requests to the lock actor that were not answered yet.
     holds: Vec<Held>,
     pub(super) met: Met,
 }
@@ -66,7 +66,7 @@ enum Logged {
 }
 
 impl Logged {
-    /// Commits it once more, if it is behind `after`.
+    /// Commits it once more if it comes after `after`.
     fn repeat(&self, machine: &mut DispatchMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -86,7 +86,7 @@ fn shown(machine: &DispatchMachine) -> String {
     format!("{:?} {rest:?}", machine.view())
 }
 
-/// The record of the process that an outcome has launched.
+/// Returns the id of the process that an outcome has launched.
 fn process_of(outcome: &Outcome) -> Option<ProcessId> {
     let Outcome::Changed { steps, .. } = outcome else {
         return None;
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// Decides twice, commits and logs, as the host does, and lets the model do the same.
+    /// Decides twice, commits and logs as the host does, and applies the message to the model.
     fn send(&mut self, message: Message) {
         let moment = Moment {
             seq: Seq(self.seq + 1),
@@ -180,7 +180,7 @@ impl Pair {
         }
     }
 
-    /// What is seen by what was there before.
+    /// Notes what can only be recognised from the state before.
     fn note_change(&mut self, before: &State, outcome: &Outcome) {
         let Outcome::Changed { steps, .. } = outcome else {
             return;
@@ -200,7 +200,7 @@ impl Pair {
         }
     }
 
-    /// Other actors are told, and those who wait are woken, as the model says.
+    /// Checks that other actors are notified and waits are answered as in the model.
     fn hear(&mut self, effects: &mut Effects<DispatchMachine>) {
         let (mut locks, mut processes) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -258,7 +258,7 @@ impl Pair {
         }
     }
 
-    /// What is due comes before each message.
+    /// Handles what is due before each message.
     fn let_time_act(&mut self) {
         for _ in 0..100 {
             let due = self.machine.due(self.both());
@@ -286,7 +286,7 @@ impl Pair {
         panic!("time acts without end");
     }
 
-    /// Nothing is due before it is said.
+    /// Checks that nothing is due before the reported deadline.
     fn check_deadline(&self) {
         let said = self.machine.deadline(Offset(self.offset));
         let offset = Offset(self.offset);
@@ -371,7 +371,7 @@ impl Pair {
         self.compare();
     }
 
-    /// An attempt gets its locks, and its launch is taken on.
+    /// Grants an attempt its locks, and accepts its launch.
     fn run(&mut self, nth: usize) {
         let claimed = self.nth_task(nth, |task| task.attempt.is_some());
         let Some(attempt) = claimed.and_then(|it| Some((it.id, it.attempt?))) else {
@@ -401,7 +401,7 @@ impl Pair {
         tasks.get(nth % tasks.len().max(1)).map(|it| (*it).clone())
     }
 
-    /// A process of an attempt or of what cleans up, or none of them.
+    /// Returns a process of an attempt or a cleanup, or one that is neither.
     fn nth_process(&self, nth: usize) -> ProcessId {
         let tasks = self.model.state.tasks.iter().map(|(_, task)| task);
         let mut all = vec![ProcessId(7)];
@@ -430,7 +430,7 @@ impl Pair {
         self.resume();
     }
 
-    /// All that stands is stated again.
+    /// Checks that a start states everything again.
     fn resume(&mut self) {
         let mut effects = Effects::<DispatchMachine>::default();
         self.machine.resume(&mut effects);
@@ -454,9 +454,9 @@ impl Pair {
         self.hear(&mut effects);
     }
 
-    /// Everything that can be asked, and everything that must hold.
+    /// Compares all queries, and checks all invariants.
     fn compare(&mut self) {
-        // What is quarantined has a deadline, and is not in the order of them.
+        // A quarantined task has a deadline that is not in the index.
         if !self.model.is_stuck() {
             self.machine.assert_whole();
         }
@@ -473,7 +473,7 @@ impl Pair {
         let now = self.both();
         let mut standing = self.machine.query(now, &Query::Standing);
         if let Reply::Standing(standing) = &mut standing {
-            // Time acts before anything is asked of a host, and not here.
+            // A host lets time act before each query; this test does not.
             standing.tasks.iter_mut().for_each(|it| it.late = false);
         }
         assert_eq!(standing, self.model.answer(&Query::Standing));
@@ -511,7 +511,7 @@ impl Pair {
         }
     }
 
-    /// What holds whatever the rules are.
+    /// Checks what holds regardless of the rules.
     fn check_promises(views: &[TaskView]) {
         let processing = |it: &&TaskView| it.task.status == RunStatus::Processing;
         let runs = |it: &&TaskView| it.task.attempt.is_some();
@@ -532,7 +532,7 @@ impl Pair {
         assert_eq!(works.len(), under_way, "of a work id one is under way");
     }
 
-    /// The machine is built anew, from the newest snapshot and the log behind it.
+    /// Rebuilds the machine from the newest snapshot and the log after it.
     fn reload(&mut self) {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
@@ -547,7 +547,7 @@ impl Pair {
         self.resume();
     }
 
-    /// The log alone, committed into a machine with other rules, gives the same state.
+    /// Checks that the log alone, committed into a machine with other rules, gives the same state.
     pub(super) fn replay(&self) {
         let mut fresh = DispatchMachine::new(Rules {
             tasks_max: 0,

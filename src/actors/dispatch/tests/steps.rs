@@ -1,4 +1,4 @@
-//! What may happen: much of it in an order in which no actor would say it.
+//! The steps of a history, often in an order that no actor would produce.
 
 use crate::actors::binding::{Exit, Until};
 use crate::actors::dispatch::{
@@ -11,34 +11,34 @@ use crate::clock::Date;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Something that happens. Tasks and processes are told by their place among those that there are.
+/// A step. Tasks and processes are given by their index among those that exist.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
     Send(Message),
     Act(usize, Act),
-    /// What it says, and its number if it comes from another machine.
+    /// A report, and its number if it comes from another machine.
     Report(usize, Report, Option<u64>),
     Gone(usize, Until, Option<Exit>),
     Launched(usize),
-    /// What was asked for of a lock is told: granted, or not.
+    /// The answer to a lock request: granted, or not.
     Held(usize, bool),
-    /// A lock that nobody knows of is told of.
+    /// A report about an unknown lock.
     Stray(Name, Name, Name),
-    /// An attempt is brought to where its command runs.
+    /// Brings an attempt to the point where its command runs.
     Run(usize),
     Pass(u64),
     Jump(i64),
     Drain,
     Start,
     Resume,
-    /// The next tick panics.
+    /// Makes the next tick panic.
     Trap,
-    /// The wall clock is in doubt, or no longer.
+    /// Sets whether the wall clock is in doubt.
     Hold(bool),
     Watch(usize),
     Unwatch,
     Checkpoint,
-    /// The machine is built anew, from the newest snapshot and the log behind it.
+    /// Rebuilds the machine from the newest snapshot and the log after it.
     Reload,
 }
 

@@ -1,4 +1,4 @@
-//! What processes and time do to the leases of the model.
+//! The effects of processes and time on the leases of the model.
 
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Until};
@@ -7,7 +7,7 @@ use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
 impl Model {
-    /// What becomes of a lease when a process is gone, or its tree.
+    /// Updates a lease after a process, or its tree, is gone. Returns whether it depended on it.
     pub(super) fn gone(
         &mut self,
         slot: Slot,

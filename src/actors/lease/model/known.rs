@@ -6,22 +6,22 @@ use sexton::actors::lock::Name;
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot, Token};
 
-/// The entry that a message gets.
+/// The number and time of a message's journal entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
     pub(crate) now: Now,
-    /// The record of the process that is launched, if one is.
+    /// The record of the process that is launched, if any.
     pub(crate) process: Option<ProcessId>,
 }
 
-/// A lease, and what is known of it beside what is shown.
+/// A lease, with state that is not part of the view.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) slot: Slot,
     pub(crate) lease: Lease,
     pub(crate) due: Option<Date>,
-    /// Time does not act on it until it changes.
+    /// If set, the lease's deadline is ignored until the lease changes.
     pub(super) stuck: bool,
     pub(super) stuck_date: bool,
 }
@@ -65,7 +65,7 @@ impl Known {
         self.lease.command.clone().or(set)
     }
 
-    /// When time acts on it.
+    /// Returns the deadline of the lease.
     pub(super) fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let lease = &self.lease;
         let mut all = Vec::new();
@@ -95,13 +95,13 @@ impl Known {
         all.into_iter().min().map(Timestamp)
     }
 
-    /// A whole pass after the newest is owed.
+    /// Records that a whole pass after the newest is owed.
     pub(super) fn owe(&mut self) {
         self.lease.wanted = self.lease.begun + 1;
         self.lease.broken = 0;
     }
 
-    /// A request is made up for, unless it does not wait.
+    /// Begins the pass of a request. It is repeated if it is not whole, unless the request does not wait.
     pub(super) fn begin_at_once(&mut self, asked: &Requesting, entry: Entry, impatient: bool) {
         let place = self.place(asked, entry.seq.into(), entry.now.at);
         self.begin(entry, &place);
@@ -112,7 +112,7 @@ impl Known {
         }
     }
 
-    /// The request of who is next is no longer its own alone.
+    /// Marks that other requests rely on the pass of the one that is next.
     pub(super) fn share(&mut self) {
         if let Some(place) = &mut self.lease.next {
             place.shared = true;
@@ -143,7 +143,7 @@ impl Known {
         self.lease.broken = 0;
     }
 
-    /// The newest pass that needs no other.
+    /// Returns the number of the newest pass that needs no repetition.
     pub(super) fn enough(&self) -> u64 {
         if self.runs() {
             self.lease.begun
@@ -198,7 +198,7 @@ impl Known {
         });
     }
 
-    /// Its pass ends; false if the lease goes with it.
+    /// Ends the pass. Returns false if the lease is deleted with it.
     pub(super) fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
         if let Some(current) = &mut self.lease.current {
             current.end = Some(End { at, exit, whole });

@@ -1,6 +1,6 @@
-//! The rules of leases once more, over a plain list that is searched for everything. What the machine is compared with, by
-//! the simulation (`tests/sim/leases.rs`), which is why it names the library as programs do. Follows `docs/leases.md`;
-//! shares no code with the machine, only the types of what is asked and shown.
+//! A second implementation of the lease rules: a plain list and linear searches. The machine is compared with it by the
+//! simulation (`tests/sim/leases.rs`), which is why this file refers to the crate by name. Follows `docs/leases.md`;
+//! shares no code with the machine, only the types of messages and views.
 
 mod acts;
 mod known;
@@ -18,7 +18,7 @@ use sexton::ids::{Slot, Token};
 /// The longest span.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
-/// An item on which time acts: a date before a lease, at the same instant.
+/// An item that can be due. At the same instant, a date comes before a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Item {
     Lease(Slot),
@@ -33,7 +33,7 @@ pub(crate) struct Model {
     pub(crate) epoch: Timestamp,
 }
 
-/// What became of a message: the answer, and whether anything changed.
+/// The result of a message: the reply, and whether anything changed.
 pub(crate) type Came = (Reply, bool);
 
 impl Model {
@@ -41,7 +41,7 @@ impl Model {
         self.all.iter().find(|it| it.lease.name == *name)
     }
 
-    /// What time acts on first, and not after `now`.
+    /// Returns the first item that is due at `now`.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let mut all = Vec::new();
         for known in &self.all {
@@ -58,7 +58,7 @@ impl Model {
         passed.min().map(|(_, item)| item)
     }
 
-    /// The tick of an item panicked.
+    /// Quarantines an item whose tick panicked.
     pub(crate) fn quarantine(&mut self, item: Item) {
         for known in &mut self.all {
             known.stuck |= item == Item::Lease(known.slot);
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// The server started.
+    /// Starts the server.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.epoch = at;
         for known in &mut self.all {
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// Makes so what a message says.
+    /// Applies a message.
     pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Came {
         match message {
             Message::Request(asked) => self.request(asked, entry),
@@ -170,7 +170,7 @@ impl Model {
         )
     }
 
-    /// The lease of this name, made if there is room.
+    /// Returns the lease with this name, creating it if there is room.
     fn made(&mut self, name: &Name) -> Result<&mut Known, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
@@ -314,7 +314,7 @@ impl Model {
         self.shown(name)
     }
 
-    /// The lowest place for a date that no other has.
+    /// Returns the lowest slot that no date has.
     fn place_of_date(&self) -> Slot {
         let is_free = |slot: &u32| self.all.iter().all(|it| it.lease.due != Some(Slot(*slot)));
         Slot(
@@ -463,7 +463,7 @@ impl Model {
         self.shown(name)
     }
 
-    /// The answer to a question.
+    /// Returns the reply to a query.
     pub(crate) fn answer(&self, query: &Query) -> Reply {
         match query {
             Query::Of(name) => {
@@ -476,7 +476,7 @@ impl Model {
         }
     }
 
-    /// What somebody who waits is told, if the wait is over.
+    /// Returns the answer to a waiting request, if its condition holds.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         let known = watch.name().and_then(|name| self.find(name));
         let Some(known) = known else {

@@ -1,5 +1,5 @@
-//! What is promised of leases; `world.rs` says whatever becomes of processes, tells and the server. Fossil's vectors are a
-//! dialogue.
+//! Tests of the guarantees of leases. `world.rs` tests them against random failures of processes, messages and the
+//! server. Fossil's test vectors are in a dialogue.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -26,32 +26,32 @@ use crate::spine::machine::{
 use crate::spine::shelf::Shelf;
 use std::sync::Arc;
 
-/// A machine as a host drives it: what is due comes before each message.
+/// A machine, driven as a host drives it: due items come before each message.
 struct Bench {
     machine: LeaseMachine,
     now: u64,
-    /// The wall clock is so far ahead.
+    /// How far the wall clock is ahead, in milliseconds.
     offset: i64,
     seq: u64,
-    /// What the `ProcessActor` was told, and not taken yet.
+    /// Messages sent to the `ProcessActor` and not processed yet.
     told: Vec<Asked>,
-    /// Entries, to be committed again.
+    /// Journal entries, for replay.
     log: Vec<Logged>,
     shelf: Shelf<LeaseMachine>,
-    /// What goes wrong, where something is planted.
+    /// The fault that is injected, if any.
     fault: Option<Fault>,
 }
 
-/// What may be planted.
+/// A fault that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// What is owed to a request for which somebody else is next is not noted.
+    /// A request that is turned away because another is next is not recorded.
     RequestForgotten,
-    /// Time acts by the wall clock, so that a jump ahead begins passes early.
+    /// Deadlines follow the wall clock, so that passes begin early after a jump ahead.
     Early,
-    /// A start says nothing again of what it said before.
+    /// After a start, messages to other actors are not restated.
     NotRestated,
-    /// The record of a process may be removed that its launcher does not know of yet.
+    /// A process record may be removed before the actor that launched it knows of it.
     RemovedEarly,
 }
 
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// Decides twice, commits and logs, as the host does.
+    /// Decides twice, commits and logs a message, as the host does.
     fn apply(&mut self, message: Message) -> Reply {
         let now = match message {
             Message::Lapse { .. } => self.acting(),
@@ -137,7 +137,7 @@ impl Bench {
         reply
     }
 
-    /// When time is taken to act.
+    /// Returns the time at which ticks are made.
     fn acting(&self) -> Now {
         let mut now = self.both();
         if self.fault == Some(Fault::Early) {
@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Lets pass what is due.
+    /// Processes every due item.
     fn tick(&mut self) {
         for _ in 0..100 {
             let Some(item) = self.machine.due(self.acting()) else {
@@ -188,7 +188,7 @@ impl Bench {
         }
     }
 
-    /// The server is killed and starts again: what it was told and has not passed on is lost.
+    /// Kills and restarts the server: messages that it had not processed are lost.
     fn restart(&mut self) {
         self.told.clear();
         self.seq += 10;
@@ -204,7 +204,7 @@ impl Bench {
         self.resume();
     }
 
-    /// What stands is stated again.
+    /// Restates the messages to other actors.
     fn resume(&mut self) {
         let mut effects = Effects::<LeaseMachine>::default();
         self.machine.resume(&mut effects);
@@ -213,7 +213,7 @@ impl Bench {
         }
     }
 
-    /// The machine anew, from the newest snapshot and by commits alone.
+    /// Builds a new machine from the newest snapshot and by commits alone.
     fn replayed(&mut self) -> LeaseMachine {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
@@ -258,7 +258,7 @@ impl Bench {
         })
     }
 
-    /// Launches that were asked for, and not taken yet.
+    /// Returns the launches that were requested and not processed yet.
     fn launches(&mut self) -> Vec<ProcessId> {
         let launched = |told: Asked| match told {
             Asked::LaunchAs(asked) => Some(asked.id),
@@ -388,7 +388,7 @@ fn a_schedule_asks_by_itself_and_what_was_missed_runs_once_or_not_at_all() {
         let first = bench.launches();
         assert_eq!(first.len(), 1, "the hour has come once");
         bench.gone(first[0], Exit::Code(0));
-        // Nobody is there for five hours.
+        // The server is down for five hours.
         bench.now += 5 * 3_600_000;
         bench.restart();
         bench.tick();

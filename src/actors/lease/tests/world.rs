@@ -1,4 +1,4 @@
-//! Whatever becomes of processes, tells and the server: passes never overlap nor come too soon, and every request has one.
+//! Whatever happens to processes, messages and the server, passes never overlap or begin too early, and every request gets one.
 
 use super::{Bench, Fault, command, process};
 use crate::actors::binding::{Binding, Exit, Until};
@@ -16,7 +16,7 @@ use proptest::test_runner::TestRunner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
-/// What the world does to leases.
+/// An event in the test.
 #[derive(Clone, Debug)]
 enum Act {
     Run {
@@ -39,7 +39,7 @@ enum Act {
     },
     Set(u8, Setting),
     Reset(u8, bool),
-    /// The `ProcessActor` does what it was told, and its answers arrive or not; or all of it is lost.
+    /// The `ProcessActor` processes its messages. Its answers arrive if `heard` is set, and are lost otherwise.
     Deliver {
         heard: bool,
     },
@@ -49,7 +49,7 @@ enum Act {
         nth: usize,
         exit: Exit,
     },
-    /// Records are removed of what has ended.
+    /// The records of processes that have ended are removed.
     Prune,
     Pass(u64),
     Jump(i64),
@@ -103,26 +103,26 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A process that was launched, as the `ProcessActor` has it.
+/// A launched process, as the `ProcessActor` knows it.
 #[derive(Debug)]
 struct Record {
     lease: Name,
     /// How it ended, if it has.
     end: Option<Exit>,
-    /// Whether the `LeaseActor` knows of its launch, and is told of its end.
+    /// Whether the `LeaseActor` knows of the launch, and is notified of the end.
     watched: bool,
 }
 
 /// Two leases, and the processes that run for them.
 struct World {
     bench: Bench,
-    /// Records of processes that were launched.
+    /// The records of launched processes.
     records: BTreeMap<ProcessId, Record>,
-    /// All that was ever launched.
+    /// Every process that was ever launched.
     launched: BTreeSet<ProcessId>,
-    /// When the newest pass of each began.
+    /// When the newest pass of each lease began.
     began: BTreeMap<Name, (u64, Token)>,
-    /// The number of the first pass that began after the newest request for one of each.
+    /// For each lease, the number of the first pass that began after the newest request.
     asked: BTreeMap<Name, (u64, Turn)>,
     /// The shortest period that was ever set.
     period: u64,
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// The `ProcessActor` does what it was told.
+    /// The `ProcessActor` processes its messages.
     fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// A launch is done once for each id.
+    /// Launches a process. A launch is performed once per id.
     fn launch(&mut self, asked: &LaunchAs) {
         if self.records.contains_key(&asked.id) {
             return;
@@ -201,7 +201,7 @@ impl World {
     }
 
     fn tell_if_gone(&mut self, process: ProcessId) {
-        // Clients' processes 0 to 3 live; what has no record is gone.
+        // Processes 0 to 3 belong to clients and are alive. Others without a record are gone.
         if process.0 < 4 {
             return;
         }
@@ -212,14 +212,14 @@ impl World {
         }
     }
 
-    /// Removes what has ended and somebody knows of.
+    /// Removes the records of processes that have ended and are known to the `LeaseActor`.
     fn prune(&mut self) {
         let is_early = self.bench.fault == Some(Fault::RemovedEarly);
         let stays = |record: &Record| record.end.is_none() || !record.watched && !is_early;
         self.records.retain(|_, record| stays(record));
     }
 
-    /// A caller brings a command: it has a whole pass that began later.
+    /// A caller brings a command: it must get a whole pass that begins later.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
         let reply = self.bench.say(Message::Request(Box::new(Requesting {
@@ -230,7 +230,7 @@ impl World {
         })));
         if let Reply::Turned { turn, lease, .. } = reply {
             let number = match turn {
-                // What does not wait now is not made up for later.
+                // A request that does not wait is not repeated.
                 _ if no_delay || lease.lease.settings.no_delay => return,
                 Turn::Current => lease.lease.begun,
                 Turn::Next | Turn::Kept | Turn::NotNeeded => lease.lease.begun + 1,
@@ -293,7 +293,7 @@ impl World {
         self.look();
     }
 
-    /// Who is next takes its request back. That of another stays, who was turned away.
+    /// The client that is next takes its request back. Requests that were turned away stay.
     fn withdraw(&mut self, lease: u8) {
         let name = Self::name(lease);
         let next = self.lease(&name).and_then(|it| it.next);
@@ -305,7 +305,7 @@ impl World {
         self.bench.say(Message::Withdraw { name, place });
     }
 
-    /// A client asks that runs the pass itself.
+    /// A client requests a pass that it runs itself.
     fn claim(&mut self, lease: u8, pid: u8, waits: bool) {
         let by_process = (pid > 0).then(|| Binding {
             process: process(pid.into()),
@@ -324,7 +324,7 @@ impl World {
         })));
     }
 
-    /// A process that lives ends, and its watcher is told.
+    /// A running process ends, and its watcher is notified.
     fn end(&mut self, nth: usize, exit: Exit) {
         let mut records = self.records.iter_mut();
         let Some((id, record)) = records.by_ref().filter(|(_, it)| it.end.is_none()).nth(nth)
@@ -336,7 +336,7 @@ impl World {
         self.tell_if_gone(id);
     }
 
-    /// The machine is built anew from its log, and is the same.
+    /// Rebuilds the machine from its log, and checks that it is the same.
     fn reload(&mut self) {
         let replayed = self.bench.replayed();
         assert_eq!(replayed.digest(), self.bench.machine.digest());
@@ -356,18 +356,18 @@ impl World {
         }
     }
 
-    /// Passes begin one period apart, and each alone.
+    /// Checks that passes begin at least one period apart, and never overlap.
     fn look(&mut self) {
         self.bench.machine.assert_whole();
         for lease in 0..2 {
             let name = Self::name(lease);
             let Some(lease) = self.lease(&name) else {
-                // Forgotten: whoever asks next has a pass at once.
+                // The lease was deleted: the next request gets a pass at once.
                 self.began.remove(&name);
                 self.asked.remove(&name);
                 continue;
             };
-            // Nothing is made up for while it is disabled, nor what was always killed.
+            // Nothing is repeated while the lease is disabled, or after too many broken passes.
             if lease.settings.disabled || lease.broken >= Lease::BROKEN_MAX {
                 self.asked.remove(&name);
             }
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// Nothing disturbs any more: whatever was asked for is done.
+    /// Without further disturbances, every request must be served.
     fn settle(&mut self) {
         for lease in 0..2 {
             self.act(&Act::Set(lease, Setting::Schedule(None)));
@@ -421,7 +421,7 @@ impl World {
         }
     }
 
-    /// All of it, from the first request to the last pass.
+    /// Runs the whole test, from the first request to the last pass.
     fn run_all(acts: &[Act], fault: Option<Fault>) {
         let mut world = Self::new();
         world.bench.fault = fault;
@@ -448,7 +448,7 @@ proptest! {
     }
 }
 
-/// Whether this fault is found, by what says so.
+/// Checks that this fault is found, by the assertion named `by`.
 fn caught(fault: Fault, by: &str) {
     let mut runner = TestRunner::deterministic();
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! New records: where they stand, and what goes to make room for them.
+//! New records: their position in the tree, and which records are removed to make room.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -13,7 +13,7 @@ use sexton::actors::process::{
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Slot};
 
-/// The new record of an outcome.
+/// Returns the new record of an outcome.
 pub(in super::super) fn insertion_of(outcome: &Outcome) -> Option<&Insertion> {
     match outcome {
         Outcome::Launched(insertion) | Outcome::Registered(insertion) => Some(insertion),
@@ -50,7 +50,7 @@ impl Model {
         Ok((true, Reply::Registered { record, known }))
     }
 
-    /// Adds a record. Without an entry for it, it is only found out whether that is refused.
+    /// Adds a record. Without an entry for it, this only determines whether it would be refused.
     pub(super) fn add(
         &mut self,
         launching: &Launching,
@@ -95,13 +95,13 @@ impl Model {
         new.bytes = bytes;
         let gone = self.making_room(bytes, &above)?;
         self.remove(&gone);
-        // What was the parent of nothing but this may have to go for it: it does not, since it is above it.
+        // A parent that has no other children is not removed to make room, since it is an ancestor of the new record.
         let id = new.view.id;
         self.records.push(new);
         Ok(id)
     }
 
-    /// What goes to make room: what ended longest ago, never what is above.
+    /// Returns the records to remove to make room: those that ended longest ago, but no ancestors.
     fn making_room(&self, bytes: u64, above: &[ProcessId]) -> Result<Vec<Slot>, Refused> {
         let mut gone = Vec::new();
         let mut after = self.clone();
@@ -130,7 +130,7 @@ impl Model {
         (parent, running): (Option<ProcessId>, Option<(Identity, Date)>),
         Entry { seq, now, new }: Entry,
     ) -> Modelled {
-        // Nobody asks for the id of one that is refused.
+        // Nobody looks at the id of a refused record.
         let (id, slot) = new.unwrap_or((ProcessId::default(), Slot::NONE));
         let parent = parent.and_then(|id| self.find(id));
         let of_kind = self.records.iter().filter(|it| it.view.kind == tags.kind);
@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// One and all above it, the topmost first.
+    /// Returns a record and all its ancestors, the topmost first.
     fn and_above(&self, id: Option<ProcessId>) -> Vec<ProcessId> {
         let found = id.and_then(|id| self.find(id));
         found.map_or_else(Vec::new, |it| {

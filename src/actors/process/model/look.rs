@@ -1,11 +1,11 @@
-//! Answers to questions, from a walk over all records.
+//! Answers queries by a walk over all records.
 
 use super::{Model, Modelled};
 use sexton::actors::process::{Phase, Query, RecordView, Refused, Reply, Selection, Watch};
 use sexton::ids::ProcessId;
 
 impl Model {
-    /// All records that a selection asks for, in its order and without its bounds.
+    /// Returns all records that match a selection, in its order and ignoring its limits.
     pub(crate) fn select(&self, selection: &Selection) -> Vec<RecordView> {
         let views = self.records.iter().map(|it| &it.view);
         let mut found: Vec<_> = views.filter(|it| is_selected(selection, it)).collect();
@@ -16,7 +16,7 @@ impl Model {
         found.into_iter().cloned().collect()
     }
 
-    /// What is above a record, from its parent up.
+    /// Returns the ancestors of a record, from its parent up.
     pub(crate) fn ancestors(&self, of: ProcessId) -> Vec<RecordView> {
         let parent = |id: ProcessId| {
             let its = self.find(id)?.view.parent?;
@@ -26,7 +26,7 @@ impl Model {
         above.map(|it| it.view.clone()).collect()
     }
 
-    /// What is below a record, by id. What has lost the records in between is below its root.
+    /// Returns the descendants of a record, by id. A record whose ancestors in between were removed is below its root.
     pub(crate) fn descendants(&self, of: ProcessId) -> Vec<RecordView> {
         let is_below = |it: &RecordView| {
             it.id != of && (it.root == of || self.ancestors(it.id).iter().any(|up| up.id == of))
@@ -37,7 +37,7 @@ impl Model {
         below
     }
 
-    /// The answer to a question, where nobody asks for more than one page.
+    /// Returns the answer to a query whose results fit on one page.
     pub(crate) fn answer(&self, query: &Query) -> Reply {
         let one = |record: Option<Box<RecordView>>| {
             record.map_or(Reply::Refused(Refused::Unknown), Reply::Record)
@@ -81,7 +81,7 @@ impl Model {
         }
     }
 
-    /// What somebody who waits for this is answered, if it is so.
+    /// Returns the answer for a watch if its condition is met.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         if let Watch::Services(name) = watch {
             return self.stand_still(name.as_deref());
@@ -104,7 +104,7 @@ impl Model {
         is_so.then(|| Reply::Record(Box::new(it.view.clone())))
     }
 
-    /// How many records there are of each phase.
+    /// Returns the number of records in each phase.
     pub(crate) fn counts(&self) -> [usize; 4] {
         Phase::ALL.map(|phase| {
             let records = self.records.iter();

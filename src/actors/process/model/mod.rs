@@ -1,14 +1,14 @@
-//! Processes once more, as a plain list of records as they are shown, searched for everything. What the machine is
-//! compared with, by `tests/` and by the simulation (`tests/sim/processes/`), which is why it names the library as
-//! programs do. Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
+//! A model of processes: a plain list of records as they are shown, searched for everything. The machine is compared with it by `tests/`
+//! and by the simulation (`tests/sim/processes/`), which is why it refers to the library as programs do. It shares no code with
+//! `decide.rs`, `commit.rs` or `state.rs`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `adding.rs` | new records |
-//! | `record.rs` | what becomes of one record |
-//! | `watching.rs` | who is told that a process is gone, and what other actors have launched |
-//! | `service.rs` `restart.rs` | services: what is asked and what time does; what follows from an end |
-//! | `look.rs` `standing.rs` | answers to questions, and how services stand |
+//! | `record.rs` | changes of one record |
+//! | `watching.rs` | notifications that a process is gone, and launches by other actors |
+//! | `service.rs` `restart.rs` | services: requests and time; the consequences of an end |
+//! | `look.rs` `standing.rs` | answers to queries; the status of services |
 
 mod adding;
 mod look;
@@ -29,7 +29,7 @@ use sexton::actors::process::{
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
 
-/// A record, and what is not shown of it.
+/// A record, including what is not shown of it.
 #[derive(Clone, Debug)]
 pub(super) struct Modelled {
     pub(super) view: RecordView,
@@ -37,22 +37,22 @@ pub(super) struct Modelled {
     made: Seq,
     spec: Spec,
     expires: Option<Timestamp>,
-    /// When it is to have said that it is ready.
+    /// When it must have reported that it is ready.
     ready_by: Option<Timestamp>,
     empty: bool,
     signals: Vec<(Seq, u8, bool)>,
     pub(super) bytes: u64,
-    /// Time no longer acts on it: that panicked.
+    /// Whether time no longer acts on it, because that panicked.
     pub(super) quarantined: bool,
-    /// Which actors are told when it is gone.
+    /// The actors that are notified when it is gone.
     watchers: Vec<(ActorId, Until)>,
-    /// The actor that asked for its launch and may not know of it.
+    /// The actor that requested its launch and may not know of it.
     awaited: Option<ActorId>,
-    /// Whether somebody watches its tree, or one that it belongs to.
+    /// Whether its tree, or a tree that contains it, is watched.
     tree_watched: bool,
 }
 
-/// All of them, in the order in which they were made.
+/// The model: all records in order of creation, and all services.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) records: Vec<Modelled>,
@@ -63,7 +63,7 @@ pub(super) struct Model {
     pub(super) contradictions: u64,
 }
 
-/// What a message comes to.
+/// The verdict on a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Refused(Refused),
@@ -71,21 +71,21 @@ pub(super) enum Verdict {
     Changed,
 }
 
-/// All that a message comes to.
+/// Everything that a message causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) verdict: Verdict,
     pub(super) reply: Reply,
-    /// What the port is asked to do. What a new record asks for comes last.
+    /// The actions requested from the port. Those of a new record come last.
     pub(super) actions: Actions,
-    /// Which actors are told something, in no order.
+    /// The notifications to other actors, in no particular order.
     pub(super) tells: Vec<(ActorId, ToHolder)>,
 }
 
-/// Actions with the slot and the entry that they are of.
+/// Actions, each with the slot and the entry it belongs to.
 pub(super) type Actions = Vec<(u64, Seq, Action)>;
 
-/// The entry that a message would make: its number and time, and the id and slot that a new record gets.
+/// The entry that a message would make: its number and time, and id and slot of a new record.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) seq: Seq,
@@ -93,7 +93,7 @@ pub(super) struct Entry {
     pub(super) new: Option<(ProcessId, Slot)>,
 }
 
-/// What a change came to: whether there was one, and the reply.
+/// Whether a message changed anything, and the reply.
 type Changed = Result<(bool, Reply), Refused>;
 
 impl Model {
@@ -105,7 +105,7 @@ impl Model {
         self.records.iter_mut().find(|it| it.view.id == id)
     }
 
-    /// The record of this id, as it is shown.
+    /// Returns the view of the record with this id.
     pub(super) fn view(&self, id: ProcessId) -> Option<Box<RecordView>> {
         Some(Box::new(self.find(id)?.view.clone()))
     }
@@ -116,7 +116,7 @@ impl Model {
         found.expect("time acts on what is there")
     }
 
-    /// Whether something lives here or below.
+    /// Returns whether a record or one of its descendants is live.
     fn stays(&self, id: ProcessId) -> bool {
         self.records.iter().any(|it| {
             let own = it.view.id == id && it.view.phase != Phase::Exited;
@@ -124,7 +124,7 @@ impl Model {
         })
     }
 
-    /// Slots of those that may go, the oldest first.
+    /// Returns the slots of removable records, the oldest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
         let free = free.filter(|it| !self.stays(it.view.id) && it.awaited.is_none());
@@ -135,7 +135,7 @@ impl Model {
         free
     }
 
-    /// The live record of a process.
+    /// Returns the live record of a process.
     fn live(&self, identity: &Identity) -> Option<&Modelled> {
         let is_it = |it: &&Modelled| {
             let its = it.view.identity.as_ref();
@@ -145,7 +145,7 @@ impl Model {
         found.min_by_key(|it| (!it.view.launched, it.view.id))
     }
 
-    /// What time does first. Services come before all else.
+    /// Returns the message for what is due first. Services precede everything else.
     pub(super) fn due(&self, now: Now, held: bool) -> Option<Message> {
         if let Some(slot) = self.due_service(now.at) {
             return Some(Message::Service(ServiceMessage::Lapse { slot }));
@@ -154,7 +154,7 @@ impl Model {
         Some(Message::Lapse { slot })
     }
 
-    /// The record that is due first: the ends of timeouts and graces, and of the time for which records are kept.
+    /// Returns the record that is due first: by a timeout, a grace period or its retention.
     fn due_record(&self, now: Now, held: bool) -> Option<Slot> {
         let acts = self.records.iter().filter(|it| !it.quarantined);
         let acts = acts.filter_map(|it| {
@@ -190,7 +190,7 @@ impl Model {
         }
     }
 
-    /// A start: graces begin again, and time acts on everything.
+    /// Handles a start of the server: grace periods begin again, and nothing is quarantined any more.
     pub(super) fn start(&mut self, at: Timestamp, seq: Seq) {
         (self.epoch, self.started) = (at, seq);
         for it in &mut self.records {
@@ -201,7 +201,7 @@ impl Model {
         }
     }
 
-    /// Does what a message says.
+    /// Applies a message.
     pub(super) fn send(&mut self, message: &Message, entry: Entry) -> Answer {
         let mut actions = Actions::new();
         self.note_watched();
@@ -248,7 +248,7 @@ impl Model {
         }
     }
 
-    /// Stops what was launched, here and below, as far as it lives.
+    /// Stops the launched processes among a record and its descendants that are live.
     fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
         let mut ids = vec![id];
         let mut next = 0;
@@ -286,14 +286,14 @@ impl Model {
         changed
     }
 
-    /// Counts for each record which of its children live, or have descendants that do.
+    /// Updates for each record how many of its children are live, or have live descendants.
     fn count_below(&mut self) {
         let lively = self.records.iter().filter(|it| self.stays(it.view.id));
         let parents: Vec<_> = lively.filter_map(|it| it.view.parent).collect();
         for it in &mut self.records {
             let children = parents.iter().filter(|parent| **parent == it.view.id);
             let children = u32::try_from(children.count()).expect("few");
-            // What comes to live below it puts it back among those that are removed in their time.
+            // A change among its descendants returns an ended record to those that are removed in time.
             let settles = it.view.live_children != children && it.view.phase == Phase::Exited;
             it.quarantined &= !settles;
             it.view.live_children = children;
@@ -362,7 +362,7 @@ impl Model {
         (count > 0, Reply::Pruned { count, more })
     }
 
-    /// Time acts: a timeout, a grace, or the time for which a record is kept, is over.
+    /// Applies a timeout, the end of a grace period, or the end of retention.
     fn lapse(&mut self, slot: Slot, entry: Entry, actions: &mut Actions) -> Reply {
         let it = self.at(slot);
         match (it.view.phase, &mut it.view.stop) {
@@ -391,7 +391,7 @@ impl Model {
         Reply::Done
     }
 
-    /// All that stands.
+    /// Returns all actions to be stated after a start.
     pub(super) fn resume(&self) -> Actions {
         let live = self.records.iter();
         let mut live: Vec<_> = live.filter(|it| it.view.phase != Phase::Exited).collect();

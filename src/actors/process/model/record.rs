@@ -1,4 +1,4 @@
-//! What becomes of one record: what clients ask for it, and what the port reports of it.
+//! Changes of one record: requests of clients, and reports of the port.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -13,7 +13,7 @@ use sexton::actors::process::{
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq};
 
-/// When the grace of a stop is over.
+/// Returns when the grace period of a stop ends.
 pub(super) fn ends(stop: &Stop, epoch: Timestamp) -> Timestamp {
     stop.since.max(epoch).plus_ms(stop.grace_ms.into())
 }
@@ -48,7 +48,7 @@ impl Modelled {
         (self.view.id, self.view.identity.expect("it is known"))
     }
 
-    /// What stands of a record that lives: that it is to be launched, or followed.
+    /// States the action for a live record: to launch it, or to follow it.
     pub(super) fn attempt(&self, actions: &mut Actions) {
         let id = self.view.id;
         let what = match self.view.identity {
@@ -71,7 +71,7 @@ impl Modelled {
         actions.push((self.slot.0.into(), self.made, what));
     }
 
-    /// The step of a stop, if this entry asks for it.
+    /// States the step of a stop if it was requested by this entry.
     pub(super) fn step(&self, entry: Seq, actions: &mut Actions) {
         if self.view.phase == Phase::Queued {
             return;
@@ -118,7 +118,7 @@ impl Modelled {
         actions.push((self.slot.0.into(), asked, what));
     }
 
-    /// A client asks for something: whether it changes anything.
+    /// Applies a client's request. Returns whether it changes anything.
     pub(super) fn ask(
         &mut self,
         message: &Message,
@@ -169,7 +169,7 @@ impl Modelled {
         Ok(changed)
     }
 
-    /// It says something of itself, or nothing for too long.
+    /// Applies a notice of the process, or its absence.
     fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
         const ABORT: u8 = 6;
         let before = (self.view.announced, self.view.said.clone());
@@ -220,7 +220,7 @@ impl Modelled {
         true
     }
 
-    /// The port reports something: whether it changes anything, and whether it contradicts what was reported before.
+    /// Applies a report of the port. Returns whether it changes anything, and whether it contradicts an earlier report.
     pub(super) fn report(
         &mut self,
         message: &Message,
@@ -241,7 +241,7 @@ impl Modelled {
                 (true, false)
             }
             Message::Failed { .. } => (false, true),
-            // Whose tree is to be stopped is known by its start, which comes again.
+            // Whose tree is to be stopped is known only from the report of its start, which is repeated.
             Message::Ended { .. }
                 if self.view.phase == Phase::Queued
                     && (self.view.stop.is_some_and(|stop| stop.tree) || self.tree_watched) =>

@@ -1,11 +1,11 @@
-//! What follows from the end of a process of a service, in the same entry.
+//! The consequences of the end of a service's process, in the same entry.
 
 use super::{Actions, Entry, Model, Modelled};
 use sexton::actors::process::{Cause, End, Last, Lost, Message, Phase, Policy, Then, Verdict};
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Slot};
 
-/// An end, and what follows from it.
+/// The end of a process, and its consequences.
 struct Follows {
     place: (Slot, usize),
     last: Last,
@@ -13,7 +13,7 @@ struct Follows {
 }
 
 impl Model {
-    /// The port reports something of a process: whether that changes anything.
+    /// Applies a report of the port about a process. Returns whether it changes anything.
     pub(super) fn reported(
         &mut self,
         (id, message): (ProcessId, &Message),
@@ -21,7 +21,7 @@ impl Model {
         actions: &mut Actions,
     ) -> bool {
         let follows = self.follows((id, message), entry);
-        // What comes next is launched beside what ends by the same entry, as far as room goes.
+        // If there is room, the next process is launched by the same entry as the end, while the record of the old one still counts.
         let launched = follows
             .as_ref()
             .and_then(|it| self.added_at_once(it, entry));
@@ -125,7 +125,7 @@ impl Model {
         }
     }
 
-    /// The record of the process that comes next, if it waits for nothing and there is room.
+    /// Adds the record of the next process if it need not wait and there is room.
     fn added_at_once(&mut self, follows: &Follows, entry: Entry) -> Option<ProcessId> {
         let (slot, nth) = follows.place;
         let is_now = match follows.then {

@@ -1,4 +1,4 @@
-//! Services once more: what is asked of them, and what time does with them.
+//! The model of services: requests, and what time does.
 
 use super::{Actions, Changed, Entry, Model};
 use sexton::actors::process::{
@@ -9,10 +9,10 @@ use sexton::bytes::Bytes;
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Seq, Slot};
 
-/// How long a launch waits for which there is no room.
+/// How long a launch is deferred if there is no room, in milliseconds.
 const DEFERRAL_MS: u64 = 5000;
 
-/// A service.
+/// A service in the model.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each says something of its own"
@@ -24,14 +24,14 @@ pub(in super::super) struct Served {
     pub(super) listed: bool,
     pub(super) wanted: bool,
     pub(super) held: bool,
-    /// The entry before which a process was launched that is to be replaced.
+    /// Processes launched before this entry are to be replaced.
     pub(super) revision: Seq,
     pub(super) places: Vec<Place>,
-    /// Time no longer acts on it: that panicked.
+    /// Whether time no longer acts on it, because that panicked.
     pub(in super::super) quarantined: bool,
 }
 
-/// The place of one of its processes.
+/// The slot for one of its processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub(super) process: Option<ProcessId>,
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) last: Option<Last>,
 }
 
-/// What time does next with a service.
+/// The next step that time takes for a service.
 enum Act {
     Remove,
     Stop(ProcessId),
@@ -78,19 +78,19 @@ impl Served {
         self.places.get(nth).expect("it has this place")
     }
 
-    /// Whether what runs in a place has to go.
+    /// Returns whether the process in a slot is to be stopped.
     pub(super) fn has_to_go(&self, nth: usize) -> bool {
         let is_old = self.place(nth).launched < self.revision;
         !self.is_up() || is_old || nth >= self.size()
     }
 
-    /// Processes, each with the number of its place.
+    /// Returns its processes, each with the number of its slot.
     pub(super) fn processes(&self) -> impl Iterator<Item = (usize, ProcessId)> {
         let places = self.places.iter().enumerate();
         places.filter_map(|(nth, it)| Some((nth, it.process?)))
     }
 
-    /// What had become of its processes no longer counts.
+    /// Resets waits, restart counts and verdicts of its processes.
     fn forgive(&mut self) {
         for it in &mut self.places {
             (it.next, it.series, it.verdict) = (None, 0, None);
@@ -98,7 +98,7 @@ impl Served {
         }
     }
 
-    /// As many places as are defined, and more only as long as there is something in the last.
+    /// Adjusts the slots to the defined number; further ones stay only as long as the last has a process.
     pub(super) fn fit(&mut self) {
         self.quarantined = false;
         let size = self.size();
@@ -165,7 +165,7 @@ impl Model {
         self.find(id).is_some_and(|it| it.view.stop.is_some())
     }
 
-    /// Whether one of its processes was told to end: that is not taken back.
+    /// Returns whether one of its processes is being stopped, which is not reversed.
     fn is_being_stopped(&self, it: &Served) -> bool {
         it.processes().any(|(_, id)| self.has_stop(id))
     }
@@ -176,7 +176,7 @@ impl Model {
         it.view.phase == Phase::Running && (!says || it.view.announced == Announced::Ready)
     }
 
-    /// Those that it waits for: what is to be up, and neither is nor has done its work.
+    /// Returns the services that it waits for: they should be up, and are neither ready nor finished.
     pub(super) fn awaited<'a>(&'a self, it: &'a Served) -> impl Iterator<Item = &'a Served> {
         let names = it.definition.after.iter();
         let others = names.filter_map(|name| self.service_of_name(name));
@@ -236,7 +236,7 @@ impl Model {
         Ok(slots)
     }
 
-    /// Whether it changes anything.
+    /// Applies a request. Returns whether it changes anything.
     fn ask_service(&mut self, slot: Slot, asked: (&ServiceMessage, bool), entry: Seq) -> bool {
         let stops = self.is_being_stopped(self.served(slot));
         let it = self.served_mut(slot);
@@ -308,7 +308,7 @@ impl Model {
         true
     }
 
-    /// What is due of services comes before all else.
+    /// Returns the service with a step due. Services precede everything else.
     pub(super) fn due_service(&self, at: Timestamp) -> Option<Slot> {
         let acts = self.services.iter().filter(|it| !it.quarantined);
         let due = acts.filter_map(|it| Some((self.next_act(it)?.0, it.slot)));
@@ -338,7 +338,7 @@ impl Model {
         Some((it.place(first).next.unwrap_or(NOW), Act::Launch(first)))
     }
 
-    /// Whether another comes after it that is to end first. What nothing ends holds up nobody.
+    /// Returns whether a service that depends on it must end first. Processes that survive SIGKILL delay nothing.
     fn is_held_up(&self, it: &Served) -> bool {
         let is_stuck = |id| self.find(id).is_some_and(|it| it.view.stuck.is_some());
         let mut later = self.services.iter();
@@ -386,7 +386,7 @@ impl Model {
         place.expect("it has this place")
     }
 
-    /// A new record is that of the process in a place.
+    /// Assigns a new record to a slot of a service.
     pub(super) fn launch_in(
         &mut self,
         place: (Slot, usize),

@@ -1,4 +1,4 @@
-//! How services stand.
+//! The status of services.
 
 use super::Model;
 use super::service::Served;
@@ -8,7 +8,7 @@ use sexton::actors::process::{
 use sexton::clock::Now;
 
 impl Model {
-    /// Services as they are shown, by name.
+    /// Returns the views of all services, by name.
     pub(crate) fn services_as_shown(&self, now: Now) -> Vec<ServiceView> {
         let views = self
             .services
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// What somebody is answered who waits until services stand still, if they do.
+    /// Returns the answer for a client waiting until services have settled, if they have.
     pub(super) fn stand_still(&self, name: Option<&str>) -> Option<Reply> {
         let all = self.services.iter();
         let mut meant = all.filter(|it| name.is_none_or(|name| it.definition.name == name));

@@ -1,4 +1,4 @@
-//! Who is told that a process is gone, and what other actors have launched.
+//! Notifications that a process is gone, and launches requested by other actors.
 
 use super::{Entry, Model, Modelled};
 use sexton::actors::binding::{Exit, Gone, ToHolder, Until, Watch};
@@ -6,7 +6,7 @@ use sexton::actors::process::{End, LaunchAs, Phase, Reply};
 use sexton::ids::ActorId;
 
 impl Model {
-    /// What is gone that somebody wants to know of.
+    /// Returns the notifications about watched processes that are gone.
     pub(super) fn watched_and_gone(&self) -> Vec<(ActorId, ToHolder)> {
         let watched = |it: &Modelled| {
             let gone = it
@@ -19,7 +19,7 @@ impl Model {
         self.records.iter().flat_map(watched).collect()
     }
 
-    /// What who watches something that is gone already is told.
+    /// Returns the notification for a watch of something that is already gone.
     pub(super) fn gone_already(&self, watch: Watch) -> Option<(ActorId, ToHolder)> {
         let Watch { by, process, until } = watch;
         let gone = match self.find(process) {
@@ -34,7 +34,7 @@ impl Model {
         Some((by, ToHolder::Gone(gone)))
     }
 
-    /// Launches what another actor asks for, unless it is there. It stays until that actor watches it.
+    /// Launches what another actor requests, unless it exists. The record stays until that actor watches it.
     pub(super) fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
         let is_known = self.find(asked.id).is_some();
         if !is_known {
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Notes of each record whether its tree is watched, or one that it belongs to.
+    /// Notes for each record whether its tree, or a tree that contains it, is watched.
     pub(super) fn note_watched(&mut self) {
         let is_watched = |it: &Modelled| {
             let mut watchers = it.watchers.iter();
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// Whether that is news: it is told at once, or noted.
+    /// Applies a watch. Returns whether it changes anything or causes a notification at once.
     pub(super) fn watch(&mut self, watch: Watch) -> bool {
         if let Some(it) = self.find_mut(watch.process)
             && it.awaited == Some(watch.by)

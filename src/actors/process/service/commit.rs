@@ -1,4 +1,4 @@
-//! Makes turns so.
+//! Commits the consequences of messages for services.
 
 use crate::actors::process::insertion::Insertion;
 use crate::actors::process::machine::ProcessMachine;
@@ -81,7 +81,7 @@ impl ProcessMachine {
     }
 }
 
-/// Makes a step so that changes nothing but the service.
+/// Commits a step that changes only the service itself.
 fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step)) {
     match step {
         Step::Changed {
@@ -133,7 +133,7 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
 }
 
 impl Service {
-    /// How far back restarts are remembered.
+    /// Returns how long restarts are remembered, in milliseconds.
     fn looks_back_ms(&self) -> u64 {
         let intensity = self.definition.intensity;
         intensity.map_or(0, |intensity| intensity.period_ms)
@@ -157,7 +157,7 @@ impl Instance {
         }
     }
 
-    /// Restarts within a period that ends now.
+    /// Returns the restarts within the period that ends now.
     pub(super) fn recent(&self, now: Timestamp, period_ms: u64) -> impl Iterator<Item = Timestamp> {
         let all = self.restarts.iter().copied();
         all.filter(move |at| at.plus_ms(period_ms) >= now)

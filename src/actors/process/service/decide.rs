@@ -16,7 +16,7 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Moment;
 use std::collections::BTreeSet;
 
-/// How long a launch waits that was refused for want of room, or since the server drains.
+/// How long a launch is deferred if there is no room or the server is draining, in milliseconds.
 const DEFERRAL_MS: u64 = 5000;
 
 impl Turn {
@@ -30,7 +30,7 @@ impl Turn {
 }
 
 impl ProcessMachine {
-    /// What becomes of services by a message about them.
+    /// Decides about a message for services.
     pub(in crate::actors::process) fn serve(
         &self,
         moment: &Moment,
@@ -43,7 +43,7 @@ impl ProcessMachine {
             Asked::Stop(name) => self.each(name.as_deref(), |slot, it| {
                 it.wanted.then_some(Step::Stopped { slot })
             })?,
-            // All are those that are to be up; one that is named is brought up.
+            // Restarting all affects only services that should be up; a single named service is started in any case.
             Asked::Restart(name) => self.each(name.as_deref(), |slot, it| {
                 (it.wanted || name.is_some()).then_some(Step::Restarted { slot })
             })?,
@@ -53,7 +53,7 @@ impl ProcessMachine {
         Ok(Turn::of(steps))
     }
 
-    /// A step for each of these that the configuration has.
+    /// Collects the steps for all configured services, or for the one with this name.
     fn each(
         &self,
         name: Option<&str>,
@@ -76,7 +76,7 @@ impl ProcessMachine {
         is_new.then_some(Step::Started { slot, replaces })
     }
 
-    /// What differs between the services that there are and those of the configuration.
+    /// Compares the existing services with those of the configuration.
     fn configured(&self, definitions: &[Definition]) -> Result<Vec<Step>, Refused> {
         if !Definition::check_all(definitions).is_empty() {
             return Err(Refused::Invalid(Flaw::Services));
@@ -112,7 +112,7 @@ impl ProcessMachine {
         Ok(steps)
     }
 
-    /// The next step of a service, which is due.
+    /// Decides the next step of a service, which is due.
     fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
         let next = self.state.next_of(slot);
         let (_, next) = next.expect("time acts on what has a next step");
@@ -159,8 +159,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Adds to the end of a process what follows from it for its service. A restart that waits for nothing is part of the
-    /// same entry.
+    /// Adds the consequences for its service to the outcome of a process's end. A restart without a wait becomes part of the same entry.
     pub(in crate::actors::process) fn followed(
         &self,
         moment: &Moment,
@@ -189,7 +188,7 @@ impl ProcessMachine {
             then,
         }];
         let is_up = service.is_up() && nth < service.size() && self.state.is_ready_for(service);
-        // Where there is no room now, the launch is tried as a step of its own.
+        // If there is no room now, the launch is tried later as a separate step.
         let launched = || self.launched(moment, service, nth);
         if let Some(insertion) = (at_once && is_up).then(launched).flatten() {
             steps.push(Step::Launched {
@@ -202,8 +201,8 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// The process that has ended by an outcome, with its tree where that was stopped. What it left behind otherwise lives on
-    /// beside the next, also while somebody else waits for it.
+    /// Returns the process that has ended by an outcome, including its tree if that was stopped. Otherwise, processes it left behind keep
+    /// running beside its successor, even while something else waits for them.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
         let is_stopped = |it: &Record| it.stop.is_some_and(|stop| stop.tree);
@@ -251,7 +250,7 @@ impl ProcessMachine {
     }
 }
 
-/// What follows from the end of a process.
+/// Decides what follows from the end of a process.
 fn then(
     now: Timestamp,
     (service, nth): (&Service, usize),
@@ -262,7 +261,7 @@ fn then(
     }
     let definition = &service.definition;
     let code = last.end.and_then(End::code);
-    // What had to be stopped did not succeed, whatever it says.
+    // A process that had to be stopped has failed, whatever its exit code.
     let fails = [Cause::NotReady, Cause::Watchdog, Cause::Timeout];
     let fails = last.stopped_by.is_some_and(|cause| fails.contains(&cause));
     let is_success = !fails && code.is_some_and(|code| definition.is_success(code));
@@ -278,7 +277,7 @@ fn then(
             Verdict::Failed
         });
     }
-    // The machine was started again: that is not the service's fault.
+    // The machine was rebooted, which is not the service's fault.
     if last.end == Some(End::Lost(Lost::Rebooted)) {
         return Then::Again {
             at: now,
@@ -298,7 +297,7 @@ fn then(
     let ran_ms = record
         .started
         .map_or(0, |started| last.at.0.saturating_sub(started.0));
-    // What ran for as long as the longest wait begins a new series.
+    // A run at least as long as the longest wait begins a new series.
     let before = if ran_ms >= definition.backoff.max_ms.max(1) {
         0
     } else {
@@ -311,7 +310,7 @@ fn then(
     }
 }
 
-/// The number of an instance, as it is stored.
+/// Converts the number of an instance to its stored form.
 fn place(nth: usize) -> u8 {
     u8::try_from(nth).expect("a service has few processes")
 }

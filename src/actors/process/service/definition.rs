@@ -1,4 +1,4 @@
-//! What the configuration says of a service. Stored with it: see the change rule in `persist/format.rs`.
+//! The definition of a service in the configuration. Stored with the service: see the change rule in `persist/format.rs`.
 
 use crate::actors::process::spec::{Flaw, Spec, Tags};
 use crate::bytes::Bytes;
@@ -6,21 +6,21 @@ use crate::spine::supervision::{Backoff, Intensity};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When a process of a service is launched again after it ended by itself.
+/// When a process of a service that ended by itself is launched again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// However it ended.
     #[default]
     Always,
-    /// Unless it ended with a success code.
+    /// Unless it exited with a success code.
     OnFailure,
     /// Never.
     Never,
 }
 
 impl Policy {
-    /// Its name in the configuration.
+    /// Returns its name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Always => "always",
@@ -30,27 +30,27 @@ impl Policy {
     }
 }
 
-/// A service as the configuration has it.
+/// The definition of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Definition {
-    /// Its name: 1 to 200 letters, digits and `-+;.$_()`, the first no `-` and no `.`.
+    /// Its name: 1 to 200 letters, digits and `-+;.$_()`, not starting with `-` or `.`.
     pub name: String,
-    /// What is run, and how. Its files are where the service has its directory, whatever stands here.
+    /// What is run, and how. The run directory is always that of the service, whatever is set here.
     pub spec: Spec,
-    /// Whether it is started when it is first configured.
+    /// Whether it is started when it is first configured, without a request.
     pub autostart: bool,
-    /// When it is launched again.
+    /// When a process is launched again after its end.
     pub restart: Policy,
-    /// The wait before a restart. The first of a series waits for nothing.
+    /// The wait before a restart. The first restart of a series does not wait.
     pub backoff: Backoff,
-    /// How many restarts are too many. `None` never gives up.
+    /// How many restarts are too many; `None` never gives up.
     pub intensity: Option<Intensity>,
-    /// Services that are to run before this one is started.
+    /// The services that must be running before this one is started.
     pub after: Vec<String>,
-    /// Exit codes that are a success, beside 0. 128 and the number of a signal stands for that signal.
+    /// Exit codes that count as success in addition to 0. 128 plus the number of a signal stands for that signal.
     pub success: Vec<u8>,
-    /// How many processes run at a time.
+    /// The number of processes that run at a time.
     pub instances: u8,
 }
 
@@ -82,31 +82,31 @@ impl Default for Definition {
     }
 }
 
-/// What of a configuration of services cannot be.
+/// A fault in the definition of a service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error(
         "a service has a name of 1 to {} letters, digits and -+;.$_(), the first no - and no .",
         Definition::NAME_BYTES_MAX
     )]
     Name,
-    /// Two have one name.
+    /// Two services have the same name.
     #[error("another service has this name")]
     Twice,
-    /// What is to be run cannot be.
+    /// The spec is invalid.
     #[error("{0}")]
     Spec(Flaw),
-    /// It is to run before itself.
-    #[error("after: it comes after itself: {0}")]
+    /// It depends on itself, directly or indirectly.
+    #[error("after: the service depends on itself: {0}")]
     Cycle(String),
-    /// A name that no service has.
+    /// A name in `after` is not that of a service.
     #[error("after: there is no service {0}")]
     Unknown(String),
-    /// Too many names.
+    /// There are too many names in `after`.
     #[error("after: at most {} services", Definition::AFTER_MAX)]
     After,
-    /// Too few or too many processes.
+    /// The number of processes is out of bounds.
     #[error("instances: expected 1 to {}", Definition::INSTANCES_MAX)]
     Instances,
     /// The waits are out of bounds.
@@ -122,7 +122,7 @@ pub enum Fault {
         Definition::SPAN_MS_MAX
     )]
     Intensity,
-    /// Too many services.
+    /// There are too many services.
     #[error("at most {} services", Definition::SERVICES_MAX)]
     TooMany,
 }
@@ -130,7 +130,7 @@ pub enum Fault {
 impl Definition {
     /// The most services.
     pub const SERVICES_MAX: usize = 256;
-    /// The longest name.
+    /// The maximum length of a name, in bytes.
     pub const NAME_BYTES_MAX: usize = 200;
     /// The most processes of one service.
     pub const INSTANCES_MAX: u8 = 100;
@@ -141,7 +141,7 @@ impl Definition {
     /// The longest wait, and the longest period: a day.
     pub const SPAN_MS_MAX: u64 = 24 * 3_600_000;
 
-    /// What of these cannot be, alone or together; each with the place of the service in the list.
+    /// Returns all faults of these definitions, alone or together; each with the index of the service in the list.
     pub fn check_all(definitions: &[Self]) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
         if definitions.len() > Self::SERVICES_MAX {
@@ -170,15 +170,15 @@ impl Definition {
         faults
     }
 
-    /// What of it alone cannot be.
+    /// Checks this definition on its own.
     ///
     /// # Errors
-    /// The first that was found.
+    /// Returns the first fault found.
     pub fn check(&self) -> Result<(), Fault> {
         if !is_name(&self.name) {
             return Err(Fault::Name);
         }
-        // With all that a launch adds.
+        // Checked with everything that a launch adds.
         let tags = || self.tags_of(0).check();
         let checked = self.spec_of(0).check().and_then(|()| tags());
         checked.map_err(Fault::Spec)?;
@@ -201,18 +201,18 @@ impl Definition {
         Ok(())
     }
 
-    /// Whether a running process has to be replaced to be as this one says, and not as `before`.
+    /// Returns whether processes launched under the definition `before` must be replaced.
     pub(super) fn replaces(&self, before: &Self) -> bool {
         self.spec != before.spec
     }
 
-    /// Whether an exit code is a success.
+    /// Returns whether an exit code counts as success.
     pub(super) fn is_success(&self, code: u8) -> bool {
         code == 0 || self.success.contains(&code)
     }
 
-    /// The directory of the files of an instance, below the data directory. That of the first is the service's own, so
-    /// that more or fewer instances move no files.
+    /// Returns the directory of an instance's files, relative to the data directory. The first instance uses the service's own, so changing
+    /// the number of instances moves no files.
     pub fn run_dir(&self, nth: usize) -> String {
         match nth {
             0 => format!("services/{}", self.name),
@@ -220,7 +220,7 @@ impl Definition {
         }
     }
 
-    /// What is run for an instance: with what it is told of itself, and where its files are.
+    /// Returns the spec of an instance, with the variables that identify it and the directory of its files.
     pub(super) fn spec_of(&self, nth: usize) -> Spec {
         let mut spec = self.spec.clone();
         spec.run_dir = Some(Bytes::new(self.run_dir(nth).into_bytes()));
@@ -234,7 +234,7 @@ impl Definition {
         spec
     }
 
-    /// What is said of the process of an instance.
+    /// Returns the tags of an instance's process.
     pub(super) fn tags_of(&self, nth: usize) -> Tags {
         Tags {
             kind: "service".to_owned(),
@@ -247,12 +247,12 @@ impl Definition {
     }
 }
 
-/// The number of an instance, as people count.
+/// Returns the number of an instance as shown, from 1.
 fn number(nth: usize) -> String {
     (nth + 1).to_string()
 }
 
-/// Whether a service may be called so. Its name is that of a directory, too.
+/// Returns whether a service may have this name, which is also used for a directory.
 fn is_name(name: &str) -> bool {
     let may_hold = |byte: u8| byte.is_ascii_alphanumeric() || b"-+;.$_()".contains(&byte);
     !name.starts_with(['-', '.'])
@@ -260,7 +260,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(may_hold)
 }
 
-/// A way from a service through `after` back to itself.
+/// Returns a cycle that leads from a service through `after` back to itself.
 fn way_back(from: &Definition, names: &BTreeMap<&str, &Definition>) -> Option<String> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![from.name.as_str()]];

@@ -1,4 +1,4 @@
-//! What subscribers are told of services. Published before the commit, while they stand as they did.
+//! The events about services, published before the commit while services are still unchanged.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::Message;

@@ -1,4 +1,4 @@
-//! What is known of one service. Stored: see the change rule in `persist/format.rs`.
+//! The state of one service. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::process::message::{End, Failure, Launching};
 use crate::actors::process::record::Cause;
@@ -12,57 +12,57 @@ use serde::{Deserialize, Serialize};
 /// A service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// As the configuration has it, or had it last.
+    /// Its current definition, or the last one if it is no longer configured.
     pub definition: Definition,
-    /// Whether the configuration has it. One that it no longer has is stopped, and then removed.
+    /// Whether it is configured. A service that no longer is gets stopped and then removed.
     pub listed: bool,
-    /// Whether it is to be up: what the configuration said when it was new, and people since.
+    /// Whether it should be up: at first as configured by `autostart`, later as requested by users.
     pub wanted: bool,
-    /// Whether it is down because the server is stopping. Ends with the next configuration, that of the next start.
+    /// Whether it is down because the server is stopping. Reset by the next configuration, at the next start.
     pub held: bool,
-    /// The entry since which its processes are to be as they are now defined: older ones are replaced.
+    /// The entry since which its current definition applies: processes launched earlier are replaced.
     pub revision: Seq,
-    /// Its processes, by number. More than defined only while those that are too many end.
+    /// Its processes, by number. There are more than defined only until the excess ones have ended.
     pub instances: Vec<Instance>,
 }
 
-/// A process of a service, or the place of one.
+/// One of the processes of a service, running or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its process, from the launch until that has ended.
+    /// Its process, from the launch until its end.
     pub process: Option<ProcessId>,
     /// The entry that launched it.
     pub launched: Seq,
-    /// When it may be launched again.
+    /// The earliest time of its next launch.
     pub next: Option<Timestamp>,
-    /// When it was to be launched again, as far back as the intensity looks.
+    /// The times of its restarts, as far back as the intensity counts.
     pub restarts: Vec<Timestamp>,
-    /// Restarts in a row, each after a short run: what the next wait depends on.
+    /// The number of restarts in a row, each after a short run; the next wait depends on it.
     pub series: u32,
-    /// Why it is not launched again by itself.
+    /// Why it is not launched again automatically.
     pub verdict: Option<Verdict>,
-    /// How the process before ended.
+    /// How its previous process ended.
     pub last: Option<Last>,
 }
 
-/// Why a process is not launched again by itself.
+/// Why a process is not launched again automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It has done what it was to do.
+    /// It has finished its work.
     Finished,
-    /// It ended badly, and is not launched again, or was too often.
+    /// It failed and is not to be launched again, or has failed too often.
     Failed,
 }
 
 /// How a process of a service ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
-    /// Its record, which may have gone since.
+    /// The id of its record, which may have been removed.
     pub process: ProcessId,
-    /// When.
+    /// When it ended.
     pub at: Date,
-    /// How.
+    /// How it ended.
     pub end: Option<End>,
     /// Why it could not be started.
     pub failure: Option<Failure>,
@@ -72,7 +72,7 @@ pub struct Last {
 }
 
 impl Service {
-    /// A service that is new.
+    /// Creates a new service.
     pub(super) fn new(definition: Definition, entry: Seq) -> Self {
         let mut service = Self {
             listed: true,
@@ -86,17 +86,17 @@ impl Service {
         service
     }
 
-    /// Whether it is to be up now.
+    /// Returns whether it should be up now.
     pub(super) const fn is_up(&self) -> bool {
         self.listed && self.wanted && !self.held
     }
 
-    /// How many processes it should have when it is up.
+    /// Returns how many processes it should have when it is up.
     pub(super) fn size(&self) -> usize {
         self.definition.instances.into()
     }
 
-    /// Whether the process of an instance is to end.
+    /// Returns whether the process of an instance is to be stopped.
     pub(super) fn is_to_end(&self, nth: usize) -> bool {
         let outdated = self
             .instances
@@ -105,13 +105,13 @@ impl Service {
         !self.is_up() || nth >= self.size() || outdated
     }
 
-    /// Whether a process of it is to end, and has not.
+    /// Returns whether one of its processes is to be stopped and has not ended.
     pub(super) fn is_ending(&self) -> bool {
         let mut all = self.instances.iter().enumerate();
         all.any(|(nth, it)| it.process.is_some() && self.is_to_end(nth))
     }
 
-    /// What is launched for an instance.
+    /// Returns the launch for an instance.
     pub(super) fn launching(&self, nth: usize) -> Launching {
         Launching {
             spec: self.definition.spec_of(nth),
@@ -120,12 +120,12 @@ impl Service {
         }
     }
 
-    /// Whether it has no process.
+    /// Returns whether it has no process.
     pub(super) fn is_empty(&self) -> bool {
         self.instances.iter().all(|it| it.process.is_none())
     }
 
-    /// Makes places for as many processes as are defined. What is too many goes when its process has ended.
+    /// Resizes the list to the defined number of processes. Excess entries are removed only after their processes have ended.
     pub(super) fn resize(&mut self) {
         let size = self.size();
         while self.instances.len() > size
@@ -138,7 +138,7 @@ impl Service {
         }
     }
 
-    /// Begins anew: what was given up, and what waits, is launched again.
+    /// Resets waits, restart counts and verdicts, so that everything is launched again.
     pub(super) fn begin_anew(&mut self) {
         for it in &mut self.instances {
             (it.next, it.series, it.verdict) = (None, 0, None);

@@ -1,4 +1,4 @@
-//! What is shown of services, and who waits until they stand still.
+//! Queries about services, and clients waiting until services have settled.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::outcome::Refused;
@@ -12,7 +12,7 @@ use crate::ids::Ticket;
 use crate::spine::machine::{Effects, Gauge};
 
 impl ProcessMachine {
-    /// The services by name, or the one that is named.
+    /// Returns the views of all services by name, or of the one with this name.
     pub(in crate::actors::process) fn look_at_services(
         &self,
         now: Now,
@@ -94,8 +94,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Whether services stand still: each runs, or is down and stays so. A service that waits for one that has failed
-    /// stands still, too.
+    /// Returns the answer if services have settled: each is running, or is down and stays so. A service that waits for a failed one has
+    /// settled, too.
     fn stands_still(&self, name: Option<&str>) -> Option<Reply> {
         let services = &self.state.services;
         if let Some(name) = name {
@@ -118,7 +118,7 @@ impl ProcessMachine {
         service.listed && places.all(|(nth, it)| is_still(nth, it))
     }
 
-    /// Whether one that has failed is waited for. What is waited for never leads back, so this ends.
+    /// Returns whether it waits for a failed service. Dependencies have no cycles, so the recursion ends.
     fn waits_in_vain(&self, service: &Service) -> bool {
         let services = &self.state.services;
         let mut awaited = self.state.awaited_by(service);
@@ -131,7 +131,7 @@ impl ProcessMachine {
         })
     }
 
-    /// Begins to wait until services stand still.
+    /// Starts to wait until services have settled.
     pub(in crate::actors::process) fn watch_services(
         &mut self,
         ticket: Ticket,
@@ -147,7 +147,7 @@ impl ProcessMachine {
         self.state.services.waiting.remove(&ticket);
     }
 
-    /// Answers those who wait for services that stand still now.
+    /// Answers those waiting for services that have settled.
     pub(in crate::actors::process) fn wake_for_services(&mut self, effects: &mut Effects<Self>) {
         let waiting = self.state.services.waiting.iter();
         let answers = waiting.filter_map(|(ticket, name)| {
@@ -160,7 +160,7 @@ impl ProcessMachine {
         }
     }
 
-    /// How many services stand how. Waits that are over since nothing acts on them yet count as waits.
+    /// Returns how many services have each status. A wait that is over but not yet acted upon counts as a wait.
     pub(in crate::actors::process) fn service_gauges(&self) -> Vec<Gauge> {
         let services = self.state.services.kept.iter().map(|(_, service)| service);
         let statuses = services.map(|service| {
@@ -181,28 +181,28 @@ impl ProcessMachine {
     }
 }
 
-/// The gauge of services that stand so, and what it counts.
+/// Returns the gauge for services with this status, and its help text.
 const fn gauge_of(status: Status) -> (&'static str, &'static str) {
     match status {
-        Status::Stopped => ("services_stopped", "services that are down, and are to be"),
+        Status::Stopped => (
+            "services_stopped",
+            "services that are down, as they should be",
+        ),
         Status::Finished => (
             "services_finished",
-            "services that have done what they were to do",
+            "services that have finished their work",
         ),
-        Status::Running => ("services_running", "services that run"),
+        Status::Running => ("services_running", "running services"),
         Status::Waiting => (
             "services_waiting",
-            "services that wait until others are ready",
+            "services waiting for others to be ready",
         ),
         Status::Starting => ("services_starting", "services that are not ready yet"),
-        Status::Stopping => ("services_stopping", "services that are being stopped"),
-        Status::Backoff => (
-            "services_backoff",
-            "services that wait before they are launched again",
-        ),
+        Status::Stopping => ("services_stopping", "services being stopped"),
+        Status::Backoff => ("services_backoff", "services waiting to be launched again"),
         Status::Failed => (
             "services_failed",
-            "services that are not launched again by themselves, having ended badly",
+            "services that failed and are not launched again automatically",
         ),
     }
 }

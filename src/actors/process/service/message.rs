@@ -1,26 +1,26 @@
-//! What is asked of services. Stored: see the change rule in `persist/format.rs`.
+//! Messages about services. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::process::service::definition::Definition;
 use crate::ids::Slot;
 use serde::{Deserialize, Serialize};
 
-/// What may change services.
+/// A message that may change services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// The node, at its start and when the configuration is read again: these are all services there are.
+    /// From the node, at its start and when the configuration is reloaded: these are all the services.
     Configure(Vec<Definition>),
-    /// A person: bring one up, or all. Ends what was given up, and every wait before a restart.
+    /// From a user: start one service, or all. This also resets failures and every wait before a restart.
     Start(Option<String>),
-    /// A person: bring one down, or all, until it is started.
+    /// From a user: stop one service, or all, until it is started again.
     Stop(Option<String>),
-    /// A person: replace the processes of one, or all, by new ones.
+    /// From a user: replace the processes of one service, or of all.
     Restart(Option<String>),
-    /// The node stops in good order: bring all down until the next start.
+    /// From the node when it shuts down cleanly: keep all services down until the next start.
     Hold,
-    /// Time acts: the next step of a service.
+    /// From the timer: the next step of a service is due.
     Lapse {
-        /// Which.
+        /// The slot of the service.
         slot: Slot,
     },
 }

@@ -1,18 +1,18 @@
-//! Services: what is to run as long as the configuration has it, launched again when it ends.
+//! Services: processes that run as long as the configuration contains them, and are launched again when they end.
 //!
-//! Part of the process machine, so that the end of a process and the launch that follows are one entry. What is next for a
-//! service is derived from its durable state and the records of its processes (`next.rs`), and done one step at a time;
-//! only a restart without a wait is part of the entry of the end before it. `docs/services.md` is the text for users.
+//! They are part of the process machine, so that the end of a process and the launch that follows are one entry. The next step of a service
+//! is derived from its durable state and the records of its processes (`next.rs`), and is taken one at a time; only a restart without a
+//! wait is part of the entry of the end before it. `docs/services.md` is the text for users.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `definition.rs` | what the configuration says of a service, and what of it cannot be |
-//! | `item.rs` | what is known of one, durable |
-//! | `message.rs` `step.rs` | what is asked, and what becomes of services |
-//! | `state.rs` `next.rs` | all services, where they are found; what is next for each |
-//! | `decide.rs` `commit.rs` | the rules; and making it so |
-//! | `view.rs` `look.rs` | what is shown, and who waits |
-//! | `event.rs` | what subscribers are told |
+//! | `definition.rs` | the definition of a service in the configuration, and its checks |
+//! | `item.rs` | the durable state of one service |
+//! | `message.rs` `step.rs` | messages about services, and the steps they cause |
+//! | `state.rs` `next.rs` | all services with their indexes; the next step of each |
+//! | `decide.rs` `commit.rs` | the rules; committing their results |
+//! | `view.rs` `look.rs` | views of services, and clients waiting for them |
+//! | `event.rs` | events for subscribers |
 
 mod commit;
 mod decide;

@@ -1,7 +1,7 @@
-//! What is next for each service, and how services change.
+//! Determines the next step of each service, and applies changes to services.
 //!
-//! What is next follows from the services and the records of their processes alone, so that nothing has to be remembered of
-//! what was intended: a start of the server, and a rebuild, go on where it stood.
+//! The next step follows only from the services and the records of their processes, so no intentions need to be remembered: after a start
+//! of the server, or a rebuild, everything continues where it was.
 
 use crate::actors::process::record::Record;
 use crate::actors::process::service::item::{Service, Verdict};
@@ -12,11 +12,11 @@ use crate::ids::{ProcessId, Seq, Slot};
 /// The next step of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Next {
-    /// It goes.
+    /// The service is removed.
     Remove,
     /// This process is stopped.
     Stop(ProcessId),
-    /// A process of this number is launched.
+    /// The process with this number is launched.
     Launch(usize),
 }
 
@@ -46,7 +46,7 @@ impl State {
         self.services.quarantined.remove(&slot);
     }
 
-    /// Works out anew what is next for each service: after every entry that changed one of them, or a process of one.
+    /// Recomputes the next step of each service: called after every entry that changed a service, or a process of one.
     pub(in crate::actors::process) fn settle_services(&mut self) {
         let services = &self.services;
         let each = services.kept.iter().map(|(slot, _)| slot);
@@ -55,7 +55,7 @@ impl State {
         self.services.due = due.collect();
     }
 
-    /// What is next for a service, and when.
+    /// Returns the next step of a service, and when it is due.
     pub(super) fn next_of(&self, slot: Slot) -> Option<(Timestamp, Next)> {
         const AT_ONCE: Timestamp = Timestamp(0);
         let service = self.services.get(slot);
@@ -74,7 +74,7 @@ impl State {
         steps.min()
     }
 
-    /// A process of a service that is to end and was not told so, unless others are to end before it.
+    /// Returns a process of a service that is to be stopped and is not yet, unless other services must end before it.
     fn first_to_stop(&self, service: &Service) -> Option<ProcessId> {
         let ending = service.instances.iter().enumerate();
         let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
@@ -83,7 +83,7 @@ impl State {
         let name = &service.definition.name;
         let others = self.services.kept.iter().map(|(_, other)| other);
         let mut later = others.filter(|other| other.definition.after.contains(name));
-        // What SIGKILL does not end holds up nothing.
+        // Processes that survive SIGKILL delay nothing.
         let is_ending = |other: &Service| {
             let mut ids = other.instances.iter().filter_map(|it| it.process);
             let is_stuck = |id| self.record_of(id).stuck.is_some();
@@ -92,24 +92,24 @@ impl State {
         (!later.any(is_ending)).then_some(id)
     }
 
-    /// The record of a process of a service.
+    /// Returns the record of a service's process.
     pub(super) fn record_of(&self, id: ProcessId) -> &Record {
         let found = self.find(id);
         found.expect("the record of what lives stays").1
     }
 
-    /// Whether a process of a service was told to end and has not.
+    /// Returns whether a process of a service is being stopped.
     pub(super) fn is_being_stopped(&self, service: &Service) -> bool {
         let mut ids = service.instances.iter().filter_map(|it| it.process);
         ids.any(|id| self.record_of(id).stop.is_some())
     }
 
-    /// Whether those are ready that are to run before a service.
+    /// Returns whether the services that must run before this one are ready.
     pub(super) fn is_ready_for(&self, service: &Service) -> bool {
         self.awaited_by(service).next().is_none()
     }
 
-    /// Those that are to run before a service and do not. What is to be down is not waited for.
+    /// Returns the names of services that must run before this one and are not ready. Services that should be down are not waited for.
     pub(super) fn awaited_by<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = &'a str> {
         let names = service.definition.after.iter();
         let found = names.filter_map(|name| self.services.named(name));
@@ -117,7 +117,7 @@ impl State {
         missing.map(|(_, other)| other.definition.name.as_str())
     }
 
-    /// Whether all processes of a service run and are ready, or have done what they were to do.
+    /// Returns whether all processes of a service are running and ready, or have finished their work.
     fn has_come_up(&self, service: &Service) -> bool {
         let mut places = service.instances.iter().enumerate().take(service.size());
         places.all(|(nth, it)| match it.process {

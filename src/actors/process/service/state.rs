@@ -1,4 +1,4 @@
-//! All services, and where they are found.
+//! All services, and their indexes.
 
 use crate::actors::process::service::item::Service;
 use crate::clock::{Now, Timestamp};
@@ -6,15 +6,15 @@ use crate::ids::{ProcessId, Slot, Ticket};
 use crate::lookup::kept::{Kept, Loaded};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the items of services begin: those of records are below.
+/// The first timer item of a service: lower numbers are those of records.
 const ITEMS: u64 = 1 << 32;
 
-/// The item of the service in this slot.
+/// Returns the timer item of the service in this slot.
 pub(in crate::actors::process) fn item_of(slot: Slot) -> u64 {
     ITEMS + u64::from(slot.0)
 }
 
-/// The slot of the service that an item is, if it is one.
+/// Returns the slot of the service with this timer item, if it is one of a service.
 pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
     let slot = item.checked_sub(ITEMS)?;
     u32::try_from(slot).ok().map(Slot)
@@ -27,11 +27,11 @@ pub(in crate::actors::process) struct Services {
     pub(super) names: BTreeMap<String, Slot>,
     /// Their processes, with the number of each.
     processes: BTreeMap<ProcessId, (Slot, usize)>,
-    /// What has a next step, by when.
+    /// The services that have a next step, by when it is due.
     pub(super) due: BTreeSet<(Timestamp, Slot)>,
-    /// What time failed to act on. It does again when the service changes.
+    /// The services on which time failed to act. Time acts on them again when they change.
     pub(super) quarantined: BTreeSet<Slot>,
-    /// Who waits until services stand still: of this name, or all.
+    /// Clients waiting until all services, or the one with this name, have settled.
     pub(super) waiting: BTreeMap<Ticket, Option<String>>,
 }
 
@@ -41,23 +41,23 @@ impl Services {
         service.expect("indexes lead to services that are there")
     }
 
-    /// The service of this name.
+    /// Returns the service with this name.
     pub(super) fn named(&self, name: &str) -> Option<(Slot, &Service)> {
         let slot = *self.names.get(name)?;
         Some((slot, self.get(slot)))
     }
 
-    /// The service that a process belongs to, and its number there.
+    /// Returns the service that a process belongs to, and its number there.
     pub(in crate::actors::process) fn of(&self, id: ProcessId) -> Option<(Slot, usize)> {
         self.processes.get(&id).copied()
     }
 
-    /// The service with the earliest step, and when that is due.
+    /// Returns the service with the earliest step, and when that is due.
     pub(in crate::actors::process) fn first(&self) -> Option<(Timestamp, Slot)> {
         self.due.first().copied()
     }
 
-    /// The service with the earliest step, if that is due.
+    /// Returns the service with the earliest step, if that is due.
     pub(in crate::actors::process) fn due(&self, now: Now) -> Option<Slot> {
         let first = self.first().filter(|(at, _)| *at <= now.at);
         first.map(|(_, slot)| slot)
@@ -67,18 +67,18 @@ impl Services {
         self.quarantined.contains(&slot)
     }
 
-    /// Takes a service out of what is due, until it changes.
+    /// Removes a service from those that are due, until it changes.
     pub(in crate::actors::process) fn quarantine(&mut self, slot: Slot) {
         self.due.retain(|(_, due)| *due != slot);
         self.quarantined.insert(slot);
     }
 
-    /// Puts the services of a page after all others.
+    /// Adds the services of a page after all others.
     pub(in crate::actors::process) fn load(&mut self, page: Loaded<Service>) {
         self.kept.load(page);
     }
 
-    /// Builds every index but what is due.
+    /// Builds all indexes except the due steps.
     pub(in crate::actors::process) fn build(&mut self) {
         let slots: Vec<Slot> = self.kept.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -105,7 +105,7 @@ impl Services {
         }
     }
 
-    /// What is in the indexes, to be compared with a fresh build.
+    /// Returns the contents of the indexes, for comparison with a fresh build.
     #[cfg(test)]
     #[expect(clippy::type_complexity, reason = "three indexes side by side")]
     pub(in crate::actors::process) fn indexes(

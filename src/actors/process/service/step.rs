@@ -1,4 +1,4 @@
-//! What becomes of services by an entry. Stored: see the change rule in `persist/format.rs`.
+//! The changes of services caused by an entry. Stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::process::insertion::Insertion;
 use crate::actors::process::service::item::{Last, Verdict};
@@ -6,109 +6,109 @@ use crate::clock::Timestamp;
 use crate::ids::Slot;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a service.
+/// A change of one service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// It is new.
+    /// The service is new.
     Added {
-        /// Where it is put.
+        /// The slot it is inserted into.
         slot: Slot,
-        /// Its place in the list of the message.
+        /// Its index in the list of the message.
         place: u32,
     },
-    /// It is defined otherwise.
+    /// Its definition has changed.
     Changed {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
-        /// Its place in the list of the message.
+        /// Its index in the list of the message.
         place: u32,
         /// Whether its processes are replaced.
         replaces: bool,
     },
-    /// The configuration no longer has it.
+    /// It is no longer configured.
     Dropped {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
     },
-    /// It is gone.
+    /// It is removed.
     Removed {
-        /// Where it was.
+        /// The slot it was in.
         slot: Slot,
     },
-    /// The server was stopped in good order, and is back: it begins anew.
+    /// The server has started again after a clean shutdown: the service starts afresh.
     Released {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
-        /// Whether its processes are replaced: they were being stopped.
+        /// Whether its processes are replaced, because they were being stopped.
         replaces: bool,
     },
-    /// It is to be up.
+    /// It should be up.
     Started {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
-        /// Whether its processes are replaced: they were being stopped.
+        /// Whether its processes are replaced, because they were being stopped.
         replaces: bool,
     },
-    /// It is to be down.
+    /// It should be down.
     Stopped {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
     },
-    /// Its processes are to be replaced.
+    /// Its processes are replaced.
     Restarted {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
     },
-    /// It is to be down while the server is.
+    /// It should be down until the server starts again.
     Held {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
     },
-    /// A process of it is launched.
+    /// One of its processes is launched.
     Launched {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
-        /// Which of its processes.
+        /// The number of the process.
         nth: u8,
-        /// Its record.
+        /// The record of the process.
         insertion: Box<Insertion>,
     },
-    /// A process of it cannot be launched now: nothing is wrong with the service.
+    /// One of its processes cannot be launched now, which is not the service's fault.
     Deferred {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
-        /// Which of its processes.
+        /// The number of the process.
         nth: u8,
-        /// When that is tried again.
+        /// When the launch is tried again.
         until: Timestamp,
     },
-    /// A process of it has ended.
+    /// One of its processes has ended.
     Ended {
-        /// Where.
+        /// The slot of the service.
         slot: Slot,
-        /// Which of its processes.
+        /// The number of the process.
         nth: u8,
-        /// How.
+        /// How it ended.
         last: Box<Last>,
-        /// What follows.
+        /// The consequence for the service.
         then: Then,
     },
 }
 
-/// What follows from the end of a process.
+/// The consequence of the end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// It was to end: whatever is to be is as it was before.
+    /// It was stopped on purpose: the service's state decides what runs next, and no restart is counted.
     Nothing,
     /// It is launched again.
     Again {
-        /// Not before.
+        /// The earliest time of the launch.
         at: Timestamp,
-        /// How many restarts in a row this is.
+        /// The number of this restart in the series.
         series: u32,
-        /// Whether this is one of those that may be too many.
+        /// Whether it counts as a restart for the intensity.
         counts: bool,
     },
     /// It is not launched again.

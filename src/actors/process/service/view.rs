@@ -1,4 +1,4 @@
-//! What is shown of services.
+//! The views of services.
 
 use crate::actors::process::service::definition::Policy;
 use crate::actors::process::service::item::Last;
@@ -7,33 +7,33 @@ use crate::clock::Date;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
 
-/// How a service stands, or one of its processes.
+/// The status of a service, or of one of its processes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is down, and is to be.
+    /// It is down, as it should be.
     #[default]
     Stopped,
-    /// It has done what it was to do.
+    /// It has finished its work.
     Finished,
-    /// It runs.
+    /// It is running.
     Running,
-    /// It waits until others run.
+    /// It is waiting for the services it depends on.
     Waiting,
     /// It is being launched, or is not ready yet.
     Starting,
     /// It is being stopped.
     Stopping,
-    /// It ended, and is launched again when the wait is over.
+    /// It has ended, and is launched again after a wait.
     Backoff,
-    /// It ended badly, and is not launched again by itself.
+    /// It has failed, and is not launched again automatically.
     Failed,
 }
 
 impl Status {
-    /// All of them. Of the processes of a service, the last here that one of them has is that of the service.
+    /// All statuses, in order. The status of a service is the last of these that one of its processes has.
     pub const ALL: [Self; 8] = [
         Self::Stopped,
         Self::Finished,
@@ -45,7 +45,7 @@ impl Status {
         Self::Failed,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -60,49 +60,49 @@ impl Status {
     }
 }
 
-/// A service, to be shown.
+/// The view of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServiceView {
     /// Its name.
     pub name: String,
-    /// How it stands.
+    /// Its status.
     pub status: Status,
-    /// Whether it is to be up.
+    /// Whether it should be up.
     pub wanted: bool,
-    /// Whether the configuration has it.
+    /// Whether it is configured.
     pub listed: bool,
-    /// Program and arguments, secrets masked.
+    /// Program and arguments, with secrets masked.
     pub argv: Vec<Bytes>,
-    /// When it is launched again.
+    /// When a process is launched again after its end.
     pub restart: Policy,
-    /// Services that are to run before it is started.
+    /// The services that must be running before it is started.
     pub after: Vec<String>,
-    /// Of those, the ones that it waits for.
+    /// Those of them that it is waiting for.
     pub waits_for: Vec<String>,
     /// Its processes.
     pub instances: Vec<InstanceView>,
 }
 
-/// A process of a service, to be shown.
+/// The view of a process of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstanceView {
-    /// Its number, from 1.
+    /// Its instance number, from 1.
     pub number: usize,
-    /// How it stands.
+    /// Its status.
     pub status: Status,
-    /// Its process.
+    /// The id of its process.
     pub process: Option<ProcessId>,
-    /// The PID of that, once it is known.
+    /// The PID of the process, once known.
     pub pid: Option<u32>,
-    /// When that started.
+    /// When the process started.
     pub started: Option<Date>,
-    /// What that says it does.
+    /// The latest status text of the process.
     pub said: Option<String>,
-    /// Restarts of late, as far back as the intensity looks.
+    /// The number of recent restarts, as far back as the intensity counts.
     pub restarts: usize,
     /// When it is launched again.
     pub next: Option<Date>,
-    /// How the process before ended.
+    /// How its previous process ended.
     pub last: Option<Last>,
     /// The directory of its files.
     pub run_dir: String,

@@ -1,4 +1,4 @@
-//! All that must be alike: what can be asked, what is to be done, who is woken.
+//! Everything that must agree between machine and model: replies, actions and woken waits.
 
 use super::pair::Pair;
 use crate::actors::binding::ToHolder;
@@ -49,7 +49,7 @@ impl Pair {
         }
     }
 
-    /// Everything that can be asked, and everything that must hold.
+    /// Compares all queries, and checks all invariants.
     pub(super) fn compare(&mut self) {
         self.machine.assert_whole();
         assert_eq!(self.machine.digest(), self.replica.digest());
@@ -58,7 +58,7 @@ impl Pair {
         assert_eq!(self.machine.view(), right);
         for view in right.values().filter(|it| it.phase == Phase::Exited) {
             let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
-            // What has ended stays as it is, but for those above and below it.
+            // A record that has ended stays the same, except for its relatives.
             let is = RecordView {
                 parent: was.parent,
                 live_children: was.live_children,
@@ -131,7 +131,7 @@ impl Pair {
         self.machine.query(self.now, query)
     }
 
-    /// All pages of an answer.
+    /// Returns all pages of an answer.
     fn pages(&self, query: impl Fn(Option<ProcessId>) -> Query) -> Vec<RecordView> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
@@ -148,7 +148,7 @@ impl Pair {
     }
 }
 
-/// Something of every kind that can be selected by.
+/// Returns selections that together use every criterion.
 fn selections(of: Option<ProcessId>) -> [Selection; 9] {
     let selection = |newest_first| Selection {
         newest_first,

@@ -1,10 +1,10 @@
-//! The rules of processes against a plain list, and against a second machine that only commits.
+//! Tests of the rules of processes against a plain list, and against a second machine that only commits.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `step.rs` | what happens |
-//! | `pair.rs` | the machine beside its model, brought through it |
-//! | `compare.rs` | all that must be alike |
+//! | `step.rs` | the steps of a history |
+//! | `pair.rs` | the machine and its model, to which the steps are applied |
+//! | `compare.rs` | everything that must agree |
 //! | `run.rs` | the tests |
 
 mod compare;

@@ -1,4 +1,4 @@
-//! The machine beside its model and its replica.
+//! The machine next to its model and its replica.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -36,10 +36,10 @@ impl Logged {
     }
 }
 
-/// The machine beside its model and its replica, and the log of what was committed.
+/// The machine next to its model and its replica, and the log of what was committed.
 pub(super) struct Pair {
     pub(super) machine: ProcessMachine,
-    /// Nobody waits here, and nothing is asked.
+    /// A machine that only commits: nobody waits there, and nothing is queried.
     pub(super) replica: ProcessMachine,
     pub(super) model: Model,
     pub(super) now: Now,
@@ -50,7 +50,7 @@ pub(super) struct Pair {
     pub(super) waits: BTreeMap<Ticket, Watch>,
     tickets: u64,
     pub(super) seen: BTreeMap<String, u32>,
-    /// Records as they were when they had ended.
+    /// Records as they were when they ended.
     pub(super) ended: BTreeMap<ProcessId, RecordView>,
 }
 
@@ -135,7 +135,7 @@ impl Pair {
         found.map_or(ProcessId(5), |it| it.view.id)
     }
 
-    /// The record that is meant, and the entry that a report of a signal may be about.
+    /// Inserts the record that is meant, and the entry that the report of a signal may be about.
     fn about(&self, mut message: Message, which: Which) -> Message {
         let its = self.pick(which);
         match &mut message {
@@ -179,7 +179,7 @@ impl Pair {
         }
     }
 
-    /// Decides, commits and logs, as the host does; compares with the model.
+    /// Decides, commits and logs as the host does, and compares with the model.
     fn send(&mut self, message: &Message) {
         let moment = self.moment();
         let outcome = self.machine.decide(&moment, message);
@@ -192,7 +192,7 @@ impl Pair {
             now: self.now,
             new,
         };
-        // Looked at before the model has it, too.
+        // Looked at before the model applies it.
         self.note_outcome(message, &outcome);
         let right = self.model.send(message, entry);
         let mut effects = Effects::<ProcessMachine>::default();
@@ -299,7 +299,7 @@ impl Pair {
         self.compare_effects(effects, &right, Vec::new());
     }
 
-    /// As after a panic: the newest snapshot, and what the log has since.
+    /// Rebuilds the machine as after a panic, from the newest snapshot and the log since.
     fn reload(&mut self) {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {
@@ -318,7 +318,7 @@ impl Pair {
         self.note("reload");
     }
 
-    /// The log alone, committed into a machine with other rules, gives the same state.
+    /// Checks that the log alone, committed into a machine with other rules, gives the same state.
     pub(super) fn replay(&self) {
         let mut fresh = ProcessMachine::new(Rules {
             records_max: 0,
@@ -334,7 +334,7 @@ impl Pair {
     }
 }
 
-/// What a snapshot keeps.
+/// Returns what a snapshot keeps.
 fn shown(machine: &ProcessMachine) -> String {
     machine.assert_whole();
     format!("{:?}", machine.view())

@@ -1,4 +1,4 @@
-//! The tests.
+//! The model tests.
 
 use super::pair::Pair;
 use super::step::any_step;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use std::collections::BTreeMap;
 
-/// What the model test must meet: messages with what they come to, refusals, and what else happens.
+/// What the model test must encounter: messages with their outcomes, refusals, and other events.
 const MET: &[&str] = &[
     "Launch Launched",
     "Register Registered",
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// The model test meets everything that there is.
+/// The model test encounters every rule.
 #[test]
 fn the_model_test_meets_every_rule() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

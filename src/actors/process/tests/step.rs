@@ -1,4 +1,4 @@
-//! What happens in the model test: few records, small limits, and everything in any order.
+//! The steps of the model test: few records, small limits, and everything in any order.
 
 use crate::actors::binding::{Until, Watch};
 use crate::actors::process::{
@@ -23,19 +23,19 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-/// A number that stands for a record: one of those that are there, or none of them.
+/// A number that selects one of the existing records, or none of them.
 pub(super) type Which = u8;
 
-/// Something that happens.
+/// A step of a history.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Something is asked of services.
+    /// A request about services.
     Serve(ServiceMessage),
-    /// A message, about the record that the number stands for.
+    /// A message about the selected record.
     Send(Which, Message),
-    /// A new process, as a child of the record that the number stands for, perhaps of a process that runs.
+    /// The launch of a process, as a child of the selected record and perhaps of a running process.
     Launch(Which, u8, Launching),
-    /// The same for this actor, under the id of a record, or one that was chosen.
+    /// A launch for this actor, under the id of an existing record or a chosen one.
     LaunchAs(u8, Which, Launching),
     Register(Which, u8, Registering),
     Pass(u64),
@@ -48,7 +48,7 @@ pub(super) enum Step {
     Unwatch,
 }
 
-/// One of a few processes, some of which look alike but for what tells them apart.
+/// Returns one of a few identities, some of which are alike except for the distinguishing fields.
 pub(super) fn identity(number: u8) -> Identity {
     Identity {
         machine: u128::from(number / 12) + 7,
@@ -64,7 +64,7 @@ fn any_date() -> impl Strategy<Value = Date> + Clone {
     (0u64..40_000).prop_map(|ms| Date(BEGIN.0 - 10_000 + ms))
 }
 
-/// What a client asks for. The record is put in later.
+/// A client's request. The record is inserted later.
 fn any_request() -> impl Strategy<Value = Message> {
     let id = ProcessId::default();
     let grace = prop_oneof![Just(None), Just(Some(0)), (1u32..8000).prop_map(Some)];
@@ -105,7 +105,7 @@ fn any_end() -> impl Strategy<Value = Message> {
     })
 }
 
-/// What the port reports. The record is put in later.
+/// A report of the port. The record is inserted later.
 fn any_report() -> impl Strategy<Value = Message> {
     let id = ProcessId::default();
     let failure = Failure {
@@ -189,7 +189,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Some of three services, which differ by the bits of a number.
+/// Returns some of three services, which vary with the bits of a number.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let defined = |name: &str, after: &[&str]| Definition {

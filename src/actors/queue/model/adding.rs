@@ -1,4 +1,4 @@
-//! What becomes of jobs that are added, and of root jobs, over plain lists.
+//! Adding jobs and registering root jobs, over plain lists.
 
 use super::{Entry, Model};
 use sexton::actors::queue::{
@@ -41,7 +41,7 @@ impl Model {
         known >= self.rules.roots_max as usize && self.newest(root.key).is_none()
     }
 
-    /// All of them, or none: adds them as if there were no limits, and looks at those afterwards.
+    /// Adds all jobs of a batch, or none: adds them without limits, and checks the limits afterwards.
     pub(super) fn batch(&mut self, puts: &[Put], at: Timestamp) -> Reply {
         for put in puts {
             if put.body.as_bytes().len() > self.rules.body_bytes_max as usize {
@@ -72,7 +72,7 @@ impl Model {
         let remembered: Vec<Option<u64>> = puts.iter().map(known).collect();
         let mut told = vec![(0, false); puts.len()];
         for (place, put) in puts.iter().enumerate() {
-            // Its place is kept for the last of its key, unless one is there already.
+            // The last job of a key is the one that is added, unless a duplicate exists already.
             let known = remembered.get(place).copied().flatten();
             if let Some(id) = known {
                 told[place] = (id, false);
@@ -94,7 +94,7 @@ impl Model {
         for (grown, (after, before)) in grown.iter_mut().zip(after.iter().zip(sums)) {
             *grown = *after > before;
         }
-        // Beyond the bytes nothing is added, not even what has none.
+        // When the byte limit is exceeded no job is added, not even one with an empty body.
         grown[1] = grown[0];
         let limits = [
             (self.rules.jobs_max.into(), Refused::Full),
@@ -113,7 +113,7 @@ impl Model {
         Reply::Batch(told)
     }
 
-    /// Bytes of bodies, of errors, and of reports.
+    /// Returns the bytes of bodies, errors and progress reports.
     pub(crate) fn bytes(&self) -> u64 {
         let views = self.jobs.iter().map(|job| &job.view);
         let texts = views.clone().flat_map(|view| {
@@ -127,7 +127,7 @@ impl Model {
         views.map(|view| view.bytes).sum::<u64>() + texts as u64
     }
 
-    /// Jobs, bytes of them, queues that last, root jobs, keys that are remembered.
+    /// Returns the numbers of jobs, of their bytes, of durable queues, of root jobs and of remembered keys.
     fn sums(&self) -> [u64; 5] {
         let queues = self.queues();
         [
@@ -145,7 +145,7 @@ impl Model {
         put.dedup.or(by_body.then_some(says))
     }
 
-    /// The oldest unclaimed job that this one is one with.
+    /// Returns the oldest unclaimed job that this one duplicates.
     fn twin(&self, put: &Put) -> Option<&Entry> {
         let key = self.key_of(put)?;
         let jobs = self.jobs.iter().filter(|job| {

@@ -1,4 +1,4 @@
-//! How claims end, by what is said of them.
+//! How claims end, by what their holders report.
 
 use super::{Entry, Model, Moment};
 use sexton::actors::binding::ToProcesses;
@@ -6,7 +6,7 @@ use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refuse
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Its span begins again; what the process actor is asked, if it is bound to another process.
+    /// Restarts the span. Returns what the `ProcessActor` is sent if the claim is bound to another process.
     fn touch(&mut self, message: &Message, at: Timestamp) -> Vec<ToProcesses> {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
@@ -14,12 +14,12 @@ impl Entry {
             return Vec::new();
         };
         (self.view.bound, self.worker) = (Some(*to), None);
-        // What would have ended with time itself ends with the process alone.
+        // A claim that would have lasted until the end of time now only ends with its process.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
         self.obligations()
     }
 
-    /// Its worker says how far it is. Time acts on it again, as on whatever has changed.
+    /// Records a progress report. Like every change, this lifts a quarantine.
     fn report(&mut self, newer: &Progress) {
         self.quarantined = false;
         let known = self.view.progress.take().unwrap_or_default();
@@ -29,7 +29,7 @@ impl Entry {
         });
     }
 
-    /// It was not tried, and is later.
+    /// Puts the job off without counting a try.
     fn defer(&mut self, at: Timestamp, until: Timestamp) {
         self.view.attempts -= 1;
         self.view.releases += 1;
@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-/// In how many milliseconds a job is tried again, if its worker says so.
+/// Returns the wait before the retry in milliseconds, if the message specifies it.
 fn retry_of(message: &Message) -> Option<u64> {
     match message {
         Message::Fail { retry_after_ms, .. } | Message::Defer { retry_after_ms, .. } => {
@@ -49,7 +49,7 @@ fn retry_of(message: &Message) -> Option<u64> {
 }
 
 impl Model {
-    /// It is abandoned; if a process works on it, when that has ended.
+    /// Abandons a job or, if a process works on it, marks it to be abandoned when that has ended.
     pub(super) fn cancel(&mut self, id: u64, why: Option<&ErrorText>, at: Timestamp) -> Reply {
         let date = self.date(at);
         let Some(queue) = self.job(id).map(|job| job.view.queue.clone()) else {
@@ -72,7 +72,7 @@ impl Model {
         Reply::Done
     }
 
-    /// What whoever has claimed a job says of it.
+    /// Applies a message from the claimant of a job.
     pub(super) fn end(
         &mut self,
         message: &Message,
@@ -123,7 +123,7 @@ impl Model {
             }
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);
-                // Nobody asks when, of what is only tried out.
+                // The time does not matter if the message is only tried out.
                 job.defer(at, asked.or(backed_off).unwrap_or(at));
             }
             Message::Report { progress, .. } => job.report(progress),
@@ -141,7 +141,7 @@ impl Model {
                 job.view.error.clone_from(error);
                 let until = asked.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
-                // Of one that is quarantined, the end may be long past.
+                // The deadline of a quarantined job may be long past.
                 let until = job.view.until.expect("it is tried again");
                 job.span = until.0.saturating_sub(at.0);
             }
@@ -151,7 +151,7 @@ impl Model {
         Reply::Done
     }
 
-    /// Why somebody may not say so.
+    /// Returns the refusal if the sender has no right to do this.
     pub(super) fn refused(&mut self, message: &Message, (id, by): (u64, Right)) -> Option<Reply> {
         let job = self.job(id);
         let claimed = job.as_ref().map(|job| job.view.phase == Phase::Claimed);
@@ -179,7 +179,8 @@ impl Model {
         }
     }
 
-    /// When a job is tried again that has failed, if its type says so: as long as chance has made it, within bounds.
+    /// Returns when a failed job is retried if its type has a backoff: takes the random value that the machine chose,
+    /// and checks that it is within bounds.
     fn back_off(&mut self, job: &JobView, is_deferred: bool, at: Timestamp) -> Option<Timestamp> {
         let backoff = self.rules_of(&job.queue).backoff;
         let (backoff, times) = if is_deferred {

@@ -1,5 +1,5 @@
-//! The queue rules once more, over a plain list of jobs that is searched for everything. What the machine is compared
-//! with, by `tests.rs` and by the simulation (`tests/sim/queues/`), which is why it names the library as programs do.
+//! A second implementation of the queue rules: a plain list of jobs and linear searches. The machine is compared with
+//! it by `tests.rs` and by the simulation (`tests/sim/queues/`), which is why this file refers to the crate by name.
 //! Shares no code with `decide.rs`, `commit.rs` or `state.rs`.
 
 #![expect(
@@ -22,63 +22,63 @@ use sexton::actors::queue::{
 use sexton::clock::{Date, Offset, Timestamp};
 use sexton::ids::{ActorId, Seq, Slot, Ticket, Token};
 
-/// What the model knows: lists in no particular order, and nothing beside them.
+/// The model: lists in no particular order.
 #[derive(Clone)]
 pub(super) struct Model {
     pub(super) rules: Rules,
     pub(super) draining: bool,
-    /// How far the wall clock is ahead.
+    /// How far the wall clock is ahead of node time.
     pub(super) offset: Offset,
-    /// Whether time removes nothing: the wall clock is in doubt.
+    /// Whether removals by time are held back because the wall clock is in doubt.
     pub(crate) held: bool,
     pub(super) next_id: u64,
     pub(super) jobs: Vec<Entry>,
     pub(super) pauses: Vec<Pause>,
-    /// Queues that something was claimed from, and when they open again.
+    /// Queues that are closed after a claim, and when they open.
     pub(super) closings: Vec<(QueueName, Timestamp)>,
-    /// Whose turn it is among tenants.
+    /// The turns of tenants.
     pub(super) turns: turns::Turns,
     /// Root jobs by slot, and until when they are remembered.
     roots: Vec<Option<(Root, Timestamp)>>,
-    /// Results that are kept, by slot.
+    /// Stored results, by slot.
     pub(super) results: Vec<Option<results::Kept>>,
-    /// Keys that are remembered, by slot.
+    /// Remembered keys, by slot.
     pub(super) keys: Vec<Option<uniques::Known>>,
-    /// Which queue has which number.
+    /// Durable queues, by number.
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
     pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
-    /// Which job is claimed, if that is left to chance.
+    /// The job that the machine has claimed, if that is left to chance.
     pub(super) chosen: Option<u64>,
-    /// When a job is tried again that failed, if that is left to chance.
+    /// The time of a retry that the machine has chosen, if that is left to chance.
     pub(super) parked: Option<Timestamp>,
-    /// How often it was.
+    /// The number of such choices.
     pub(super) backed_off: u32,
-    /// What the process actor was told since somebody looked.
+    /// Messages sent to the `ProcessActor` since this was last taken.
     pub(super) told: Vec<ToProcesses>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) slot: Slot,
-    /// As it is kept: the end of a claim is a time, every other a date.
+    /// As stored: the end of a claim is a time, every other deadline a date.
     pub(super) view: JobView,
     pub(super) worker: Option<Worker>,
-    /// Milliseconds that the claim lasts.
+    /// Length of the claim in milliseconds.
     span: u64,
-    /// If this is the last try: the date on which it is pruned.
+    /// If this is the last try, the date on which the job is pruned.
     last: Option<Timestamp>,
     buried: Seq,
     dedup: Option<DedupKey>,
     root: Option<Root>,
     /// Whether a tube command added it.
     tube: bool,
-    /// Items of work, for a throttle.
+    /// Number of work items, for a throttle.
     items: u32,
     pub(super) body: Body,
-    /// It was run once, and may not be again.
+    /// Whether it has been run once and may not be run again.
     is_gone: bool,
-    /// Time does not act on it until something else does.
+    /// If set, the job's deadline is ignored until something else changes the job.
     pub(super) quarantined: bool,
 }
 
@@ -86,13 +86,13 @@ pub(super) struct Entry {
 pub(super) struct Pause {
     pub(super) queue: QueueName,
     pub(super) ms: u64,
-    /// A date.
+    /// The date on which the pause ends.
     pub(super) until: Timestamp,
-    /// As that of a job.
+    /// See `Entry::quarantined`.
     pub(super) quarantined: bool,
 }
 
-/// What time acts on next.
+/// The item that is due next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Job(Slot),
@@ -103,7 +103,7 @@ pub(super) enum Due {
     Waiter(Ticket),
 }
 
-/// When something happens, and under which number.
+/// The time of a message, and the number of its journal entry.
 type Moment = (Seq, Timestamp);
 
 impl Entry {
@@ -118,7 +118,7 @@ impl Entry {
         }
     }
 
-    /// The claim is over, and nothing was said.
+    /// Ends a claim without a result.
     fn give_back(&mut self) {
         self.is_gone = !self.view.retries;
         match self.last {
@@ -133,18 +133,18 @@ impl Entry {
         self.go(Phase::Ready, None);
     }
 
-    /// Its span begins again.
+    /// Restarts the span.
     fn start(&mut self, at: Timestamp) {
         self.quarantined = false;
         if self.worker.is_some() {
             self.give_back();
         } else if matches!(self.view.phase, Phase::Claimed | Phase::Retrying) {
-            // What lasts as long as its process has no span.
+            // A claim that only ends with its process has no span.
             self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         }
     }
 
-    /// What the process actor is asked for its claim.
+    /// Returns what the `ProcessActor` is sent about the claim.
     fn obligations(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.view.bound else {
             return Vec::new();
@@ -183,29 +183,29 @@ impl Model {
         }
     }
 
-    /// All that is asked of the process actor, again.
+    /// Restates everything that the `ProcessActor` is sent.
     pub(crate) fn resume(&mut self) {
         self.told = self.jobs.iter().flat_map(Entry::obligations).collect();
     }
 
-    /// What the wall clock shows.
+    /// Returns what the wall clock shows at a time.
     fn date(&self, at: Timestamp) -> Timestamp {
         Timestamp(self.offset.date(at).0)
     }
 
-    /// The time of a date, as long as the wall clock does not step.
+    /// Returns the time of a date, provided that the wall clock does not step.
     pub(super) fn time(&self, date: Timestamp) -> Timestamp {
         self.offset.time(Date(date.0))
     }
 
-    /// When time acts on a job.
+    /// Returns the deadline of a job.
     pub(super) fn ends(&self, job: &Entry) -> Option<Timestamp> {
         let until = job.view.until?;
         let is_time = matches!(job.view.phase, Phase::Claimed | Phase::Retrying);
         Some(if is_time { until } else { self.time(until) })
     }
 
-    /// What whoever asks is shown of a job.
+    /// Returns the view of a job that a client is shown.
     pub(super) fn shown(&self, job: &Entry) -> JobView {
         JobView {
             until: self.ends(job),
@@ -224,7 +224,7 @@ impl Model {
             || self.pauses.iter().any(|pause| pause.queue == *queue)
     }
 
-    /// Queues that are there for whatever reason.
+    /// Returns all queues that exist, for any reason.
     pub(super) fn queues(&self) -> Vec<QueueName> {
         let jobs = self.jobs.iter().map(|job| job.view.queue.clone());
         let pauses = self.pauses.iter().map(|pause| pause.queue.clone());
@@ -262,7 +262,7 @@ impl Model {
         }
     }
 
-    /// The jobs of a queue in a phase, in order.
+    /// Returns the jobs of a queue in a phase, in order.
     pub(super) fn line(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let jobs = self.jobs.iter();
         let mut line: Vec<&Entry> = jobs
@@ -277,8 +277,8 @@ impl Model {
         line.iter().map(|job| job.view.id).collect()
     }
 
-    /// What a kick makes ready of those in a phase, and a peek shows: behind the delayed stand those that failed, and
-    /// behind the buried those that were abandoned.
+    /// Returns the jobs that a kick or a peek considers for a phase: the delayed ones and then the failed ones, or the
+    /// buried ones and then the abandoned ones.
     pub(super) fn kickable(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let mut line = self.line(queue, phase);
         line.extend(match phase {
@@ -298,20 +298,20 @@ impl Model {
         (rank, job.view.id)
     }
 
-    /// Whether nothing is claimed from a queue, whatever there is: it is paused, or throttled.
+    /// Returns whether nothing can be claimed from a queue because it is paused or throttled.
     pub(super) fn is_shut(&self, queue: &QueueName) -> bool {
         self.pauses.iter().any(|pause| pause.queue == *queue)
             || self.closings.iter().any(|(closed, _)| closed == queue)
     }
 
-    /// Whether there is anything to claim, but for a throttle.
+    /// Returns whether a closed queue has ready jobs.
     pub(super) fn holds_back(&self) -> bool {
         let closed = &mut self.closings.iter();
         closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
     }
 
-    /// The job that this claim takes: of the best of each queue the one that chance chose, if that is left to chance, and
-    /// any if it chose none of them.
+    /// Returns the job that this claim takes. If a queue is chosen at random, takes the machine's choice if it is the
+    /// best job of its queue, and any of the best jobs otherwise.
     fn taken(&self, pop: &Pop) -> Option<&Entry> {
         if let Some(any) = &pop.any {
             return self.best(&[self.turn(any)?]);
@@ -329,7 +329,7 @@ impl Model {
         chosen.or_else(|| bests().next())
     }
 
-    /// The job that a claim from these queues takes.
+    /// Returns the job that a claim from these queues takes.
     fn best(&self, queues: &[QueueName]) -> Option<&Entry> {
         let can = |job: &&Entry| {
             let queue = &job.view.queue;
@@ -419,7 +419,7 @@ impl Model {
         }
     }
 
-    /// What is bound to this process ends.
+    /// Ends the claims that are bound to a process that is gone.
     fn gone(&mut self, gone: binding::Gone) -> Reply {
         let ends = |job: &&mut Entry| {
             let bound = job.view.bound;
@@ -465,7 +465,7 @@ impl Model {
         reply
     }
 
-    /// Queues that last have the lowest free numbers, as long as they do.
+    /// Gives durable queues the lowest free numbers, and keeps them while they are durable.
     fn number(&mut self) {
         for place in 0..self.numbers.len() {
             if let Some(queue) = self.numbers[place].clone()

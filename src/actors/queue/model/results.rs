@@ -1,16 +1,16 @@
-//! How jobs ended, as their workers said, in a list.
+//! Results of jobs, over a plain list.
 
 use super::{Model, Moment};
 use sexton::actors::queue::{JobResult, KeepResult, Message, Reply};
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{Seq, Slot};
 
-/// A result that is kept.
+/// A stored result.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) result: JobResult,
     seq: Seq,
-    /// As that of a job.
+    /// See `Entry::quarantined`.
     pub(crate) quarantined: bool,
 }
 
@@ -71,7 +71,7 @@ impl Model {
         Reply::Done
     }
 
-    /// What is kept of a job.
+    /// Returns the stored result of a job.
     pub(crate) fn result(&self, id: u64) -> Reply {
         let mut kept = self.results.iter().flatten();
         let kept = kept.find(|it| it.result.id == id);
@@ -80,7 +80,7 @@ impl Model {
         })
     }
 
-    /// Results by when they are forgotten.
+    /// Returns the results by when they are dropped.
     pub(super) fn forgotten(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let kept = (0..).zip(&self.results).filter_map(|(place, kept)| {
             let kept = kept.as_ref().filter(|it| !it.quarantined)?;

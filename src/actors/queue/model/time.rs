@@ -1,4 +1,4 @@
-//! What time does, over plain lists; and whose turn it is of those who wait.
+//! The effects of time, over plain lists, and the order in which waiting clients are served.
 
 use super::{Due, Entry, Model, Pause};
 use sexton::actors::queue::{Order, Phase, Pop, QueueName};
@@ -6,12 +6,12 @@ use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Ticket};
 
 impl Model {
-    /// Queues open whose time has come.
+    /// Opens the queues whose closing has ended.
     pub(crate) fn open(&mut self, at: Timestamp) {
         self.closings.retain(|(_, opens)| *opens > at);
     }
 
-    /// What was kept in memory is gone, and spans begin again.
+    /// Starts the server: jobs kept in memory are removed, and spans restart.
     pub(crate) fn start(&mut self, at: Timestamp, skipped: u64) {
         self.draining = false;
         self.open(at);
@@ -34,7 +34,7 @@ impl Model {
         self.line_up();
     }
 
-    /// What time acts on next.
+    /// Returns the item that is due next.
     pub(crate) fn next_due(&self, at: Timestamp) -> Option<Due> {
         let jobs = self
             .jobs
@@ -64,7 +64,7 @@ impl Model {
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
     }
 
-    /// Whether chance may serve this waiter now: the first of those who wait for some queue that has a job.
+    /// Returns whether this client may be served now: it must be the first to wait for some queue that has a job.
     pub(crate) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
         let Due::Waiter(ticket) = due else {
             return false;

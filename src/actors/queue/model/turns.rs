@@ -1,20 +1,20 @@
-//! Whose turn it is among tenants, over plain lists.
+//! The turns of tenants, over plain lists.
 
 use super::Model;
 use sexton::actors::queue::{AnyType, Phase, QueueName};
 
-/// Tenants and queues with something to claim, those first that have stood there for longest.
+/// Tenants and queues with claimable jobs, in order of their position in line.
 #[derive(Clone, Default)]
 pub(crate) struct Turns {
-    /// Where the newest turn ended, in parts of one that a tenant of weight 1 has.
+    /// The virtual time at which the newest turn ended; a turn of a tenant of weight 1 takes 2^20 units.
     pub(crate) clock: u64,
-    /// With where the next turn of each begins.
+    /// Tenants in line, each with the virtual time at which its next turn begins.
     pub(crate) tenants: Vec<(Vec<u8>, u64)>,
     queues: Vec<QueueName>,
 }
 
 impl Model {
-    /// What can be claimed now, but for throttles, is in line, by name at the end of it if it was not before.
+    /// Adds tenants and queues that have become claimable, regardless of throttles, to the end of the line, by name.
     pub(super) fn line_up(&mut self) {
         let can = |queue: &QueueName| {
             let is_paused = self.pauses.iter().any(|pause| pause.queue == *queue);
@@ -38,7 +38,7 @@ impl Model {
         }
     }
 
-    /// The queue that gives a job next.
+    /// Returns the queue that provides the next job.
     pub(super) fn turn(&self, of: &AnyType) -> Option<QueueName> {
         let kind = |queue: &QueueName| String::from_utf8_lossy(queue.kind()).into_owned();
         let is_asked = |queue: &&QueueName| {
@@ -82,7 +82,7 @@ impl Model {
         found.map_or(0, |(_, from)| from + (1 << 20) / u64::from(weight))
     }
 
-    /// It has given one: it goes to the end of the line, and so does its tenant.
+    /// Records that a queue has provided a job: it goes to the end of the line, and so does its tenant.
     pub(super) fn take_turn(&mut self, queue: &QueueName) {
         let end = self.end_of(queue.tenant());
         let turns = &mut self.turns;

@@ -5,16 +5,16 @@ use sexton::actors::queue::{DedupKey, KnownKey, Put, QueueName};
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::Slot;
 
-/// A key that is remembered.
+/// A remembered key.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) key: KnownKey,
-    /// Time no longer acts on it.
+    /// If set, the date on which the key is forgotten is ignored.
     pub(crate) quarantined: bool,
 }
 
 impl Model {
-    /// The job that was added under a key, as long as that is remembered.
+    /// Returns the id of the job that was added under a key, if the key is remembered.
     pub(super) fn remembered(&self, queue: &QueueName, key: Option<DedupKey>) -> Option<u64> {
         let mut known = self.keys.iter().flatten().map(|it| &it.key);
         let known = known.find(|it| it.queue == *queue && Some(it.key) == key);
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// Keys by when they are forgotten.
+    /// Returns the keys by when they are forgotten.
     pub(super) fn forgotten_keys(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let known = (0..).zip(&self.keys).filter_map(|(place, known)| {
             let known = known.as_ref().filter(|it| !it.quarantined)?;

@@ -1,4 +1,4 @@
-//! Events: the newest of what is kept, by actor, kind and name.
+//! The events view: the newest retained events, filtered by actor, kind and name.
 
 use crate::actors;
 use crate::protocols::http::access::Scope;
@@ -13,19 +13,19 @@ use crate::spine::event::{Event, NODE};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// Events of a page.
+/// The number of events on a page.
 const MOST: usize = 200;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![goes::view("/page/events", Scope::Read, list)]
 }
 
-/// Which events.
+/// Selects events.
 #[derive(Deserialize)]
 struct Filter {
     actor: Option<String>,
     kind: Option<String>,
-    /// In the name of what it happened to.
+    /// Part of the name of the event's subject.
     name: Option<String>,
 }
 
@@ -53,7 +53,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         (asked(&filter))
         section #events data-live {
             (told::rows(&events, Here::of(&call.node)))
-            @if events.len() == MOST { p.faint { "Older ones are not shown." } }
+            @if events.len() == MOST { p.faint { "Older events are not shown." } }
         }
     };
     Ok(Page {

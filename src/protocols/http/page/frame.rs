@@ -1,4 +1,4 @@
-//! What every page has around it: head, views to go to, and the headers that let nothing in from elsewhere.
+//! The frame of every page: head, navigation, and the headers that allow nothing from elsewhere.
 
 use crate::protocols::http::problem::{HTML, Problem};
 use crate::refusal::Reason;
@@ -8,10 +8,10 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError as _};
 use maud::{DOCTYPE, Markup, html};
 
-/// What a page may load, and where its forms go: our own files, and nothing else.
+/// The content security policy: pages load files and submit forms here and nowhere else.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A view, as it is named above each page.
+/// A view in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Now,
@@ -58,16 +58,16 @@ impl View {
 /// A page without its frame.
 pub(crate) struct Page {
     pub(crate) view: View,
-    /// What it is about; that of the view, if empty.
+    /// The title; that of the view if empty.
     pub(crate) title: String,
     pub(crate) main: Markup,
 }
 
-/// What stands around it.
+/// Facts shown in the frame.
 pub(crate) struct Around {
-    /// When it was made.
+    /// The time the page was built.
     pub(crate) at: Markup,
-    /// Whether somebody is logged in who may log out.
+    /// Whether to offer logging out.
     pub(crate) is_login: bool,
 }
 
@@ -105,7 +105,7 @@ impl Page {
     }
 }
 
-/// A refusal, as people read it. Where a token is missing it asks for one.
+/// Renders a refusal as a page. If a token is missing, the page asks for it.
 pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     let status = problem.status_code();
     let is_login = problem.reason() == Reason::Unauthorized;
@@ -123,7 +123,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
         @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": how the coordinator is" } }
     };
     let mut response = bare(status, title, &main);
-    // For programs that were given the address of a page.
+    // For programs that request the address of a page.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
         response
@@ -133,7 +133,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     response
 }
 
-/// A page without views to go to.
+/// Renders a page without navigation.
 pub(crate) fn bare(status: StatusCode, title: &str, main: &Markup) -> HttpResponse {
     let body = html! {
         header { a.brand href="/" { "sexton" } }
@@ -142,7 +142,7 @@ pub(crate) fn bare(status: StatusCode, title: &str, main: &Markup) -> HttpRespon
     answer(status).body(document(title, &body).into_string())
 }
 
-/// Asks for a token, and goes on there.
+/// Renders a form that asks for a token and then continues at `to`.
 pub(crate) fn login(to: &str) -> Markup {
     html! {
         form.login method="post" action="/page/enter" {
@@ -173,13 +173,13 @@ fn document(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// An answer with the headers of every page.
+/// Starts an answer with the headers of every page.
 pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
     let mut response = HttpResponse::build(status);
     response.insert_header((header::CONTENT_TYPE, HTML));
     for (name, value) in [
         ("content-security-policy", POLICY),
-        // Another would have browsers hide where forms come from.
+        // Any other policy would make browsers hide where forms come from.
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
@@ -193,7 +193,7 @@ pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
     response
 }
 
-/// Sends a browser on, so that nothing is done again when it loads a page again.
+/// Redirects a browser, so that reloading the page does not repeat the action.
 pub(crate) fn see_other(to: &str) -> HttpResponse {
     let mut response = answer(StatusCode::SEE_OTHER).finish();
     let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));

@@ -1,4 +1,4 @@
-//! How pages are answered: views in their frame, files that they load, and where a browser goes after a form.
+//! Routes of the page: views in their frame, the files they load, and redirects after forms.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -12,7 +12,7 @@ use crate::protocols::http::route::Route;
 use actix_web::http::header;
 use actix_web::http::{Method, StatusCode};
 
-/// A view at this path, for those who have this scope. It keeps a place among the large answers until it is written.
+/// Creates a route for a view that requires `scope`. The answer holds a permit for a large answer until it is written.
 pub(crate) fn view(
     path: &'static str,
     scope: Scope,
@@ -20,7 +20,7 @@ pub(crate) fn view(
 ) -> Route {
     let framed = async move |call: &Call| {
         let place = call.room().large().await?;
-        // From the first look on, events are kept: what happens while somebody looks for a fault can be seen after it.
+        // Events are retained from the first view on, so that whatever happens during an investigation can be seen afterwards.
         drop(call.node.events(None).await.map_err(stopped)?);
         let page = show(call).await?;
         let around = Around {
@@ -33,7 +33,7 @@ pub(crate) fn view(
     Route::page((path, Method::GET), scope, framed, frame::refused)
 }
 
-/// What a form is sent to: does something, and says where its result is to be seen.
+/// Creates a route for a form: it performs an action, and redirects to where the result can be seen.
 pub(crate) fn form(
     path: &'static str,
     scope: Scope,
@@ -43,7 +43,7 @@ pub(crate) fn form(
     Route::page((path, Method::POST), scope, acted, frame::refused)
 }
 
-/// A file of ours.
+/// Creates a route for a static file.
 pub(crate) fn file(
     path: &'static str,
     (content_type, text): (&'static str, &'static str),

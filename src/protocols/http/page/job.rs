@@ -1,4 +1,4 @@
-//! The story of a job: what is known of it, what it says, and what happened to it.
+//! The story of a job: its state, its body, and its events.
 
 use crate::actors::queue::{JobView, Phase};
 use crate::protocols::http::access::Scope;
@@ -15,10 +15,10 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// What is shown of a body.
+/// The number of bytes shown of a body.
 const BODY_BYTES: usize = 16 * 1024;
 
-/// Events of a story.
+/// The number of events shown.
 const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -79,7 +79,7 @@ fn facts(job: &JobView, here: Here) -> Markup {
             div { dt { "Kicked" } dd { (count(job.kicks)) } }
             @if let Some(token) = job.token { div { dt { "Token" } dd { (token.0) } } }
             @if let Some(bound) = job.bound { div { dt { "Claimed with process" } dd { (shown::process(bound.process)) } } }
-            @if job.passing { div { dt { "Kept" } dd { "in memory alone" } } }
+            @if job.passing { div { dt { "Kept" } dd { "in memory only" } } }
             @if let Some(progress) = progress {
                 @if let Some(percent) = progress.percent { div { dt { "Done" } dd { (percent) " %" } } }
                 @if let Some(text) = &progress.text { div { dt { "Says" } dd { (shown::words(text.as_str())) } } }
@@ -96,7 +96,7 @@ const fn ends(phase: Phase) -> &'static str {
     }
 }
 
-/// What can be done with a job.
+/// Renders the actions on a job.
 fn acts(job: &JobView) -> Markup {
     let id = html! { input type="hidden" name="id" value=(job.id); };
     html! {
@@ -151,6 +151,6 @@ async fn discard(call: &Call) -> Result<Link, Problem> {
     }
     let queue = call.queues().job(id).await?.queue;
     call.queues().delete(id).await?;
-    // With its last job a queue may be gone.
+    // A queue may be gone with its last job.
     Ok(jobs::link(Some(&queue), None).with("discarded", b"1"))
 }

@@ -1,4 +1,4 @@
-//! Jobs: those that a filter lets through, with their errors; and what is done with all of them.
+//! The jobs view: the jobs that match a filter, with their errors, and actions on all of them.
 
 use crate::actors::queue::{JobSelection, JobView, Phase, QueueName};
 use crate::protocols::http::access::Scope;
@@ -16,7 +16,7 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The phases of jobs that wait for somebody: what is shown if nothing else is asked for.
+/// The phases of jobs that need attention, shown by default.
 const FAILED: [Phase; 2] = [Phase::Buried, Phase::Abandoned];
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which jobs.
+/// Selects jobs.
 #[derive(Clone, Deserialize)]
 struct Filter {
     queue: Option<QueueName>,
@@ -35,10 +35,10 @@ struct Filter {
     phase: Option<Phase>,
     error: Option<String>,
     after: Option<After>,
-    /// That somebody is sure.
+    /// Confirmation of the action.
     #[serde(default)]
     sure: Option<String>,
-    /// What was done with so many of them.
+    /// The number of jobs that the last action changed.
     #[serde(default)]
     retried: Option<After>,
     #[serde(default)]
@@ -71,7 +71,7 @@ fn word(phase: Phase) -> &'static str {
     phases.next().map_or("", |(word, _)| word)
 }
 
-/// A link to jobs of a queue in a phase.
+/// Returns a link to the jobs of a queue in a phase.
 pub(crate) fn link(queue: Option<&QueueName>, phase: Option<Phase>) -> Link {
     let link = Link::to("/page/jobs").with_some("queue", queue.map(QueueName::as_bytes));
     link.with_some("phase", phase.map(|it| word(it).as_bytes()))
@@ -123,7 +123,7 @@ async fn select(call: &Call, filter: &Filter) -> Result<(Vec<JobView>, Option<u3
     Ok((found, next.map(|slot| slot.0)))
 }
 
-/// The jobs of a queue that failed, for its page.
+/// Renders the failed jobs of a queue, for the queue's page.
 pub(crate) async fn of_queue(
     call: &Call,
     queue: &QueueName,
@@ -169,7 +169,7 @@ fn asked(filter: &Filter) -> Markup {
     }
 }
 
-/// A table of jobs.
+/// Renders a table of jobs.
 pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
     if jobs.is_empty() {
         return html! { p.faint { "There are no such jobs." } };
@@ -194,7 +194,7 @@ pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
     }
 }
 
-/// What is the matter with a job.
+/// Renders the phase of a job.
 pub(crate) fn phase(job: &JobView) -> Markup {
     let level = match job.phase {
         Phase::Buried | Phase::Abandoned => "bad",
@@ -209,7 +209,7 @@ pub(crate) fn phase(job: &JobView) -> Markup {
     }
 }
 
-/// What can be done with all jobs that a filter lets through.
+/// Renders the actions on all jobs that match a filter.
 fn bulk(filter: &Filter) -> Markup {
     let fields = html! {
         @if let Some(queue) = &filter.queue { input type="hidden" name="queue" value=(queue.as_str()); }

@@ -1,4 +1,4 @@
-//! Leases: who runs the pass, who is next, when it asks by itself; and the story of one.
+//! The leases view: who runs the pass, who is next, and the schedule; and the story of one lease.
 
 use crate::actors::lease::{Current, Holder, LeaseView, Place};
 use crate::actors::lock::Name;
@@ -15,17 +15,17 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// Leases of a page.
+/// The number of leases on a page.
 const MOST: u32 = 50;
 
-/// Events of a story.
+/// The number of events shown.
 const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![goes::view("/page/lease", Scope::Read, one)]
 }
 
-/// Leases by name, some of them, after this one.
+/// Renders leases in the order of their names, after `after`.
 pub(crate) async fn section(
     call: &Call,
     after: Option<&Name>,
@@ -46,7 +46,7 @@ pub(crate) async fn section(
     })
 }
 
-/// A table of leases.
+/// Renders a table of leases.
 pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
     html! {
         div.wide tabindex="0" { table {

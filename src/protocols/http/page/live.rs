@@ -1,5 +1,5 @@
-//! The stream that keeps a page live: it says that something happened, at most once a second, and the page is loaded again. What
-//! happened is not told: a busy node has more events than anybody could look at.
+//! The stream that keeps a page live: it signals that something has happened, at most once a second, and the page is
+//! reloaded. It does not describe what happened: a busy node has more events than anyone could follow.
 
 use crate::handle::{Events, Handle};
 use crate::protocols::http::access::Scope;
@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How long a page is left alone after it was told.
+/// The shortest time between two signals.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is said.
+/// The signal.
 const CHANGED: &str = "event: changed\ndata: \n\n";
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -55,7 +55,7 @@ async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
     Ok(response.body(BoxBody::new(Stream::new(changes))))
 }
 
-/// A page that is kept live.
+/// The source of a live page's signals.
 struct Changes {
     node: Handle,
     events: Events,
@@ -83,7 +83,7 @@ impl Parts for Changes {
         if closed.await.is_ok() {
             return None;
         }
-        // What happens from here on is told the next time; what happened before is seen this time.
+        // Later events are signalled next time; earlier ones are seen this time.
         self.events = self.node.events(None).await.ok()?;
         Some(CHANGED.into())
     }

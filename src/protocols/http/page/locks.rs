@@ -1,4 +1,4 @@
-//! Locks: who holds which, who waits, and the story of one. Each list is of some entries, page by page.
+//! The locks view: holders and waiters, and the story of one lock. Each list is shown page by page.
 
 use crate::actors::lock::{Listed, Name, Selection};
 use crate::ids::{Seq, Slot};
@@ -18,7 +18,7 @@ use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// Events of a story.
+/// The number of events shown.
 const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -29,13 +29,13 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which entries are listed.
+/// Selects entries.
 #[derive(Deserialize)]
 struct Filter {
     key: Option<Name>,
     owner: Option<Name>,
     after: Option<After>,
-    /// The lease after which leases are listed.
+    /// The lease to continue the list of leases after.
     lease: Option<Name>,
 }
 
@@ -113,7 +113,7 @@ fn table(entries: &[Listed], here: Here) -> Markup {
     }
 }
 
-/// The cells of an entry that are not its lock.
+/// Renders the cells of an entry other than its lock.
 fn who(entry: &Listed, here: Here) -> Markup {
     html! {
         td { (shown::name(entry.owner.as_bytes())) }
@@ -128,7 +128,7 @@ fn who(entry: &Listed, here: Here) -> Markup {
     }
 }
 
-/// Which lock.
+/// Selects a lock.
 #[derive(Deserialize)]
 struct Which {
     key: Name,
@@ -172,18 +172,18 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                     "Held by " (shown::name(holder.owner.as_bytes()))
                     @match granted {
                         Some(at) => { ", for " (here.since(at)) " (since " (here.date(at)) ")." },
-                        None => { ", by token " (holder.token.map_or(0, |it| it.0)) ". Since when is in the journal: events of that time are not kept." },
+                        None => { ", by token " (holder.token.map_or(0, |it| it.0)) ". The events of that time are no longer kept; the time of the grant is in the journal." },
                     }
                 },
             }
             @if entries.len() > 1 { (waiting(&entries, here)) }
-            @if more.is_some() { p.faint { "More wait than are shown." } }
+            @if more.is_some() { p.faint { "There are more waiters than shown." } }
         }
         @if holder.is_some() {
             form.act method="post" action="/page/lock/force" {
                 (named("key", &which.key)) (named("index", &which.index))
                 button.danger { "Release it by force" }
-                span.faint { " The next in line has it then. The holder is told when it renews, and may go on until then." }
+                span.faint { " The lock passes to the next in line. The holder finds out only when it renews, and may continue until then." }
             }
         }
         section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
@@ -204,7 +204,7 @@ fn waiting(entries: &[Listed], here: Here) -> Markup {
     }
 }
 
-/// A name that a form sends along.
+/// Renders a name as a hidden field of a form.
 pub(crate) fn named(field: &str, name: &Name) -> Markup {
     use base64::Engine as _;
     let bytes = name.as_bytes();

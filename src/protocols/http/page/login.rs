@@ -1,4 +1,4 @@
-//! Logging in and out: a browser is given a token once, and keeps a login in a cookie that no script can read.
+//! Logging in and out: a browser sends a token once, and keeps a login in a cookie that no script can read.
 
 use crate::protocols::http::access::{Peer, Scope, cookie_name};
 use crate::protocols::http::call::Call;
@@ -12,7 +12,7 @@ use actix_web::http::{Method, StatusCode};
 use maud::html;
 use serde::Deserialize;
 
-/// How long a login holds.
+/// How long a login is valid, in seconds.
 const LASTS_S: u64 = 12 * 3600;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Whether a caller has logged in, or could have: on TCP, where there are tokens.
+/// Returns whether a caller has logged in, or could: on TCP, if there are tokens.
 pub(crate) fn is_login(call: &Call) -> bool {
     matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
 }
@@ -40,7 +40,7 @@ async fn ask(call: &Call) -> Result<HttpResponse, Problem> {
 #[derive(Deserialize)]
 struct Entering {
     token: String,
-    /// Where to go on.
+    /// The page to continue at.
     #[serde(default)]
     to: String,
 }
@@ -64,7 +64,7 @@ async fn leave(call: &Call) -> Result<HttpResponse, Problem> {
     Ok(response)
 }
 
-/// Whether somebody who logs in may be sent there: to a page of ours, and nowhere else.
+/// Returns whether `to` is a page of ours, to which a browser may be redirected after logging in.
 fn is_ours(to: &str) -> bool {
     let is_page = to == "/" || to.starts_with("/?") || to.starts_with("/page/");
     is_page
@@ -85,7 +85,7 @@ fn set_cookie(call: &Call, response: &mut HttpResponse, (login, seconds): (&str,
     };
     let cookie =
         format!("{name}={login}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
-    // A port stands in the name, and was checked; a login is of digits and base64.
+    // The port in the name has been checked, and a login consists of digits and base64.
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

@@ -1,24 +1,24 @@
-//! The page: what the API tells programs, for people with a browser and a problem. `docs/page.md` is the text this answers to.
+//! The page: the information of the API for operators with a browser and a problem, as specified in `docs/page.md`.
 //!
-//! HTML is made here, of what the typed handles answer, and is whole without JavaScript; `page.js` makes it live. Nothing is
-//! loaded from elsewhere, and everything that is shown is escaped. Never here: a walk over all there is; a rule of what may be asked.
+//! HTML is built here from the answers of the typed handles, and is complete without JavaScript; `page.js` makes it live. Nothing is loaded
+//! from elsewhere, and everything shown is escaped. It never walks everything, and decides nothing about what may be requested.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `frame.rs` | what is around every page, and its headers |
-//! | `goes.rs` | how views, forms and files become routes |
+//! | `frame.rs` | the frame around every page, and its headers |
+//! | `goes.rs` | turns views, forms and files into routes |
 //! | `login.rs` | logging in and out |
-//! | `shown.rs` | values as they are shown, and links |
+//! | `shown.rs` | formats values and links |
 //! | `plot.rs` | rates as small plots |
-//! | `live.rs` | the stream that has pages loaded again |
+//! | `live.rs` | the stream that makes pages reload |
 //! | `told.rs` | events as rows |
-//! | `now.rs` `trouble.rs` | the first view, and what is amiss |
-//! | `locks.rs` `leases.rs` | who holds what, and who waits; the story of a lock, and of a lease |
-//! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by what is the matter with them, and the story of one |
+//! | `now.rs` `trouble.rs` | the first view, and problems that need attention |
+//! | `locks.rs` `leases.rs` | holders and waiters; the story of a lock, and of a lease |
+//! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the story of one |
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one |
-//! | `tasks.rs` | why each task does not run, and the story of one |
-//! | `events.rs` | what happened |
-//! | `walk.rs` | lists of which one question shows a share |
+//! | `tasks.rs` | why each task is not running, and the story of one |
+//! | `events.rs` | the newest events |
+//! | `walk.rs` | lists collected in several queries |
 
 mod events;
 pub(crate) mod frame;
@@ -42,7 +42,7 @@ mod walk;
 
 use crate::protocols::http::route::Route;
 
-/// The files that a page loads.
+/// The static files of the page.
 const CSS: (&str, &str) = ("text/css; charset=utf-8", include_str!("page.css"));
 const JS: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page.js"));
 const ICON: (&str, &str) = ("image/svg+xml", include_str!("page.svg"));

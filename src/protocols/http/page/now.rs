@@ -1,4 +1,4 @@
-//! The first view: what is amiss, how much is done, what waits longest, and how much there is of each.
+//! The first view: problems, activity, the longest waits, and totals.
 
 use crate::actors::lease::LeaseView;
 use crate::actors::lock::Contended;
@@ -21,13 +21,13 @@ use crate::status::NodeStatus;
 use crate::text;
 use maud::{Markup, html};
 
-/// The most of each kind that wait.
+/// The most rows in each list of waiters.
 const MOST: u32 = 8;
 
-/// Queues among which those are looked for that wait longest.
+/// The number of busy queues among which the longest-waiting jobs are looked for.
 const LOOKED_AT: u32 = 100;
 
-/// Leases that are looked at.
+/// The number of leases examined.
 const LEASES: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -73,7 +73,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
 
 fn troubled(troubles: &[Trouble]) -> Markup {
     html! {
-        h2 .visually-hidden { "What is amiss" }
+        h2 .visually-hidden { "Problems" }
         @if troubles.is_empty() {
             p.well { "Nothing is stuck, failing, restarting or filling up." }
         } @else {
@@ -139,7 +139,7 @@ fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
     }
 }
 
-/// How long something lasts that ends at a time, or with its process alone.
+/// Formats the time until `deadline`, or states that something ends only with its process.
 pub(crate) fn ends(deadline: Option<Timestamp>, here: Here) -> String {
     let span = |at| here.until(at).unwrap_or_else(|| "now".to_owned());
     deadline.map_or_else(|| "with its process".to_owned(), span)
@@ -215,7 +215,7 @@ fn node(status: &NodeStatus, here: Here) -> Markup {
             div { dt { "Version" } dd { (status.version) } }
             div { dt { "PID" } dd { (status.pid) } }
             div { dt { "Up for" } dd { (text::span(status.uptime_ms)) } }
-            div { dt { "Data" } dd { @match &status.data { Some(data) => (shown::words(&data.display().to_string())), None => "in memory alone" } } }
+            div { dt { "Data" } dd { @match &status.data { Some(data) => (shown::words(&data.display().to_string())), None => "in memory only" } } }
             div { dt { "fsync" } dd { (status.fsync) } }
             div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }
             @if let Some(bytes) = status.process.memory_bytes { div { dt { "Memory" } dd { (text::bytes(bytes)) } } }

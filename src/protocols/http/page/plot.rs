@@ -1,13 +1,13 @@
-//! Rates as small plots: SVG within the page, drawn by attributes alone, since a page has no styles of its own.
+//! Rates as small plots: inline SVG drawn with attributes only, since the page has no inline styles.
 
 use crate::protocols::http::rates::KEPT;
 use maud::{Markup, html};
 
-/// Its size, in units of its own.
+/// The size of a plot, in its own units.
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 36.0;
 
-/// A series of rates, the newest at the right edge; `KEPT` of them fill the width.
+/// Renders a series of rates, the newest at the right edge; `KEPT` of them fill the width.
 pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     let most = rates.iter().copied().fold(0.0, f64::max);
     let scale = if most > 0.0 {
@@ -40,7 +40,7 @@ pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     }
 }
 
-/// A rate in few digits.
+/// Formats a rate with few digits.
 pub(crate) fn shown(rate: f64) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),

@@ -1,4 +1,4 @@
-//! The story of a process: its record, where it stands in its tree, the end of what it prints, and what happened to it.
+//! The story of a process: its record, its place in the tree, the end of its output, and its events.
 
 use crate::actors::process::{Output, Phase, RecordView, Selection};
 use crate::actors::queue::JobSelection;
@@ -23,10 +23,10 @@ use serde::Deserialize;
 use std::path::Path;
 use tokio::task::spawn_blocking;
 
-/// What is shown of the end of output.
+/// The number of bytes shown of the end of output.
 const TAIL_BYTES: u64 = 8 * 1024;
 
-/// Relatives, jobs, and events that are shown.
+/// The number of relatives, jobs and events shown.
 const MOST: u32 = 20;
 const TOLD: usize = 100;
 
@@ -116,7 +116,7 @@ fn stops(id: ProcessId) -> Markup {
     }
 }
 
-/// The ends of what it printed, of its files, or else of its record.
+/// Renders the end of its output, read from its files, or else from its record.
 async fn outputs(call: &Call, record: &RecordView) -> Markup {
     let dir = call.node.processes().run_dir(record);
     let remains = record.remains.as_ref();
@@ -149,7 +149,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
     }
 }
 
-/// What a record keeps of output.
+/// Returns the output kept in a record.
 fn whole(output: &Output) -> Vec<u8> {
     let (head, tail) = (output.head.as_bytes(), output.tail.as_bytes());
     if tail.is_empty() {
@@ -158,7 +158,7 @@ fn whole(output: &Output) -> Vec<u8> {
     [head, b"\n\xe2\x80\xa6\n", tail].concat()
 }
 
-/// The end of a file, from its first whole line on. Read beside the thread that serves: a disk may be slow.
+/// Returns the end of a file, from its first whole line on, and the size of the file. Read on another thread, since a disk may be slow.
 async fn tail(path: &Path) -> Option<(Vec<u8>, u64)> {
     let path = path.to_owned();
     let read = spawn_blocking(move || file::tail(&path, TAIL_BYTES)).await;
@@ -196,7 +196,7 @@ async fn relatives(call: &Call, record: &RecordView) -> Result<Markup, Problem> 
     })
 }
 
-/// Jobs whose claims end with it.
+/// Renders the jobs whose claims end with the process.
 async fn claims(call: &Call, id: ProcessId, here: Here) -> Result<Markup, Problem> {
     let selection = JobSelection {
         queue: None,

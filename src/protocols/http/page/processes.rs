@@ -1,4 +1,4 @@
-//! Processes: services, and the tree of what runs and ran, with what it uses.
+//! The processes view: services, and the tree of current and past processes, with their resource usage.
 
 use crate::actors::process::{InstanceView, Phase, RecordView, Selection, ServiceView, Status};
 use crate::handle::Usage;
@@ -17,7 +17,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Services, and instances of one, that are shown.
+/// The number of services, and of instances of each, shown.
 const SERVICES: usize = 200;
 const INSTANCES: usize = 20;
 
@@ -25,10 +25,10 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![goes::view("/page/processes", Scope::Run, list)]
 }
 
-/// Which processes.
+/// Selects processes.
 #[derive(Deserialize)]
 struct Filter {
-    /// `live` if left out; a phase, or `all`.
+    /// A phase, `live` or `all`; `live` if left out.
     status: Option<String>,
     search: Option<String>,
     after: Option<String>,
@@ -41,7 +41,7 @@ impl Filter {
             Some("all") => Vec::new(),
             Some(word) => {
                 let phase = Phase::ALL.into_iter().find(|phase| phase.name() == word);
-                let words = "is none of queued, running, stopping, exited, all";
+                let words = "must be one of queued, running, stopping, exited, all";
                 vec![phase.ok_or_else(|| Problem::field("status", words))?]
             }
         };
@@ -164,7 +164,7 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Mark
     }
 }
 
-/// Records, each below its parent as far as that is among them.
+/// Renders records, each below its parent if that is among them.
 fn tree(records: &[RecordView], usage: &[Option<Usage>], here: Here) -> Markup {
     if records.is_empty() {
         return html! { p.faint { "There are no such processes." } };
@@ -191,7 +191,7 @@ fn tree(records: &[RecordView], usage: &[Option<Usage>], here: Here) -> Markup {
 }
 
 fn branch(deep: usize) -> String {
-    // Deeper ones are as deep as can be seen.
+    // Deeper levels are not indented further.
     match deep.min(12) {
         0 => String::new(),
         deep => format!("{}└ ", "  ".repeat(deep - 1)),
@@ -219,7 +219,7 @@ fn uses(record: &RecordView, usage: Option<Usage>) -> Markup {
     }
 }
 
-/// The state of a record.
+/// Renders the state of a record.
 pub(crate) fn phase(record: &RecordView) -> Markup {
     let stuck = record.stuck.is_some_and(|it| it.unkillable > 0);
     html! {
@@ -237,7 +237,7 @@ pub(crate) fn phase(record: &RecordView) -> Markup {
     }
 }
 
-/// Program and arguments, as they are shown: with secrets masked.
+/// Renders the program and its arguments, with secrets masked.
 pub(crate) fn command(record: &RecordView) -> Markup {
     html! {
         code {
@@ -249,7 +249,7 @@ pub(crate) fn command(record: &RecordView) -> Markup {
     }
 }
 
-/// The places of records, each after its parent, with how deep it stands. Without recursion: a tree may be a thousand deep.
+/// Returns the indices of records, each after its parent, with its depth. Not recursive: a tree may be a thousand levels deep.
 fn in_order(records: &[RecordView]) -> Vec<(usize, usize)> {
     let there: BTreeSet<ProcessId> = records.iter().map(|it| it.id).collect();
     let mut below: BTreeMap<Option<ProcessId>, Vec<usize>> = BTreeMap::new();

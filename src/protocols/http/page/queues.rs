@@ -1,4 +1,4 @@
-//! Queues: by tenant and type, with their jobs by phase, and those that have the most to do.
+//! The queues view: queues by tenant and type, with their jobs by phase, and the busiest ones.
 
 use crate::actors::queue::{BusyQueue, Phase, QueueName, QueueSelection, QueueView};
 use crate::ids::Slot;
@@ -16,13 +16,13 @@ use crate::protocols::http::route::Route;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// Queues with the most to do, whose oldest jobs are known.
+/// The number of busiest queues whose oldest jobs are known.
 const BUSIEST: u32 = 100;
 
-/// How many of them are.
+/// The number of busiest queues shown.
 const SHOWN: usize = 10;
 
-/// What stands for the default tenant where nothing stands for all.
+/// Stands for the default tenant, since an empty filter means all tenants.
 const DEFAULT: &str = "-";
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which queues are listed.
+/// Selects queues.
 #[derive(Deserialize)]
 struct Filter {
     tenant: Option<String>,
@@ -99,7 +99,7 @@ fn busy(queues: &[BusyQueue], here: Here) -> Markup {
     table(&views, queues, here)
 }
 
-/// A table of queues; the oldest job of those among the busiest.
+/// Renders a table of queues, with the oldest job of those among the busiest.
 fn table(queues: &[QueueView], busiest: &[BusyQueue], here: Here) -> Markup {
     if queues.is_empty() {
         return html! { p.faint { "There is no such queue." } };
@@ -134,7 +134,7 @@ fn table(queues: &[QueueView], busiest: &[BusyQueue], here: Here) -> Markup {
     }
 }
 
-/// A cell whose number only grows: how fast, is seen when a page is live.
+/// Renders a cell with a growing count: its rate is shown while the page is live.
 fn grows(name: &QueueName, what: &str, count: u64) -> Markup {
     html! {
         td.n { span data-grows={ (name.as_str()) " " (what) } data-count=(count) { (shown::count(count)) } }
@@ -199,7 +199,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-/// Whether jobs of a phase wait for somebody.
+/// Returns whether jobs of a phase need attention.
 pub(crate) const fn is_bad(phase: Phase) -> bool {
     match phase {
         Phase::Buried | Phase::Abandoned => true,

@@ -1,6 +1,6 @@
-//! Values as the page shows them: names of any bytes, spans, dates, counts; and links, with what they name.
+//! Formats values for the page: names of arbitrary bytes, spans, dates, counts; and links with their parameters.
 //!
-//! Everything is escaped by maud. A name stands in a `bdi`, so that its direction is its own alone.
+//! Everything is escaped by maud. A name is put into a `bdi` element, so that its text direction does not affect its surroundings.
 
 use crate::actors::lock::Name;
 use crate::actors::process::End;
@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
-/// What time it is, for spans and dates of one page.
+/// The current time, for the spans and dates of one page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Here {
     pub(crate) now: Timestamp,
@@ -29,27 +29,27 @@ impl Here {
         }
     }
 
-    /// How long ago something was.
+    /// Formats the time since a moment.
     pub(crate) fn since(self, at: Timestamp) -> String {
         text::span(self.now.0.saturating_sub(at.0))
     }
 
-    /// How long ago a date was.
+    /// Formats the time since a date.
     pub(crate) fn since_date(self, date: Date) -> String {
         self.since(self.offset.time(date))
     }
 
-    /// How long it is until something is; nothing if it is past.
+    /// Formats the time until a moment; `None` if it has passed.
     pub(crate) fn until(self, at: Timestamp) -> Option<String> {
         (at > self.now).then(|| text::span(at.0 - self.now.0))
     }
 
-    /// Node time as a date.
+    /// Renders node time as a date.
     pub(crate) fn date(self, at: Timestamp) -> Markup {
         self.shown(self.offset.date(at))
     }
 
-    /// A date: its time of day, and its day if that is not today's.
+    /// Renders a date: the time of day, with the day if that is not today.
     pub(crate) fn shown(self, date: Date) -> Markup {
         let (Some(whole), Some(now)) = (rfc3339(date), rfc3339(self.offset.date(self.now))) else {
             return html! { "–" };
@@ -65,13 +65,13 @@ impl Here {
     }
 }
 
-/// A date as RFC 3339 has it, in UTC; none if it is no date.
+/// Formats a date as RFC 3339, in UTC; `None` if it is out of range.
 fn rfc3339(date: Date) -> Option<String> {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(date.0).ok()?).ok()?;
     Some(format!("{at:.3}"))
 }
 
-/// A name that a client gave.
+/// Renders a name chosen by a client.
 pub(crate) fn name(bytes: &[u8]) -> Markup {
     if bytes.is_empty() {
         return html! { span.faint { "(empty)" } };
@@ -79,7 +79,7 @@ pub(crate) fn name(bytes: &[u8]) -> Markup {
     html! { bdi { (text::escaped(bytes)) } }
 }
 
-/// A name, or what an empty one means.
+/// Renders a name, or the meaning of an empty one.
 pub(crate) fn name_or(bytes: &[u8], empty: &str) -> Markup {
     if bytes.is_empty() {
         return html! { span.faint { (empty) } };
@@ -87,12 +87,12 @@ pub(crate) fn name_or(bytes: &[u8], empty: &str) -> Markup {
     name(bytes)
 }
 
-/// Words that somebody else wrote.
+/// Renders text from an outside source.
 pub(crate) fn words(text: &str) -> Markup {
     html! { bdi { (text) } }
 }
 
-/// Bytes that somebody else wrote, of any lines.
+/// Renders bytes from an outside source, of several lines.
 pub(crate) fn lines(bytes: &[u8]) -> Markup {
     let text = String::from_utf8_lossy(bytes);
     let shown = |letter: char| {
@@ -103,29 +103,29 @@ pub(crate) fn lines(bytes: &[u8]) -> Markup {
     html! { pre dir="auto" tabindex="0" { (text) } }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separated thousands.
 pub(crate) fn count(number: impl Into<u64>) -> String {
     text::grouped(number.into())
 }
 
-/// A cell with a number in it, faint if it is zero.
+/// Renders a cell with a number, faint if it is zero.
 pub(crate) fn number(number: impl Into<u64>) -> Markup {
     let number = number.into();
     html! { td.n.faint[number == 0] { (text::grouped(number)) } }
 }
 
-/// The same, in a colour if it is not zero.
+/// Renders a cell with a number that is highlighted unless it is zero.
 pub(crate) fn bad(number: impl Into<u64>) -> Markup {
     let number = number.into();
     html! { td.n.faint[number == 0].bad[number > 0] { (text::grouped(number)) } }
 }
 
-/// A state as a word in a box, with how it is meant.
+/// Renders a state as a boxed word, coloured by `level`.
 pub(crate) fn tag(word: &str, level: &str) -> Markup {
     html! { span class={ "tag " (level) } { (word) } }
 }
 
-/// A path with what it is about.
+/// A path with query parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Link(String);
 
@@ -134,7 +134,7 @@ impl Link {
         Self(path.to_owned())
     }
 
-    /// With a member of the query; as base64 if it is no text.
+    /// Adds a query parameter; in base64 if it is not text.
     pub(crate) fn with(mut self, field: &str, bytes: &[u8]) -> Self {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(field);
@@ -150,7 +150,7 @@ impl Link {
         self
     }
 
-    /// With a member, if there is something to say.
+    /// Adds a query parameter if it is not empty.
     pub(crate) fn with_some(self, field: &str, bytes: Option<&[u8]>) -> Self {
         match bytes.filter(|bytes| !bytes.is_empty()) {
             Some(bytes) => self.with(field, bytes),
@@ -169,7 +169,7 @@ impl maud::Render for Link {
     }
 }
 
-/// A link to a lock, which is its name.
+/// Renders a link to a lock, by its name.
 pub(crate) fn lock(key: &Name, index: &Name) -> Markup {
     let link = Link::to("/page/lock").with("key", key.as_bytes());
     let link = link.with_some("index", Some(index.as_bytes()));
@@ -179,30 +179,30 @@ pub(crate) fn lock(key: &Name, index: &Name) -> Markup {
     }
 }
 
-/// The path of a queue.
+/// Returns the path of a queue's page.
 pub(crate) fn queue_link(name: &QueueName) -> Link {
     Link::to("/page/queue").with("queue", name.as_bytes())
 }
 
-/// A link to a queue.
+/// Renders a link to a queue.
 pub(crate) fn queue(queue: &QueueName) -> Markup {
     html! { a href=(queue_link(queue)) { (name(queue.as_bytes())) } }
 }
 
-/// A link to a job.
+/// Renders a link to a job.
 pub(crate) fn job(id: u64) -> Markup {
     html! { a href={ "/page/job?id=" (id) } { (id) } }
 }
 
-/// A link to a process.
+/// Renders a link to a process.
 pub(crate) fn process(id: ProcessId) -> Markup {
     let id = id.to_string();
-    // The first digits are the time of day: the last say which it is.
+    // The first digits are a time and much alike: the last ones distinguish processes.
     let short = id.get(id.len().saturating_sub(12)..).unwrap_or(&id);
     html! { a href={ "/page/process?id=" (id) } title=(id) { (short) } }
 }
 
-/// How a process ended.
+/// Renders how a process ended.
 pub(crate) fn end(end: End) -> Markup {
     match end {
         End::Code(0) => tag("exit 0", ""),
@@ -212,12 +212,12 @@ pub(crate) fn end(end: End) -> Markup {
     }
 }
 
-/// A link to a task.
+/// Renders a link to a task.
 pub(crate) fn task(id: u64) -> Markup {
     html! { a href={ "/page/task?id=" (id) } { (id) } }
 }
 
-/// Where a list goes on.
+/// Renders a link to the next page of a list.
 pub(crate) fn more(next: Option<Link>) -> Markup {
     html! {
         @if let Some(next) = next {

@@ -1,4 +1,4 @@
-//! Tasks: why each is not running; servers and groups; and the story of one, attempt by attempt.
+//! The tasks view: why each task is not running, servers and groups; and the story of one task, attempt by attempt.
 
 use crate::actors::dispatch::{
     Act, GroupView, Obstacle, RunStatus, ServerView, TaskFilter, TaskView,
@@ -21,10 +21,10 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// Servers and groups that are shown.
+/// The number of servers and groups shown.
 const MOST: usize = 100;
 
-/// Events of a story.
+/// The number of events shown.
 const TOLD: usize = 100;
 
 const STATUSES: [RunStatus; 6] = [
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which tasks.
+/// Selects tasks.
 #[derive(Deserialize)]
 struct Filter {
     status: Option<String>,
@@ -59,7 +59,8 @@ impl Filter {
             return Ok(None);
         };
         let found = STATUSES.into_iter().find(|status| status.name() == word);
-        let words = "is none of not-ready, not-started, waiting, processing, complete, restarted";
+        let words =
+            "must be one of not-ready, not-started, waiting, processing, complete, restarted";
         found
             .map(Some)
             .ok_or_else(|| Problem::field("status", words))
@@ -153,7 +154,7 @@ fn table(tasks: &[TaskView], here: Here) -> Markup {
     }
 }
 
-/// How a task stands: once it is over, how it ended.
+/// Renders the state of a task; once it is over, how it ended.
 fn status(view: &TaskView) -> Markup {
     let task = &view.task;
     let level = match task.status {
@@ -276,7 +277,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-/// Why it does not run, or that it does; and what was said of it.
+/// Renders why a task is not running, or that it is, and its latest message.
 fn stands(view: &TaskView, here: Here) -> Markup {
     let task = &view.task;
     html! {
@@ -330,7 +331,7 @@ fn attempt(call: &Call, story: &Story, here: Here) -> Markup {
                 @for phase in &story.phases { span.field { span.faint { (phase.phase) " " } (here.shown(Date(phase.at.0))) } " " }
                 @if let Some(id) = story.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (shown::process(id)) } }
             }
-            // Who may not start processes does not see what they print.
+            // Callers that may not start processes do not see their output.
             @if call.may_run() {
                 (output("Standard output", story.stdout.as_ref()))
                 (output("Standard error", story.stderr.as_ref()))
@@ -349,7 +350,7 @@ fn output(title: &str, stream: Option<&Stream>) -> Markup {
     }
 }
 
-/// What can be done with a task.
+/// Renders the actions on a task.
 fn acts(view: &TaskView) -> Markup {
     let task = &view.task;
     let act = |word: &str, title: &str| html! { button name="act" value=(word) { (title) } " " };
@@ -383,7 +384,7 @@ async fn act(call: &Call) -> Result<Link, Problem> {
         "terminate" => Act::Terminate { now: false },
         "restart" => Act::Restart,
         _ => {
-            let words = "is none of ready, pause, resume, wake, terminate, restart";
+            let words = "must be one of ready, pause, resume, wake, terminate, restart";
             return Err(Problem::field("act", words));
         }
     };

@@ -1,4 +1,4 @@
-//! Events as rows: what was kept of what happened, the newest first.
+//! Renders retained events as table rows, newest first.
 
 use crate::handle::Events;
 use crate::protocols::http::call::Call;
@@ -10,10 +10,10 @@ use maud::{Markup, html};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// Events that are looked at in a turn.
+/// The number of events examined in a turn.
 const LOOKED_AT: usize = 1024;
 
-/// Events, the newest first: of those that are kept, at most so many that are wanted.
+/// Returns up to `most` of the retained events that are wanted, newest first.
 pub(crate) async fn newest(
     call: &Call,
     most: usize,
@@ -32,16 +32,16 @@ pub(crate) async fn newest(
     Ok(found)
 }
 
-/// Those of an entry, as far as they are kept.
+/// Returns a reader of the retained events.
 pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
     call.node.events(None).await.map_err(stopped)
 }
 
-/// A table of them.
+/// Renders a table of events.
 pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
     html! {
         @if events.is_empty() {
-            p.faint { "None is kept. Events are gathered while somebody looks at the page or listens, and for ten minutes after that." }
+            p.faint { "No events are kept. Events are collected while someone views the page or subscribes to events, and for ten minutes after that." }
         } @else {
             div.wide tabindex="0" {
                 table.events {

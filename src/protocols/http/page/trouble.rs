@@ -1,5 +1,5 @@
-//! What is amiss, in a list: each with what it is, and where to look or what to do. Each is of one question to an actor, whatever
-//! there is of its kind.
+//! The list of problems: each with what is wrong, and where to look or what to do. Each comes from a single query to an
+//! actor, however many items there are.
 
 use crate::actors::lease::LeaseView;
 use crate::actors::process::{ServiceView, Status};
@@ -11,15 +11,15 @@ use crate::status::{ActorReport, NodeStatus};
 use crate::text;
 use maud::{Markup, html};
 
-/// From how much of a limit on it is said that something fills up, in percent.
+/// The part of a limit, in percent, from which usage is reported as a problem.
 const FULL: u64 = 80;
 
-/// How bad something is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// Something does not work.
     Bad,
-    /// Something will not, or did not.
+    /// Something is about to fail, or failed before.
     Warn,
 }
 
@@ -32,10 +32,10 @@ impl Level {
     }
 }
 
-/// Something that is amiss.
+/// A problem.
 pub(crate) struct Trouble {
     pub(crate) level: Level,
-    /// In a word or two.
+    /// A title of one or two words.
     pub(crate) what: &'static str,
     pub(crate) words: Markup,
 }
@@ -52,7 +52,7 @@ impl Trouble {
     }
 }
 
-/// All that is amiss, the worst first.
+/// Returns all problems, the worst first.
 pub(crate) async fn all(
     call: &Call,
     status: &NodeStatus,
@@ -76,7 +76,7 @@ pub(crate) async fn all(
         let how = tasks.pause.name();
         all.push(Trouble::warn(
             "Tasks paused",
-            html! { "All tasks are held back (" (how) ")." },
+            html! { "All tasks are paused (" (how) ")." },
         ));
     }
     if call.may_run() {
@@ -84,7 +84,7 @@ pub(crate) async fn all(
         if totals.stuck > 0 {
             all.push(Trouble::bad(
                 "Processes stuck",
-                html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not end by SIGKILL." },
+                html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not end after SIGKILL." },
             ));
         }
         let services = call.node.services().list(None).await?;
@@ -113,7 +113,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
     all.extend(problems.map(|problem| {
         Trouble::warn(
             "Configuration",
-            html! { "The newest reload left something as it was: " (words(problem)) },
+            html! { "The newest reload could not apply a setting: " (words(problem)) },
         )
     }));
     if let Some(cut) = &status.recovered.cut {
@@ -163,7 +163,7 @@ fn of_disk(status: &NodeStatus, here: Here) -> Vec<Trouble> {
     if room != "ample" {
         all.push(Trouble::bad(
             "Disk is filling up",
-            html! { "Room for the journal is " (room) ": what adds is refused until there is space." },
+            html! { "Room for the journal is " (room) ": requests that add something are refused until there is space." },
         ));
     }
     let Some(snapshots) = &status.snapshots else {
@@ -183,7 +183,7 @@ fn of_disk(status: &NodeStatus, here: Here) -> Vec<Trouble> {
     all
 }
 
-/// How much of a limit is used, in percent, if it is as much as is spoken of.
+/// Returns the used part of a limit in percent, if it reaches [`FULL`].
 fn filled(used: u64, most: u64) -> Option<u64> {
     let percent = u128::from(used) * 100 / u128::from(most.max(1));
     u64::try_from(percent)
@@ -223,13 +223,16 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
     };
     if totals.jobs.abandoned > 0 {
         let jobs = jobs(totals.jobs.abandoned, "abandoned");
-        all.push(Trouble::bad("Jobs failed", html! { (jobs) " failed their last try, and wait for somebody to retry or discard them." }));
+        all.push(Trouble::bad(
+            "Jobs failed",
+            html! { (jobs) " failed their last try; retry or discard them." },
+        ));
     }
     if totals.jobs.buried > 0 {
         let jobs = jobs(totals.jobs.buried, "buried");
         all.push(Trouble::warn(
             "Jobs buried",
-            html! { (jobs) " were put aside by a client." },
+            html! { (jobs) " were buried by a client." },
         ));
     }
     if totals.jobs.retrying > 0 {
@@ -258,7 +261,7 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         if let Some(percent) = filled(used, most) {
             all.push(Trouble::bad(
                 "Filling up",
-                html! { (count(used)) " " (what) ": " (percent) " % of what may be. Beyond that, new ones are refused." },
+                html! { (count(used)) " " (what) ": " (percent) " % of the limit. Beyond that, new ones are refused." },
             ));
         }
     }

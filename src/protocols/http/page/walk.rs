@@ -1,14 +1,14 @@
-//! Lists of which one question shows a share: asked for until a page is full, and no longer than is fair to others.
+//! Lists collected in several queries: until a page is full, but no longer than is fair to other requests.
 
 use crate::protocols::http::problem::Problem;
 
-/// Items of a page.
+/// The number of items on a page.
 pub(crate) const MOST: u32 = 100;
 
-/// Shares that are asked for, for one page: it may be short then, and goes on.
+/// The most queries for one page, which may then be short and continue on the next one.
 const SHARES_MAX: u32 = 16;
 
-/// At most [`MOST`] items from somewhere on, and where the list goes on. `share` gives some from there on, and where those ended.
+/// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where they ended.
 pub(crate) async fn walk<V, C>(
     from: C,
     share: impl AsyncFn(C, u32) -> Result<(Vec<V>, Option<C>), Problem>,

@@ -1,5 +1,5 @@
-//! What holds whatever happens: as many processes as defined and never more, none of a service that is to be down once the
-//! world has done what it was told, and always the same state from the log and from pages.
+//! Properties that hold in any history: there are never more processes than defined; once the world has done what was requested, each
+//! service has as many as it should; and state is the same when built from the log or from pages.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::End;
@@ -31,7 +31,7 @@ fn any_step() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Some of four services, which differ by the bits of a number.
+/// Returns some of four services, which vary with the bits of a number.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let mut all = vec![Definition {
@@ -140,7 +140,7 @@ proptest! {
         }
         bench.is_prompt = true;
         bench.configure(&configuration(bits));
-        // Every wait is over by then, and every grace.
+        // By then every wait is over, and every grace period.
         for _ in 0..3 {
             bench.wait_ms(40_000);
         }

@@ -1,4 +1,4 @@
-//! A machine beside one that only commits, and a world in which processes start at once and end when told to.
+//! A machine next to a replica that only commits, and a world in which processes start at once and end when told to.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -30,15 +30,15 @@ pub(super) struct Bench {
     shelf: Shelf<ProcessMachine>,
     /// Processes that were launched and have not started.
     pub(super) launched: Vec<ProcessId>,
-    /// Those that run.
+    /// Processes that are running, with their PIDs.
     pub(super) running: BTreeMap<ProcessId, u32>,
-    /// Those that were told to end and have not, in the order in which they were told.
+    /// Processes that were told to end and have not, in the order in which they were told.
     pub(super) told: Vec<ProcessId>,
-    /// Who waited and was answered.
+    /// Waits that were answered.
     pub(super) woken: Vec<(Ticket, Reply)>,
-    /// Whether what is launched starts at once, and what is told to end does so.
+    /// Whether launches and ends happen at once.
     pub(super) is_prompt: bool,
-    /// What the newest entry came to.
+    /// The outcome of the most recent entry.
     pub(super) newest: Option<Outcome>,
     pids: u32,
 }
@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// One on which these run.
+    /// Creates a bench on which these services run.
     pub(super) fn with(definitions: &[Definition]) -> Self {
         let mut bench = Self::new();
         bench.configure(definitions);
@@ -107,7 +107,7 @@ impl Bench {
         reply
     }
 
-    /// Decides, commits here and in the replica.
+    /// Decides, and commits here and in the replica.
     pub(super) fn send(&mut self, message: &Message) -> Reply {
         let moment = Moment {
             seq: Seq(self.seq.0 + 1),
@@ -163,7 +163,7 @@ impl Bench {
         }
     }
 
-    /// Lets time act, and the world, until nothing is to be done.
+    /// Lets time and the world act until nothing is left to do.
     pub(super) fn go_on(&mut self) {
         for round in 0.. {
             assert!(round < 10_000, "it comes to rest");
@@ -188,7 +188,7 @@ impl Bench {
         is_due.then(|| self.machine.due(self.now)).flatten()
     }
 
-    /// What was launched starts.
+    /// A launched process starts.
     pub(super) fn start(&mut self, nth: usize) {
         let id = self.launched.remove(nth);
         self.pids += 1;
@@ -205,7 +205,7 @@ impl Bench {
         });
     }
 
-    /// What was launched cannot be started.
+    /// A launched process cannot be started.
     pub(super) fn fail(&mut self, nth: usize) {
         let id = self.launched.remove(nth);
         self.told.retain(|told| *told != id);
@@ -217,7 +217,7 @@ impl Bench {
         self.send(&Message::Failed { id, failure });
     }
 
-    /// A process ends, with all that it started.
+    /// A process ends, with its whole tree.
     pub(super) fn end(&mut self, id: ProcessId, end: End) {
         if self.running.remove(&id).is_none() {
             return;
@@ -235,7 +235,7 @@ impl Bench {
         }
     }
 
-    /// The only process of a service ends so, and what follows comes about.
+    /// The only process of a service ends, and the consequences take place.
     pub(super) fn ends(&mut self, name: &str, end: End) {
         let id = self.process(name).expect("it has one");
         self.end(id, end);
@@ -247,7 +247,7 @@ impl Bench {
         self.go_on();
     }
 
-    /// The server is killed and starts again: pages and what the log has since, and all processes as they were.
+    /// The server is killed and starts again, from pages and the log since; all processes are as they were.
     pub(super) fn start_again(&mut self) {
         self.seq.0 += 1;
         let stamp = Stamp {
@@ -284,7 +284,7 @@ impl Bench {
         self.view(name).expect("it is there").status
     }
 
-    /// The first process of a service.
+    /// Returns the first process of a service.
     pub(super) fn process(&self, name: &str) -> Option<ProcessId> {
         self.view(name)?.instances.first()?.process
     }

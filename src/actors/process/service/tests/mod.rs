@@ -1,10 +1,10 @@
-//! The rules of services, each by what happens; and all of them together, whatever happens.
+//! Tests of the rules of services: each rule in turn, and all of them in random histories.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `bench.rs` | the machine, and the world around it |
 //! | `rules.rs` | each rule |
-//! | `any.rs` | what holds whatever happens |
+//! | `any.rs` | properties that hold in any history |
 
 mod any;
 mod bench;

@@ -1,4 +1,4 @@
-//! Each rule.
+//! Tests of each rule.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::service::{
@@ -110,7 +110,7 @@ fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
     assert_eq!(bench.status("web"), Status::Failed, "it stays so");
     bench.ask(Asked::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
-    // What lies back further than the period does not count.
+    // Restarts further back than the period do not count.
     for _ in 0..5 {
         bench.wait_ms(600);
         bench.ends("web", killed());
@@ -232,7 +232,7 @@ fn a_service_waits_for_those_that_it_comes_after() {
     bench.start(0);
     bench.go_on();
     assert_eq!(bench.status("proxy"), Status::Starting);
-    // One that runs is left alone when what it came after goes.
+    // A running service is left alone when one that it depends on goes down.
     bench.is_prompt = true;
     bench.go_on();
     let proxy = bench.process("proxy");
@@ -366,7 +366,7 @@ fn a_configuration_touches_only_what_it_changes() {
     assert_eq!(bench.status("changed"), Status::Running);
     assert_eq!(bench.status("new"), Status::Running);
     assert_eq!(bench.view("gone"), None);
-    // How it is launched again is in force without a restart.
+    // The restart policy applies without a restart.
     assert_eq!(bench.process("policy"), Some(policy));
     bench.ends("policy", killed());
     assert_eq!(bench.status("policy"), Status::Failed);
@@ -406,7 +406,7 @@ fn one_that_is_gone_is_removed_when_its_process_is() {
     assert_eq!(bench.status("web"), Status::Stopping);
     let start = bench.ask(Asked::Start(Some(named("web"))));
     assert_eq!(start, Reply::Refused(Refused::NoService));
-    // It comes back before that: its process is replaced all the same, since it was told to end.
+    // It is configured again before that: its process is replaced all the same, since it was told to end.
     bench.configure(&[defined("web")]);
     bench.is_prompt = true;
     bench.go_on();
