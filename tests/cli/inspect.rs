@@ -227,7 +227,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         3,
         &[
             "would be refused",
-            "is gone",
+            "are gone",
             "db is not what was sealed",
             "db has 1000 bytes",
         ],
@@ -368,7 +368,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "no snapshots",
         |made| fs::remove_dir_all(made.data.join("snapshots")).expect("it is there"),
         3,
-        &["would be refused", "is gone"],
+        &["would be refused", "are gone"],
     ),
 ];
 

@@ -292,7 +292,7 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
     says(
         found,
         3,
-        &["another coordinator holds it", "not said its name"],
+        &["another coordinator holds it", "is not recorded yet"],
     );
     let mut client = Client::connect(first.lockserver()).expect("let in");
     let lock = request("k", "i", "alice", (60, 60, 0));

@@ -87,7 +87,7 @@ fn those_that_leak_together_reach_a_limit_that_status_names() {
     let page = tree.well(&["status"]);
     match tree.get("/v1/status")["memory_limits"].as_str() {
         Some("tree") => {
-            assert_eq!(job["error"], "it reached its limit of memory (64.0 MiB)");
+            assert_eq!(job["error"], "it reached its memory limit (64.0 MiB)");
             assert!(page.contains("memory.max"), "{page}");
         }
         Some("process") => {

@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     #[arg(long, conflicts_with = "data")]
     memory: bool,
 
-    /// When acknowledged changes are synced to disk: always (before the answer), interval:MS, never
+    /// When changes are synced to disk: always (before the answer), interval:MS, never
     #[arg(long, value_name = "WHEN", default_value = "always", value_parser = parse_fsync, conflicts_with = "memory")]
     fsync: Fsync,
 

@@ -457,7 +457,7 @@ mod tests {
     fn only_a_limit_that_was_reached_is_a_reason() {
         let limit =
             |reached: bool| json!({"memory_limit": {"bytes": 512 << 20, "reached": reached}});
-        let words = "it reached its limit of memory (512.0 MiB)";
+        let words = "it reached its memory limit (512.0 MiB)";
         assert_eq!(out_of_memory(&limit(true)).as_deref(), Some(words));
         assert_eq!(out_of_memory(&limit(false)), None);
         assert_eq!(out_of_memory(&json!({"memory_limit": null})), None);

@@ -484,6 +484,23 @@ impl Model {
         }
     }
 
+    /// Has the end of a claim's process reported, unless that was requested for another claim with the same binding.
+    fn watch(&mut self, id: u64) {
+        let same = |one: &Binding, other: &Binding| {
+            (one.process, one.until) == (other.process, other.until)
+        };
+        let job = self.jobs.iter().find(|job| job.view.id == id);
+        let job = job.expect("it is there");
+        let is_watched = job.view.bound.is_some_and(|binding| {
+            let mut others = self.jobs.iter().filter(|other| other.view.id != id);
+            others.any(|other| other.view.bound.is_some_and(|other| same(&binding, &other)))
+        });
+        if !is_watched {
+            let requests = job.obligations();
+            self.told.extend(requests);
+        }
+    }
+
     fn job(&mut self, id: u64) -> Option<&mut Entry> {
         self.jobs.iter_mut().find(|job| job.view.id == id)
     }
@@ -544,8 +561,7 @@ impl Model {
             Claimant::Process(binding) => Some(binding),
             Claimant::Worker(_) | Claimant::Bearer => None,
         };
-        let told = job.obligations();
-        self.told.extend(told);
+        self.watch(id);
         let job = self.job(id).expect("it is there");
         Reply::Claim(Box::new(Claim {
             id,
