@@ -286,7 +286,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a segment of a newer sexton",
         |made| newer(made.last(), false),
         3,
-        &["it is of format 9", "would be refused"],
+        &["format 9 is newer than", "would be refused"],
     ),
     (
         "a segment's version alone",
