@@ -117,7 +117,7 @@ pub struct Choice {
 /// A condition that a request can wait for, or an interest in a queue that lasts as long as the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Wait for a job of these queues. The job is claimed.
+    /// Wait for a job of these queues, or of whichever tenant's turn comes. The job is claimed.
     Job(Pop),
     /// Wait until no job is claimed.
     Unclaimed,
