@@ -43,6 +43,7 @@ mod recover;
 mod remote;
 mod replay;
 mod replay_trimmed;
+mod resize;
 mod serve;
 mod servers;
 mod service;
