@@ -61,6 +61,7 @@ mod tree;
 mod unkillable;
 mod upgrade;
 mod work;
+mod work_any;
 mod work_bounds;
 mod work_kept;
 mod work_lines;

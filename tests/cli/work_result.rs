@@ -21,7 +21,7 @@ pub(crate) fn configured(config: &str) -> Tree {
 }
 
 /// The wall clock, in seconds since 1970.
-fn now() -> f64 {
+pub(crate) fn now() -> f64 {
     let wall = SystemClock::starting_at(Timestamp(0)).wall();
     Duration::from_millis(wall.0).as_secs_f64()
 }
@@ -95,7 +95,7 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
 /// Vector 20: a job that failed is tried again when its claim would have ended, if its type has no back-off.
 #[test]
 fn a_failed_job_is_tried_again_when_its_claim_would_have_ended() {
-    let tree = configured("[queues.mails]\nbackoff = false\nclaim_ttl = 3600\n");
+    let tree = configured("[queues.mails]\nretry = \"claim-ttl\"\nclaim_ttl = 3600\n");
     let id = push(&tree, "mails", "a");
     let (said, _) = work(&tree, &["mails"], "echo broken >&2; exit 1");
     assert_eq!(

@@ -3,6 +3,7 @@
 use crate::client::{self, Where, fields};
 use crate::process::{Asking, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
+use crate::settings::rate_of;
 use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
@@ -43,6 +44,8 @@ Examples:
   sexton work mails -- ./send                    until no job is ready
   sexton work mails purges --wait --procs 4 -- ./work
   sexton work mails thumbs --any-ready --procs 8 -- ./work
+  sexton work mails --any-ready --wait --throttle 2 -- ./send
+                                                 of every tenant, at most two jobs a second
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
   sexton work reports --keep-result 1h -- ./report
@@ -61,12 +64,17 @@ pub(crate) struct Work {
 
     /// Jobs of these types of every tenant, each in its turn: as often as its weight says (`[tenants.NAME]`), however
     /// many jobs it has
-    #[arg(long, conflicts_with_all = ["tenant", "wait"])]
+    #[arg(long, conflicts_with = "tenant")]
     any_ready: bool,
 
     /// How many commands run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     procs: u16,
+
+    /// Begin at most this many jobs a second, such as 2 or 0.5, however many run at a time. Unlike the throttle of a type, it is
+    /// for this run alone
+    #[arg(long, value_name = "RATE", value_parser = rate_of, default_value = "0", hide_default_value = true)]
+    throttle: u32,
 
     /// End after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -221,6 +229,7 @@ impl Work {
             jobs: self.max_jobs,
             time: self.max_time.map(Duration::from_millis),
             memory: self.memory_limit,
+            throttle: self.throttle,
             waits: self.wait,
             finish: self.finish_within.map(Duration::from_millis),
         };

@@ -7,6 +7,7 @@
 //! | `shown.rs` | how far a run is, on a terminal |
 //! | `claim.rs` | where jobs come from, and what the coordinator is told of them |
 //! | `exchange.rs` | jobs that are done, and the next ones for them |
+//! | `pace.rs` | the throttle of a run |
 //! | `attempt.rs` | one job: its command, and what came of it |
 //! | `lines.rs` | a command that works on one job after another |
 //! | `report.rs` | what commands report of their jobs |
@@ -18,6 +19,7 @@ mod claim;
 mod command;
 mod exchange;
 mod lines;
+mod pace;
 mod report;
 mod runner;
 mod shown;
