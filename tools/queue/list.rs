@@ -21,7 +21,7 @@ const ERROR_SHOWN: usize = 60;
 /// Show how many jobs wait, by queue or one by one
 ///
 /// As MediaWiki's showJobs.php: the number of jobs that can be claimed; with --group a line for each queue that has any;
-/// with --list a line for each job.
+/// with --list a line for each job: SINCE is how long ago it was claimed, by the worker under PROCESS.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -286,6 +286,7 @@ fn job_table(jobs: &[Value]) -> String {
         ("PRIORITY", Column::Number),
         ("TRIES", Column::Number),
         ("AGE", Column::Number),
+        ("SINCE", Column::Number),
         ("REMAINING", Column::Number),
         ("BYTES", Column::Number),
         ("PROCESS", Column::Words),
@@ -300,6 +301,7 @@ fn job_table(jobs: &[Value]) -> String {
             words(job, "/priority"),
             words(job, "/attempts"),
             span(number(job, "/age_ms")),
+            left(job, "/claimed_ms"),
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
             words(job, "/process"),

@@ -302,6 +302,7 @@ impl Attempts {
         let labels = fields([
             ("job", claim.id.to_string().into()),
             ("queue", claim.queue.as_str().into()),
+            ("attempt", claim.attempts.to_string().into()),
         ]);
         let more = fields([("env", env.into()), ("labels", labels.into())]);
         let streams = [

@@ -264,6 +264,9 @@ pub struct JobView {
     pub priority: u32,
     /// When it was added.
     pub created: Timestamp,
+    /// When it was claimed, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<Timestamp>,
     /// The job's next deadline: when its delay, claim, retry wait or retention ends.
     pub until: Option<Timestamp>,
     /// Its newest delay, in milliseconds.
