@@ -387,8 +387,7 @@ impl Attempts {
             return Verdict::Failed(self.late(), None);
         }
         if tail.is_too_long() {
-            let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
-            return Verdict::Failed(format!("it wrote more than {most}"), None);
+            return Verdict::Failed(self.too_long(), None);
         }
         if code == Some(0) {
             return Verdict::Done;
@@ -406,9 +405,11 @@ impl Attempts {
         };
         let used = number(record, "/memory_max");
         let error = match self.bounds.memory {
-            // Data is not all that it uses, but what reaches the limit comes near it.
-            Some(most) if used >= most / 10 * 9 => {
-                format!("{error} (it used {} of {})", bytes(used), bytes(most))
+            // A buffer that grows to twice its size is copied: that fails when a third of the limit is in use. Many programs
+            // end without a word then.
+            Some(most) if used >= most / 3 => {
+                let (used, most) = (bytes(used), bytes(most));
+                format!("{error} (its memory reached {used}, and {most} is the limit)")
             }
             Some(_) | None => error,
         };
@@ -417,6 +418,12 @@ impl Attempts {
         } else {
             Verdict::Failed(error, None)
         }
+    }
+
+    /// The error of a command that wrote too much.
+    pub(super) fn too_long(&self) -> String {
+        let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
+        format!("it wrote more than {most}")
     }
 
     /// That it took too long.
