@@ -7,6 +7,7 @@ use crate::work::{begin, job, jobs, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A coordinator with this in its configuration file.
@@ -205,6 +206,46 @@ fn a_command_that_cannot_be_run_is_an_exception() {
     assert_eq!(done.status, 127, "{done:?}");
     let said: Value = serde_json::from_str(&done.out).expect("a result");
     assert_eq!(said["reached"], "exception", "{said}");
+}
+
+#[test]
+fn a_run_without_a_coordinator_is_an_exception() {
+    let mut tree = Tree::start();
+    let exception = json!({ "jobs": [], "reached": "exception", "backoffs": {}, "elapsed": 0 });
+    let absent = |tree: &Tree| {
+        let (said, done) = work(tree, &["mails"], "true");
+        assert_eq!((said, done.status), (exception.clone(), 3), "{}", done.err);
+        assert!(done.err.contains("no coordinator"), "{}", done.err);
+    };
+    tree.daemon.take().expect("one runs").kill();
+    absent(&tree);
+    let (never, _) = Tree::to_come();
+    absent(&never);
+}
+
+#[test]
+fn a_run_that_is_stopped_says_so() {
+    let tree = Tree::start();
+    for body in ["a", "b"] {
+        push(&tree, "mails", body);
+    }
+    let log = tree.data.join("log");
+    let script = format!("echo begin >> {}; sleep 0.3", text(&log));
+    let words = [
+        "work", "mails", "--result", "json", "--", "sh", "-c", &script,
+    ];
+    let mut command = tree.command(&words);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let running = command.spawn().expect("it runs");
+    until_lines(&log, 1);
+    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let said: Value = serde_json::from_str(&done.out).expect("a result");
+    assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("stopped"))
+    );
 }
 
 #[test]

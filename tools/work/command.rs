@@ -176,7 +176,10 @@ fn keep_ms(text: &str) -> Result<u64, String> {
 
 impl Work {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, false)?;
+        let asking = match Asking::at(&self.at, false) {
+            Ok(asking) => asking,
+            Err(failure) => return self.never_began(failure),
+        };
         if !asking.target.is_socket() {
             let words =
                 "jobs are worked on where the coordinator runs: it has to see the processes";
@@ -196,7 +199,10 @@ impl Work {
             Duration::ZERO
         };
         let register = || client::send(&asking.target, "/v1/processes/register", asked.clone(), 0);
-        let answer = patiently(register, Some(patience))?;
+        let answer = match patiently(register, Some(patience)) {
+            Ok(answer) => answer,
+            Err(failure) => return self.never_began(failure),
+        };
         if answer.is_refused_as(Reason::DiskFull) {
             let mut tally = Tally::new(self.result.is_some());
             tally.reach(Reached::ReadOnly);
@@ -247,6 +253,16 @@ impl Work {
         }
         self.print(&tally)?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Prints the result of a run for which there is no coordinator; people are told by the error.
+    fn never_began(&self, failure: Failure) -> Result<(), Failure> {
+        if self.result.is_some() {
+            let mut tally = Tally::new(true);
+            tally.reach(Reached::Exception);
+            self.print(&tally)?;
+        }
+        Err(failure)
     }
 
     fn print(&self, tally: &Tally) -> Result<(), Failure> {
