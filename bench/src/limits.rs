@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     Below(f64),
+    AtMost(f64),
     AtLeast(f64),
 }
 
@@ -16,6 +17,7 @@ impl Limit {
     fn holds(self, figure: f64) -> bool {
         match self {
             Self::Below(most) => figure < most,
+            Self::AtMost(most) => figure <= most,
             Self::AtLeast(least) => figure >= least,
         }
     }
@@ -23,6 +25,7 @@ impl Limit {
     fn words(self) -> String {
         match self {
             Self::Below(most) => format!("< {}", number(most)),
+            Self::AtMost(most) => format!("<= {}", number(most)),
             Self::AtLeast(least) => format!(">= {}", number(least)),
         }
     }
@@ -85,13 +88,15 @@ impl Limits {
             let mut line = Map::new();
             line.insert("row".to_owned(), json!(row.name));
             line.insert("unit".to_owned(), json!(row.unit));
-            let (below, least) = match row.limit {
-                Some(Limit::Below(most)) => (Some(most), None),
-                Some(Limit::AtLeast(least)) => (None, Some(least)),
-                None => (None, None),
+            let (name, limit) = match row.limit {
+                Some(Limit::Below(most)) => ("below", Some(most)),
+                Some(Limit::AtMost(most)) => ("at_most", Some(most)),
+                Some(Limit::AtLeast(least)) => ("at_least", Some(least)),
+                None => ("below", None),
             };
-            line.insert("below".to_owned(), json!(below));
-            line.insert("at_least".to_owned(), json!(least));
+            for each in ["below", "at_most", "at_least"] {
+                line.insert(each.to_owned(), json!(limit.filter(|_| each == name)));
+            }
             line.insert("holds".to_owned(), json!(self.holds(row)));
             for (name, spread) in self.spreads(row) {
                 line.insert(name.to_owned(), json!(spread));

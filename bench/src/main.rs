@@ -26,6 +26,7 @@ mod embed_jobs;
 mod ending;
 mod failing;
 mod failure;
+mod fair;
 mod fdatasync;
 mod figures;
 mod gateway;

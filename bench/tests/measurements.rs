@@ -401,3 +401,22 @@ fn a_row_that_is_none_is_a_usage_error() {
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("expected memory:CxD"), "{words}");
 }
+
+#[test]
+fn work_is_measured_and_a_tenant_with_few_jobs_waits_for_no_more_than_every_other_slot() {
+    let small = ["--commands", "3", "--lines", "20", "--starts", "2"];
+    let parts = ["--parts", "command,lines,start,fair", "--fair", "2000"];
+    let peerless = ["--python", "python3", "--rounds", "1", "--procs", "2"];
+    let all = [&["work"][..], &small, &parts, &peerless].concat();
+    let figures = bench(&all, None);
+    let rows = figures["rows"].as_array().expect("rows are a list");
+    let named = |name: &str| {
+        let row = rows.iter().find(|row| row["row"] == name);
+        row.unwrap_or_else(|| panic!("no row {name}: {rows:?}"))
+    };
+    for name in ["command", "lines", "start_p50", "start_p99"] {
+        positive(&named(name)["sexton"]["median"]);
+    }
+    let waited = positive(&named("fair")["sexton"]["median"]);
+    assert!(waited <= 2.0, "{waited}");
+}

@@ -45,6 +45,7 @@ const INLINE_NOT_RUN: &[(&str, &str)] = &[
     ("sexton run", "the guide that the row links to is run"),
     ("sexton kill", "the guide that the row links to is run"),
     ("sexton lock run", "it stands in a block, which is run"),
+    ("sexton work", "it stands in a block, which is run"),
     ("sexton top", "tests/cli/top.rs has it on a terminal"),
     ("sexton import supervisord", "tests/cli/import.rs runs it"),
 ];
@@ -72,6 +73,8 @@ fn halves() -> (&'static str, &'static str) {
 fn newcomer() -> Reader {
     let reader = Reader::new();
     reader.file("backup", "#!/bin/sh\nexit 0\n");
+    let thumb = &fenced(README, "sh")[0];
+    reader.file("thumb", &(thumb.join("\n") + "\n"));
     reader
 }
 
@@ -79,6 +82,8 @@ fn newcomer() -> Reader {
 fn what_a_newcomer_is_shown_runs() {
     let steps = session(halves().0);
     assert!(steps.len() >= 2, "{steps:?}");
+    let works = |step: &Step| step.command.starts_with("sexton work ");
+    assert!(steps.iter().any(works), "a job is worked on: {steps:?}");
     newcomer().follow(&steps);
 }
 
@@ -175,7 +180,7 @@ fn the_status_that_is_shown_is_one() {
 
 #[test]
 fn every_command_is_run_or_named_with_the_reason() {
-    let known = ["console", "python", "toml", "text", "rust,no_run"];
+    let known = ["console", "python", "sh", "toml", "text", "rust,no_run"];
     for language in languages(README) {
         assert!(known.contains(&language), "nothing runs {language:?}");
     }

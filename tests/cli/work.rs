@@ -298,7 +298,17 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
         &["work", "t:mails", "--", "true"][..],
         &["work", "mails", "--procs", "0", "--", "true"],
         &["work", "mails"],
-        &["work", "mails", "--any-ready", "--wait", "--", "true"],
+        &[
+            "work",
+            "mails",
+            "--any-ready",
+            "--tenant",
+            "t",
+            "--",
+            "true",
+        ],
+        &["work", "mails", "--throttle", "fast", "--", "true"],
+        &["work", "mails", "--throttle", "1001", "--", "true"],
     ] {
         assert_eq!(tree.run(words).status, 2, "{words:?}");
     }

@@ -21,7 +21,7 @@ const ERROR_SHOWN: usize = 60;
 /// Show how many jobs wait, by queue or one by one
 ///
 /// Modelled on MediaWiki's showJobs.php: prints the number of jobs that can be claimed; with --group a line for each queue that
-/// has jobs; with --list a line for each job.
+/// has jobs; with --list a line for each job, in which SINCE is the time since the worker under PROCESS claimed it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -287,6 +287,7 @@ fn job_table(jobs: &[Value]) -> String {
         ("PRIORITY", Column::Number),
         ("TRIES", Column::Number),
         ("AGE", Column::Number),
+        ("SINCE", Column::Number),
         ("REMAINING", Column::Number),
         ("BYTES", Column::Number),
         ("PROCESS", Column::Words),
@@ -301,6 +302,7 @@ fn job_table(jobs: &[Value]) -> String {
             words(job, "/priority"),
             words(job, "/attempts"),
             span(number(job, "/age_ms")),
+            left(job, "/claimed_ms"),
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
             words(job, "/process"),

@@ -16,10 +16,15 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
 
 /// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
+
+/// The format of a rate, and the highest rate in thousandths.
+const RATE: &str =
+    "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
+const RATE_MAX: u32 = 1_000_000;
 
 /// The suffix of spans in milliseconds.
 const MS: &str = "_ms";
@@ -101,6 +106,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "throttle" => rate(found).map(|milli| rules.throttle_milli = milli),
             "backoff" => backoff(value, rules.backoff.unwrap_or_default(), wrong)
                 .map(|backoff| rules.backoff = backoff),
+            "retry" => retry(table).map(|()| rules.backoff = None),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
             "tube_max_tries" => number(found).map(|tries| rules.tube_max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
@@ -233,12 +239,32 @@ fn backoff(
     Ok(Some(backoff))
 }
 
+/// Checks `retry = "claim-ttl"`, which is another name for `backoff = false`: as in MediaWiki, a failed job is tried again when its
+/// claim would have ended.
+fn retry(table: &DeTable<'_>) -> Result<(), String> {
+    if table.contains_key("backoff") {
+        return Err("cannot be combined with backoff".to_owned());
+    }
+    let value = table
+        .get("retry")
+        .and_then(|value| value.get_ref().as_str());
+    let is_known = value == Some("claim-ttl");
+    let expected = "expected \"claim-ttl\"; use backoff for any other rule";
+    is_known.then_some(()).ok_or_else(|| expected.to_owned())
+}
+
 /// Parses a number of items per second, and returns thousandths.
-fn rate(value: &DeValue<'_>) -> Result<u32, String> {
-    let expected = "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
+pub(super) fn rate(value: &DeValue<'_>) -> Result<u32, String> {
     thousandths(value)
-        .filter(|milli| *milli <= 1_000_000)
-        .ok_or_else(|| expected.to_owned())
+        .filter(|milli| *milli <= RATE_MAX)
+        .ok_or_else(|| RATE.to_owned())
+}
+
+/// Reads a number of items a second from a flag; in thousandths.
+pub(crate) fn rate_of(text: &str) -> Result<u32, String> {
+    decimal(text)
+        .filter(|milli| *milli <= RATE_MAX)
+        .ok_or_else(|| RATE.to_owned())
 }
 
 /// Parses a number with at most three decimals, and returns thousandths.
@@ -248,6 +274,10 @@ fn thousandths(value: &DeValue<'_>) -> Option<u32> {
         Some(whole) => whole.as_str(),
         None => value.as_float()?.as_str(),
     };
+    decimal(text)
+}
+
+fn decimal(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let decimals = format!("{decimals:0<3}");
     if decimals.len() > 3 {

@@ -2,6 +2,7 @@
 //! service with `sexton work` as its command, so the rules of services apply to it.
 
 use crate::settings::layer::{Problem, Source};
+use crate::settings::queue::rate;
 use crate::settings::service;
 use crate::settings::value::{number, switch};
 use crate::size::bytes;
@@ -14,7 +15,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// The keys that only workers have.
-const KEYS: &str = "types, command, tenant, procs, lines, timeout, memory, output_max, keep_result";
+const KEYS: &str = "types, command, tenant, any_ready, procs, throttle, lines, timeout, memory, output_max, keep_result";
 
 /// The keys that mean the same as for a service.
 const SHARED: [&str; 9] = [
@@ -46,6 +47,7 @@ const PROCS_MAX: u16 = 1000;
 struct Worker {
     types: Vec<String>,
     command: Vec<String>,
+    is_any_ready: bool,
     /// Flags for `sexton work`.
     flags: Vec<String>,
 }
@@ -130,6 +132,12 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
             wrong.push((place, format!("{key}: is missing")));
         }
     }
+    if worker.is_any_ready && table.contains_key("tenant") {
+        wrong.push((
+            place,
+            "any_ready: cannot be combined with tenant".to_owned(),
+        ));
+    }
     if !wrong.is_empty() {
         return Err(wrong);
     }
@@ -155,6 +163,19 @@ impl Worker {
             }
             "command" => self.command = service::words(value)?,
             "tenant" => self.flag("--tenant", service::word(value)?),
+            "any_ready" => {
+                self.is_any_ready = switch(value)?;
+                if self.is_any_ready {
+                    self.flags.push("--any-ready".to_owned());
+                }
+            }
+            "throttle" => match rate(value)? {
+                0 => {}
+                milli => {
+                    let rate = format!("{}.{:03}", milli / 1000, milli % 1000);
+                    self.flag("--throttle", &rate);
+                }
+            },
             "procs" => match number::<u16>(value)? {
                 count @ 1..=PROCS_MAX => self.flag("--procs", &count.to_string()),
                 _ => return Err(format!("expected 1 to {PROCS_MAX}")),

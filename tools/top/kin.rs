@@ -148,16 +148,27 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     rows
 }
 
-/// Returns the name of a process: its service or type, and its command.
+/// Returns the name of a process: its service, the job it works on, or its type, and its command.
 fn named(record: &Value) -> String {
     let command = command(record);
     let kind = words(record, "/type");
-    let service = record.pointer("/labels/service").and_then(Value::as_str);
-    match service.filter(|_| kind == "service") {
-        Some(service) => format!("{}: {command}", plain(service)),
+    let label = |name: &str| {
+        let labels = record.pointer("/labels")?;
+        labels.get(name)?.as_str().map(plain)
+    };
+    let of_service = label("service").filter(|_| kind == "service");
+    match of_service.or_else(|| working_on(&kind, label)) {
+        Some(what) => format!("{what}: {command}"),
         None if kind == "binary" => command,
         None => format!("{kind}: {command}"),
     }
+}
+
+/// Returns the job that a command of `sexton work` was started for, from its labels.
+fn working_on(kind: &str, label: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let (queue, job) = (label("queue")?, label("job")?);
+    let attempt = label("attempt").map_or_else(String::new, |nth| format!(", try {nth}"));
+    (kind == "worker").then(|| format!("{queue} job {job}{attempt}"))
 }
 
 /// Draws the tree lines before a process. In a tree that is too deep for the screen, only the nearest ancestors are drawn.

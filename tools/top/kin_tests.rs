@@ -36,7 +36,8 @@ fn family(second: u64) -> Value {
         "processes": [
             record(1, None, "service", &["./web", "--port", "8000"], json!({"service": "web", "instance": "1"})),
             record(2, None, "service", &["./worker"], json!({"service": "worker", "instance": "1"})),
-            record(3, Some(2), "worker", &["crawl", "\u{1b}[2Jhttps://a.example/with/a/long/path"], none()),
+            record(3, Some(2), "worker", &["crawl", "\u{1b}[2Jhttps://a.example/with/a/long/path"],
+                json!({"job": "17", "queue": "t1:crawls", "attempt": "2"})),
             record(4, Some(2), "binary", &["wget", "-q"], none()),
             record(5, Some(3), "binary", &["sh", "-c", "chrome"], none()),
             stopping,

@@ -303,6 +303,7 @@ impl Attempts {
         let labels = fields([
             ("job", claim.id.to_string().into()),
             ("queue", claim.queue.as_str().into()),
+            ("attempt", claim.attempts.to_string().into()),
         ]);
         let more = fields([("env", env.into()), ("labels", labels.into())]);
         let streams = [
@@ -388,8 +389,7 @@ impl Attempts {
             return Verdict::Failed(self.late(), None);
         }
         if tail.is_too_long() {
-            let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
-            return Verdict::Failed(format!("it wrote more than {most}"), None);
+            return Verdict::Failed(self.too_long(), None);
         }
         if code == Some(0) {
             return Verdict::Done;
@@ -407,9 +407,11 @@ impl Attempts {
         };
         let used = number(record, "/memory_max");
         let error = match self.bounds.memory {
-            // Data is only a part of the memory used, but a command that hit the limit comes close to it.
-            Some(most) if used >= most / 10 * 9 => {
-                format!("{error} (it used {} of {})", bytes(used), bytes(most))
+            // A buffer that doubles is copied, which fails once a third of the limit is in use. Many programs then end without an
+            // error message.
+            Some(most) if used >= most / 3 => {
+                let (used, most) = (bytes(used), bytes(most));
+                format!("{error} (its memory reached {used}, and {most} is the limit)")
             }
             Some(_) | None => error,
         };
@@ -418,6 +420,12 @@ impl Attempts {
         } else {
             Verdict::Failed(error, None)
         }
+    }
+
+    /// Returns the error for a command that wrote too much.
+    pub(super) fn too_long(&self) -> String {
+        let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
+        format!("it wrote more than {most}")
     }
 
     /// Returns the error for a command that took too long.

@@ -3,6 +3,7 @@
 use crate::client::{self, Where, fields};
 use crate::process::{Asking, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
+use crate::settings::rate_of;
 use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
@@ -42,6 +43,8 @@ Examples:
   sexton work mails -- ./send                    until no job is ready
   sexton work mails purges --wait --procs 4 -- ./work
   sexton work mails thumbs --any-ready --procs 8 -- ./work
+  sexton work mails --any-ready --wait --throttle 2 -- ./send
+                                                 of every tenant, at most two jobs a second
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
   sexton work reports --keep-result 1h -- ./report
@@ -60,12 +63,17 @@ pub(crate) struct Work {
 
     /// Jobs of these types of every tenant, in turn: each tenant as often as its weight says (`[tenants.NAME]`), however many
     /// jobs it has
-    #[arg(long, conflicts_with_all = ["tenant", "wait"])]
+    #[arg(long, conflicts_with = "tenant")]
     any_ready: bool,
 
     /// How many commands run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     procs: u16,
+
+    /// Begin at most this many jobs a second, such as 2 or 0.5, however many run at a time. Unlike the throttle of a type, it is
+    /// for this run alone
+    #[arg(long, value_name = "RATE", value_parser = rate_of, default_value = "0", hide_default_value = true)]
+    throttle: u32,
 
     /// End after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -170,7 +178,10 @@ fn keep_ms(text: &str) -> Result<u64, String> {
 
 impl Work {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, false)?;
+        let asking = match Asking::at(&self.at, false) {
+            Ok(asking) => asking,
+            Err(failure) => return self.never_began(failure),
+        };
         if !asking.target.is_socket() {
             let words = "`sexton work` runs only on the coordinator's machine: the coordinator has to see the processes";
             return Err(
@@ -190,7 +201,10 @@ impl Work {
             Duration::ZERO
         };
         let register = || client::send(&asking.target, "/v1/processes/register", asked.clone(), 0);
-        let answer = patiently(register, Some(patience))?;
+        let answer = match patiently(register, Some(patience)) {
+            Ok(answer) => answer,
+            Err(failure) => return self.never_began(failure),
+        };
         if answer.is_refused_as(Reason::DiskFull) {
             let mut tally = Tally::new(self.result.is_some());
             tally.reach(Reached::ReadOnly);
@@ -223,6 +237,7 @@ impl Work {
             jobs: self.max_jobs,
             time: self.max_time.map(Duration::from_millis),
             memory: self.memory_limit,
+            throttle: self.throttle,
             waits: self.wait,
             finish: self.finish_within.map(Duration::from_millis),
         };
@@ -240,6 +255,16 @@ impl Work {
         }
         self.print(&tally)?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Prints the result of a run for which there is no coordinator; people are told by the error.
+    fn never_began(&self, failure: Failure) -> Result<(), Failure> {
+        if self.result.is_some() {
+            let mut tally = Tally::new(true);
+            tally.reach(Reached::Exception);
+            self.print(&tally)?;
+        }
+        Err(failure)
     }
 
     fn print(&self, tally: &Tally) -> Result<(), Failure> {

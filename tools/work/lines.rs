@@ -180,7 +180,8 @@ impl Worker {
         secret: &str,
     ) -> Result<(Came, Option<Self>), Failure> {
         let mut worker = match found {
-            Some(worker) if worker.idle() != Idle::Gone => worker,
+            // Nobody reads the output of one that wrote too much: it cannot have another job.
+            Some(worker) if worker.idle() != Idle::Gone && !worker.tail.is_too_long() => worker,
             other => match Self::instead_of(other, attempts)? {
                 Ok(worker) => worker,
                 Err(failure) => return Ok((Came::NeverRan(failure), None)),
@@ -266,6 +267,9 @@ impl Worker {
             };
             let line = self.line(left)?;
             match Line::read(&line, claim.id).map_err(Silence::Malformed)? {
+                Said::Verdict(..) if self.tail.is_too_long() => {
+                    return Err(Silence::Malformed(attempts.too_long()));
+                }
                 Said::Verdict(verdict, output) => return Ok((verdict, output)),
                 // A report after the claim was lost is useless; the final answer will fail, too.
                 Said::Report(said) => drop(attempts.reports.take(secret, said)),

@@ -7,6 +7,7 @@
 //! | `shown.rs` | the progress of a run |
 //! | `claim.rs` | claiming jobs and reporting their results |
 //! | `exchange.rs` | reporting finished jobs in batches, and claiming the next ones |
+//! | `pace.rs` | the throttle of a run |
 //! | `attempt.rs` | one job: its command and its result |
 //! | `lines.rs` | a command that works on one job after another |
 //! | `report.rs` | reports of commands on their jobs |
@@ -19,6 +20,7 @@ mod claim;
 mod command;
 mod exchange;
 mod lines;
+mod pace;
 mod report;
 mod runner;
 mod shown;

@@ -6,6 +6,7 @@ use crate::signals::Signals;
 use crate::work::attempt::{Attempts, Finished};
 use crate::work::claim::{Claim, Found};
 use crate::work::exchange::Exchange;
+use crate::work::pace::Pace;
 use crate::work::tally::{Reached, Tally, Verdict, Worked};
 use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
@@ -33,6 +34,8 @@ pub(super) struct Limits {
     pub(super) time: Option<Duration>,
     /// The most memory of this process, in bytes.
     pub(super) memory: u64,
+    /// The maximum number of jobs per second, in thousandths; 0 for no limit.
+    pub(super) throttle: u32,
     /// Whether to wait for jobs.
     pub(super) waits: bool,
     /// How long running jobs may take after a signal to end; `None` for no limit.
@@ -43,6 +46,7 @@ pub(super) struct Limits {
 pub(super) struct Runner {
     pub(super) attempts: Attempts,
     exchange: Exchange,
+    pace: Option<Pace>,
     limits: Limits,
     began: Instant,
     state: Mutex<State>,
@@ -88,6 +92,7 @@ impl Runner {
         Arc::new(Self {
             attempts,
             exchange: Exchange::default(),
+            pace: Pace::of(limits.throttle),
             limits,
             began: instant(),
             state: Mutex::new(state),
@@ -213,7 +218,8 @@ impl Runner {
             Err(goes_on) => return goes_on,
         };
         match self.attempts.work(claim) {
-            Ok(finished) if finished.is_done() => {
+            // With a throttle the next claim may have to wait, and what is done is said at once.
+            Ok(finished) if finished.is_done() && self.pace.is_none() => {
                 *done = Some(finished);
                 true
             }
@@ -241,7 +247,18 @@ impl Runner {
                 Some(found) => return (Some(before), Ok(found)),
             }
         }
-        (None, jobs.claim(self.wait()))
+        let claim = || {
+            if self.pace.is_some() && self.state().begun > 1 && self.is_late() {
+                self.state().tally.reach(Reached::TimeLimit);
+                return Ok(Found::Nothing);
+            }
+            jobs.claim(self.wait())
+        };
+        let found = match &self.pace {
+            Some(pace) => pace.claim(claim),
+            None => claim(),
+        };
+        (None, found)
     }
 
     /// Returns the job to work on, or whether to ask for another.

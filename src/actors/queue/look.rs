@@ -9,7 +9,7 @@ use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Total
 use crate::actors::queue::results::JobResult;
 use crate::actors::queue::right::Claimant;
 use crate::actors::queue::uniques::KnownKey;
-use crate::clock::Offset;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::Slot;
 
 impl QueueMachine {
@@ -111,6 +111,7 @@ impl QueueMachine {
             phase: job.phase,
             priority: job.priority,
             created: job.created,
+            claimed: Some(story.claimed).filter(|at| *at != Timestamp(0)),
             until: self
                 .state
                 .jobs

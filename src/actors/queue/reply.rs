@@ -117,7 +117,7 @@ pub struct Choice {
 /// A condition that a request can wait for, or an interest in a queue that lasts as long as the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Wait for a job of these queues. The job is claimed.
+    /// Wait for a job of these queues, or of whichever tenant's turn comes. The job is claimed.
     Job(Pop),
     /// Wait until no job is claimed.
     Unclaimed,
@@ -264,6 +264,9 @@ pub struct JobView {
     pub priority: u32,
     /// When it was added.
     pub created: Timestamp,
+    /// When it was claimed, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<Timestamp>,
     /// The job's next deadline: when its delay, claim, retry wait or retention ends.
     pub until: Option<Timestamp>,
     /// Its newest delay, in milliseconds.

@@ -587,5 +587,6 @@ pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.until = Timestamp(0);
     (story.worker, story.bound) = (None, None);
     story.token = crate::ids::Token(0);
+    story.claimed = Timestamp(0);
     story.prune = Date(0);
 }

@@ -110,6 +110,7 @@ impl Entry {
     fn go(&mut self, phase: Phase, until: Option<Timestamp>) {
         (self.view.phase, self.view.until) = (phase, until);
         (self.view.token, self.worker) = (None, None);
+        self.view.claimed = None;
         (self.view.bound, self.view.fencing) = (None, false);
         self.view.cancelled = false;
         self.quarantined = false;
@@ -546,6 +547,7 @@ impl Model {
         job.view.attempts += 1;
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
+        job.view.claimed = Some(at);
         let most = if job.tube {
             rules.tube_max_tries
         } else {
