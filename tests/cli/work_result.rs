@@ -174,6 +174,21 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     tree.well(&["queue", "ack", "2", &token]);
 }
 
+/// The coordinator knows that the job is done before the worker knows that it does.
+#[test]
+fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
+    let tree = configured("");
+    for _ in 0..20 {
+        let words = ["sums", "--wait", "--keep-result", "1h"];
+        let mut running = begin(&tree, &words, "true");
+        let id = push(&tree, "sums", "x");
+        tree.well(&["queue", "result", &id, "--wait", "60"]);
+        kill_process(pid(&running), Signal::TERM).expect("it is there");
+        let ended = until("it has ended", || running.try_wait().expect("it is ours"));
+        assert!(ended.success(), "{ended}");
+    }
+}
+
 #[test]
 fn a_coordinator_that_changes_nothing_is_read_only() {
     let tree = Tree::start();

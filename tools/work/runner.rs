@@ -246,6 +246,10 @@ impl Runner {
                 Some(Found::Nothing) | None => self.count(before),
                 Some(found) => return (Some(before), Ok(found)),
             }
+            // A stop that came while this was worked on has not ended the run, and nothing else would until the wait is over.
+            if self.state().is_stopping {
+                return (None, Ok(Found::Nothing));
+            }
         }
         let claim = || {
             if self.pace.is_some() && self.state().begun > 1 && self.is_late() {
