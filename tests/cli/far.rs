@@ -164,6 +164,21 @@ impl Far {
         }
     }
 
+    /// Leaves it as it is found after a start: nothing lives, and the boot is another. These are the commands that run.
+    pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
+        let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
+        for pid in &all {
+            kill_process(*pid, Signal::STOP).expect("it is ours");
+        }
+        let kept = std::fs::read_dir(self.path("state")).expect("it is kept");
+        for entry in kept.flatten() {
+            std::fs::write(entry.path().join("boot"), "another\n").expect("it is written");
+        }
+        for pid in all {
+            kill_process(pid, Signal::KILL).expect("it is ours");
+        }
+    }
+
     /// Nothing is kept there any more.
     pub(crate) fn assert_forgotten(&self) {
         until("nothing is kept there", || {

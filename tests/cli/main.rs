@@ -41,6 +41,7 @@ mod readme;
 mod ready;
 mod recover;
 mod remote;
+mod remote_faults;
 mod replay;
 mod replay_trimmed;
 mod serve;

@@ -64,7 +64,7 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     )
 }
 
-/// No thread of a server is taken.
+/// No thread of a server is taken, no lock is held, and an audit finds nothing.
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
@@ -76,6 +76,7 @@ pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     });
     let locks = tree.get("/v1/locks");
     assert_eq!(locks["locks"].as_array().map(Vec::len), Some(0), "{locks}");
+    tree.assert_all_agrees();
 }
 
 #[test]

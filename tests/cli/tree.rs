@@ -108,6 +108,12 @@ impl Tree {
         done.out
     }
 
+    /// An audit finds nothing: what the actors hold agrees, with each other and with the machine.
+    pub(crate) fn assert_all_agrees(&self) {
+        let audit = self.run(&["audit"]);
+        assert_eq!(audit.status, 0, "{audit:?}");
+    }
+
     /// Launches a shell script in the background; its id.
     pub(crate) fn detach(&self, script: &str) -> String {
         let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
