@@ -142,3 +142,32 @@ fn an_inventory_comes_from_a_command_or_a_url() {
         "{listed}"
     );
 }
+
+#[test]
+fn an_inventory_has_room_for_thousands_of_other_machines() {
+    let tree = Tree::start();
+    let files = tempdir().expect("there is room");
+    let inventory = files.path().join("servers.json");
+    let update = |count: usize| {
+        let host = |nth| {
+            let host = format!("web-{nth}.eu-central-1.example.org");
+            format!(r#"{{"host":"{host}","max_procs":4,"ssh":{{"to":"deploy@{host}"}}}}"#)
+        };
+        let hosts: Vec<String> = (0..count).map(host).collect();
+        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("it is written");
+        tree.run(&["server", "update", "--from", text(&inventory)])
+    };
+    let added = update(1000);
+    assert_eq!(
+        (added.status, added.out.as_str()),
+        (1, "1000 added, 0 removed, 0 changed\n"),
+        "{added:?}"
+    );
+    assert_eq!(update(1000).status, 0, "nothing is left to change");
+    let listed = tree.get("/v1/servers");
+    assert_eq!(listed["servers"].as_array().map(Vec::len), Some(1000));
+    let refused = update(15_000);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("1048576 bytes"), "{refused:?}");
+    assert_eq!(tree.get("/v1/servers"), listed, "nothing changed");
+}
