@@ -260,6 +260,8 @@ pub(crate) struct Finished {
     saved: bool,
     /// How what cleaned up after it ended: its exit code; null if it did not, or not yet, or not by itself.
     cleanup_code: Option<u8>,
+    /// The signal that ended what cleaned up after it.
+    cleanup_signal: Option<u8>,
 }
 
 impl Task {
@@ -358,13 +360,11 @@ impl Finished {
             outcome,
             cause,
             code: code(past.exit),
-            signal: match past.exit {
-                Some(Exit::Signal(signal)) => Some(signal),
-                Some(Exit::Code(_) | Exit::Lost | Exit::Failed) | None => None,
-            },
+            signal: signal(past.exit),
             failure: None,
             saved: past.saved,
             cleanup_code: code(past.cleanup),
+            cleanup_signal: signal(past.cleanup),
         }
     }
 }
@@ -373,5 +373,12 @@ const fn code(exit: Option<Exit>) -> Option<u8> {
     match exit {
         Some(Exit::Code(code)) => Some(code),
         Some(Exit::Signal(_) | Exit::Lost | Exit::Failed) | None => None,
+    }
+}
+
+const fn signal(exit: Option<Exit>) -> Option<u8> {
+    match exit {
+        Some(Exit::Signal(signal)) => Some(signal),
+        Some(Exit::Code(_) | Exit::Lost | Exit::Failed) | None => None,
     }
 }
