@@ -42,6 +42,7 @@ mod ready;
 mod recover;
 mod remote;
 mod remote_faults;
+mod remote_secrets;
 mod replay;
 mod replay_trimmed;
 mod serve;
