@@ -50,6 +50,7 @@ pub(crate) struct Task {
 
 #[derive(Subcommand)]
 enum Action {
+    #[command(visible_alias = "run")]
     Add(Box<Add>),
     /// Show which tasks there are
     #[command(after_help = "\
