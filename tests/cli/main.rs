@@ -56,6 +56,7 @@ mod story;
 mod task;
 mod task_config;
 mod task_inject;
+mod task_seen;
 mod task_transcript;
 mod top;
 mod tree;

@@ -120,7 +120,7 @@ pub(super) fn list(records: &[Value], now: u64) -> String {
 }
 
 /// Trees, each line under its parent's. `current` is marked.
-pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
+pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
     if records.is_empty() {
         return list(records, now);
     }

@@ -8,11 +8,13 @@
 //! | `report.rs` | what the command of a task says of its own burst |
 //! | `server.rs` `inventory.rs` | the subcommands of `sexton server`; which servers there are, and how that is read |
 //! | `asking.rs` | what is asked and answered |
+//! | `held.rs` | what an attempt holds: locks, a thread, processes |
 //! | `page.rs` | tasks, groups and servers as people read them |
 
 mod add;
 mod asking;
 mod command;
+mod held;
 mod inject;
 mod inventory;
 mod page;
