@@ -44,6 +44,20 @@ impl Tree {
         })
     }
 
+    /// One whose coordinator somebody else starts, with this in its configuration file.
+    pub(crate) fn started_by(starter: Command, config: &str) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let data = files.path().join("data");
+        let file = files.path().join("sexton.toml");
+        std::fs::write(&file, config).expect("it can be written");
+        let flags = ["--data", text(&data), "--config", text(&file)];
+        Self {
+            daemon: Some(Daemon::start(serve_by(starter, &flags))),
+            data,
+            _files: files,
+        }
+    }
+
     /// One whose coordinator is of this user. Only root may ask for another than its own.
     pub(crate) fn of_user(user: u32) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
