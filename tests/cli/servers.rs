@@ -1,6 +1,7 @@
 //! `sexton server`: inventories, and when servers are looked up.
 
-use crate::daemon::text;
+use crate::coordinator::done;
+use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
 use sexton::handle::REFRESH;
@@ -170,4 +171,36 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.err.contains("1048576 bytes"), "{refused:?}");
     assert_eq!(tree.get("/v1/servers"), listed, "nothing changed");
+}
+
+#[test]
+fn a_server_announces_itself_by_url() {
+    let files = tempdir().expect("there is room");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
+    let url = format!("http://{}", daemon.http());
+    let announce = || {
+        let mut announce = sexton();
+        announce.args(["server", "announce", "--url", &url]);
+        done(announce.output().expect("it runs"))
+    };
+    let refused = announce();
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let here = |words: &[&str]| {
+        let mut asking = sexton();
+        asking.env("SEXTON_DATA", &data).args(words);
+        let done = done(asking.output().expect("it runs"));
+        assert_eq!(done.status, 0, "{done:?}");
+        done.out
+    };
+    here(&["lease", "set", REFRESH, "period", "1ms"]);
+    let told = announce();
+    assert_eq!(
+        (told.status, told.out.as_str()),
+        (0, "the servers are looked up now\n"),
+        "{told:?}"
+    );
+    // The lease was asked for a pass.
+    let shown = here(&["lease", "show", REFRESH, "--json"]);
+    assert!(shown.contains("server-refresh"), "{shown}");
 }

@@ -150,9 +150,20 @@ impl Tree {
 
     /// What a path over HTTP answers.
     pub(crate) fn get(&self, path: &str) -> Value {
+        self.exchange(&format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    /// What it answers to this body.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Value {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let length = body.len();
+        self.exchange(&format!("{head}Content-Length: {length}\r\n\r\n{body}"))
+    }
+
+    fn exchange(&self, request: &str) -> Value {
         let mut stream = UnixStream::connect(self.data.join("sexton.sock")).expect("it listens");
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it is read");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
