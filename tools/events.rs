@@ -22,6 +22,7 @@ Examples:
   sexton events --kind expired,restarted       what an operator should know about
   sexton events --key 'account*' --json | jq -r .owner
   sexton events --job 17                       the events of one job
+  sexton events --task 4711                    the events of one task
   sexton events --after 812                    what came after this position, if it is still kept
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
@@ -42,12 +43,16 @@ pub(crate) struct Events {
     #[arg(long, value_name = "ID")]
     job: Option<u64>,
 
+    /// Only events of this task
+    #[arg(long, value_name = "ID", conflicts_with = "job")]
+    task: Option<u64>,
+
     /// Only events of this queue and its jobs; * matches anything
-    #[arg(long, value_name = "QUEUE", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "key"])]
+    #[arg(long, value_name = "QUEUE", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "key", "task"])]
     queue: Option<Name>,
 
     /// Only events of locks with this key; * matches anything
-    #[arg(long, value_name = "KEY", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "job"])]
+    #[arg(long, value_name = "KEY", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "job", "task"])]
     key: Option<Name>,
 
     /// Begin after this position, which is the first column of each line
@@ -72,6 +77,7 @@ impl Events {
         let target = self.at.target()?;
         let after = self.after.map(|after| after.to_string());
         let job = self.job.map(|job| job.to_string());
+        let task = self.task.map(|task| task.to_string());
         let (queue, key) = (self.queue.as_ref(), self.key.as_ref());
         let actor = queue.map(|_| "queue").or(key.map(|_| "lock"));
         let wanted = Wanted {
@@ -79,6 +85,7 @@ impl Events {
             kind: self.kind.as_deref(),
             name: self.name.as_ref().or(queue).or(key),
             job: job.as_deref(),
+            task: task.as_deref(),
             after: after.as_deref(),
         };
         follow(&target, &wanted, self.json)
@@ -92,6 +99,7 @@ pub(crate) struct Wanted<'w> {
     pub(crate) kind: Option<&'w str>,
     pub(crate) name: Option<&'w Name>,
     pub(crate) job: Option<&'w str>,
+    pub(crate) task: Option<&'w str>,
     pub(crate) after: Option<&'w str>,
 }
 
@@ -104,6 +112,7 @@ impl Wanted<'_> {
         put("actor", self.actor);
         put("kind", self.kind);
         put("job", self.job);
+        put("task", self.task);
         put("after", self.after);
         if let Some(name) = self.name {
             let mut members = serde_json::Map::new();

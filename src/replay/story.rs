@@ -1,4 +1,4 @@
-//! The story of one item: everything in a log that happened to a job, a queue, or the locks under a key.
+//! The story of one item: everything in a log that happened to a job, a queue, a task, or the locks under a key.
 
 use crate::actors::lock::Name;
 use crate::actors::queue::QueueName;
@@ -19,6 +19,8 @@ pub enum Followed {
     Queue(QueueName),
     /// Every lock under this key.
     Key(Name),
+    /// The task of this number.
+    Task(u64),
 }
 
 /// An effect of an entry on an item, in terms that users know.
@@ -37,6 +39,7 @@ impl Followed {
         match self {
             Self::Job(_) | Self::Queue(_) => "queue",
             Self::Key(_) => "lock",
+            Self::Task(_) => "dispatch",
         }
     }
 
@@ -52,6 +55,7 @@ impl Followed {
             Self::Job(id) => has("job", &|found| *found == Field::Number(*id)),
             Self::Queue(queue) => has("queue", &|found| is_name(queue.as_bytes(), found)),
             Self::Key(key) => has("key", &|found| is_name(key.as_bytes(), found)),
+            Self::Task(id) => has("task", &|found| *found == Field::Number(*id)),
         }
     }
 
@@ -61,6 +65,7 @@ impl Followed {
             Self::Job(id) => member == "id" && value.as_u64() == Some(*id),
             Self::Queue(queue) => member == "queue" && value.as_str() == Some(&*queue.to_string()),
             Self::Key(key) => member == "key" && value.as_str() == Some(&*key.to_text()),
+            Self::Task(id) => member == "task" && value.as_u64() == Some(*id),
         };
         match message {
             Value::Object(members) => members
@@ -75,7 +80,7 @@ impl Followed {
     pub(super) const fn number(&self) -> Option<u64> {
         match self {
             Self::Job(id) => Some(*id),
-            Self::Queue(_) | Self::Key(_) => None,
+            Self::Queue(_) | Self::Key(_) | Self::Task(_) => None,
         }
     }
 }
@@ -149,7 +154,7 @@ impl Followed {
         let mut event = StoryEvent::new(word);
         let inner = message.get(word).and_then(Value::as_object);
         for (member, value) in inner.into_iter().flatten() {
-            if ["id", "index", "key", "owner", "queue"].contains(&member.as_str()) {
+            if ["id", "index", "key", "owner", "queue", "task"].contains(&member.as_str()) {
                 let name = if member == "id" { "job" } else { member };
                 event = event.with(name, value.clone());
             }
@@ -164,6 +169,7 @@ impl fmt::Display for Followed {
             Self::Job(id) => write!(f, "job {id}"),
             Self::Queue(queue) => write!(f, "queue {queue}"),
             Self::Key(key) => write!(f, "key {}", key.to_text()),
+            Self::Task(id) => write!(f, "task {id}"),
         }
     }
 }

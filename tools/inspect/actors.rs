@@ -1,6 +1,7 @@
 //! The state of the actors, as far as snapshot and journal could be read.
 
 use serde::Serialize;
+use sexton::actors::dispatch::{self, DispatchMachine};
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
 use sexton::actors::queue::{
     JobView, Query as Question, QueueMachine, QueueName, QueueView, Reply as Told,
@@ -43,10 +44,52 @@ pub(crate) enum ItemFound {
         name: QueueName,
         found: Option<Box<QueueView>>,
     },
+    Task {
+        id: u64,
+        found: Option<Box<TaskFound>>,
+    },
+}
+
+/// How it stands with a task. Its command is not shown: variables may be secrets.
+#[derive(Debug, Serialize)]
+pub(crate) struct TaskFound {
+    name: Name,
+    group: Name,
+    work: Name,
+    status: &'static str,
+    exit: &'static str,
+    message: String,
+    revision: u64,
+    attempts: u64,
+    paused: bool,
+}
+
+impl TaskFound {
+    fn of(tasks: &DispatchMachine, id: u64) -> Option<Box<Self>> {
+        let asked = tasks.query(Now::default(), &dispatch::Query::Task(id));
+        let dispatch::Reply::Task(view) = asked else {
+            return None;
+        };
+        let task = view.task;
+        Some(Box::new(Self {
+            name: task.name,
+            group: task.group,
+            work: task.work,
+            status: task.status.name(),
+            exit: task.exit.name(),
+            message: task.words,
+            revision: task.revision,
+            attempts: task.attempts,
+            paused: task.paused,
+        }))
+    }
 }
 
 impl ItemFound {
-    pub(crate) fn of(item: &Followed, locks: &LockMachine, queues: &QueueMachine) -> Self {
+    pub(crate) fn of(
+        item: &Followed,
+        (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),
+    ) -> Self {
         match item {
             Followed::Key(key) => Self::Key(KeyFound::locks(locks, key)),
             Followed::Job(id) => {
@@ -71,6 +114,10 @@ impl ItemFound {
                 };
                 Self::Queue { name, found }
             }
+            Followed::Task(id) => Self::Task {
+                id: *id,
+                found: TaskFound::of(tasks, *id),
+            },
         }
     }
 }

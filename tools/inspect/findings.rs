@@ -158,7 +158,7 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
         findings.actors = found.map(|actor| ActorFound::of(actor)).collect();
         findings.item = item.map(|item| {
             let (locks, queues) = (actors.lock.machine(), actors.queue.machine());
-            ItemFound::of(item, locks, queues)
+            ItemFound::of(item, (locks, queues, actors.dispatch.machine()))
         });
     }
     findings.damage = findings.wrong();

@@ -58,6 +58,10 @@ pub(crate) fn actors(findings: &Findings) -> String {
             let words = found.as_ref().map(figures);
             page.line(&format!("queue {name}"), words.as_deref().unwrap_or(ABSENT));
         }
+        Some(ItemFound::Task { id, found }) => {
+            let words = found.as_ref().map(figures);
+            page.line(&format!("task {id}"), words.as_deref().unwrap_or(ABSENT));
+        }
         None => {
             for actor in &findings.actors {
                 page.line(actor.name, &counts(actor));

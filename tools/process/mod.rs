@@ -27,7 +27,7 @@ mod service_page;
 pub(crate) use asking::{Asking, Of, has_ended};
 pub(crate) use kill::{Kill, WaitFor, signal};
 pub(crate) use logs::Logs;
-pub(crate) use page::{command, ending, standing};
+pub(crate) use page::{command, ending, standing, trees};
 pub(crate) use ps::Ps;
 pub(crate) use register::Register;
 pub(crate) use run::{PARENT, Run, detached, here, outcome, plain, variables};

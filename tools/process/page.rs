@@ -120,7 +120,7 @@ pub(super) fn list(records: &[Value], now: u64) -> String {
 }
 
 /// Formats process trees, each process below its parent. Marks `current`.
-pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
+pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
     if records.is_empty() {
         return list(records, now);
     }

@@ -33,6 +33,7 @@ const LOGS: &str =
   sexton replay ~/.local/state/sexton               every record
   sexton replay DATA --actor lock --until 812       the records up to 812
   sexton replay DATA --job 17                       the history of one job
+  sexton replay DATA --task 4711                    the history of one task
   sexton replay DATA --key acct --from 2026-11-21T08:00:00Z
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail

@@ -20,6 +20,10 @@ pub(crate) struct Item {
     /// Show the history of the locks with this key, in which \xNN stands for a non-UTF-8 byte
     #[arg(long, value_name = "KEY", value_parser = crate::lock::name)]
     key: Option<Name>,
+
+    /// Show what happened to this task, event by event
+    #[arg(long, value_name = "ID")]
+    task: Option<u64>,
 }
 
 fn queue(text: &str) -> Result<QueueName, String> {
@@ -28,12 +32,15 @@ fn queue(text: &str) -> Result<QueueName, String> {
 
 impl Item {
     pub(crate) fn is_any(&self) -> bool {
-        self.job.is_some() || self.queue.is_some() || self.key.is_some()
+        self.followed().is_some()
     }
 
     pub(crate) fn followed(&self) -> Option<Followed> {
         let job = self.job.map(Followed::Job);
         let queue = self.queue.clone().map(Followed::Queue);
-        job.or(queue).or(self.key.clone().map(Followed::Key))
+        let task = self.task.map(Followed::Task);
+        job.or(queue)
+            .or(self.key.clone().map(Followed::Key))
+            .or(task)
     }
 }

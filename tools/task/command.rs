@@ -6,6 +6,7 @@ use crate::report::Failure;
 use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
 use crate::task::asking::{Asking, WAIT_MAX};
+use crate::task::held::Held;
 use crate::task::inject::Inject;
 use crate::task::{page, report, transcript};
 use crate::text::number;
@@ -50,6 +51,7 @@ pub(crate) struct Task {
 
 #[derive(Subcommand)]
 enum Action {
+    #[command(visible_alias = "run")]
     Add(Box<Add>),
     /// List tasks
     #[command(after_help = "\
@@ -255,12 +257,17 @@ impl Task {
             } => asking.list(status, (group, work), limit),
             Action::Show { which } => {
                 let asked = fields([("id", which.id.to_string().into())]);
-                asking.tell(&asking.look("tasks/task", &asked)?, page::whole)
+                let task = asking.look("tasks/task", &asked)?;
+                let held = Held::of(&asking, &task, task.pointer("/attempt"));
+                asking.tell(&task, |task| page::whole(task, &held))
             }
             Action::Transcript { which, dispatch } => {
                 let asked = fields([("id", which.id.to_string().into())]);
                 let story = asking.look("tasks/transcript", &asked)?;
-                asking.tell(&story, |story| transcript::page(story, dispatch))
+                let live = page::items(&story, "/stories").last();
+                let is_live = |it: &&Value| it.pointer("/outcome").is_none_or(Value::is_null);
+                let held = Held::of(&asking, &story, live.filter(|it| dispatch && is_live(it)));
+                asking.tell(&story, |story| transcript::page(story, dispatch, &held))
             }
             Action::Await { which, wait } => asking.ended(&asking.over(which.id, wait)?),
             Action::Groups => {

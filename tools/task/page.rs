@@ -3,6 +3,7 @@
 use crate::lock::shown;
 use crate::process::command;
 use crate::table::{Column, table};
+use crate::task::held::Held;
 use crate::text::{number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
@@ -20,7 +21,8 @@ fn date(value: &Value, path: &str) -> String {
     at(value, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
+/// The items of a list in an answer.
+pub(super) fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
     let all = value.pointer(path).and_then(Value::as_array);
     all.map(Vec::as_slice).unwrap_or_default()
 }
@@ -111,8 +113,8 @@ pub(crate) fn stirring(task: &Value) -> [String; 4] {
     ]
 }
 
-/// Formats a task with its attempts.
-pub(super) fn whole(task: &Value) -> String {
+/// Formats a task with its attempts, and with what the attempt in progress holds.
+pub(super) fn whole(task: &Value, held: &Held) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
@@ -151,6 +153,10 @@ pub(super) fn whole(task: &Value) -> String {
     if let Some(attempt) = task.pointer("/attempt").filter(|it| !it.is_null()) {
         line("attempt", &live(attempt, number(task, "/now")));
     }
+    for (name, value) in held.lines() {
+        line(name, &value);
+    }
+    page.push_str(&held.processes);
     let past = items(task, "/past");
     if !past.is_empty() {
         page.push('\n');

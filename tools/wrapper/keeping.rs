@@ -257,10 +257,13 @@ impl Keeping {
                 }
             }
             Event::Report(pending) => self.reports.push_back(pending),
-            Event::Reaped(pid, exit) if Some(pid) == self.leader => self.exit = Some(exit),
+            Event::Reaped(pid, exit) if Some(pid) == self.leader => {
+                // An attempt that was cut short stays lost, however its command took that.
+                self.exit.get_or_insert(exit);
+            }
             Event::Reaped(..) => {}
             Event::Empty => self.empty = true,
-            Event::Terminate => self.stop("its machine is shutting down"),
+            Event::Terminate => self.cut_short("its machine is shutting down"),
         }
         false
     }
@@ -299,7 +302,9 @@ impl Keeping {
                 }
             }
             Order::Ping => self.say(&Word::Pong),
-            Order::Stop => self.stop("it was stopped"),
+            Order::Stop => {
+                self.stop("it was stopped");
+            }
             Order::Answer { nth, line } if nth == self.nth => {
                 if let Some(pending) = self.reports.pop_front() {
                     // The reporting process may be gone.
@@ -323,19 +328,30 @@ impl Keeping {
         }
     }
 
-    fn stop(&mut self, words: &str) {
-        if self.stopping.is_none() && !self.empty {
-            self.stopping = Some(now());
-            words.clone_into(&mut self.words);
-            // Processes that this misses are killed later.
-            drop(descendants::signal_own(Signal::TERM));
+    /// Stops the attempt. Returns false if it is being stopped already, or has ended.
+    fn stop(&mut self, words: &str) -> bool {
+        if self.stopping.is_some() || self.empty {
+            return false;
+        }
+        self.stopping = Some(now());
+        words.clone_into(&mut self.words);
+        // Processes that this misses are killed later.
+        drop(descendants::signal_own(Signal::TERM));
+        true
+    }
+
+    /// Stops the attempt although nobody asked for that. A command that handles SIGTERM may exit with any status, which says nothing
+    /// about its work; so unless the command has exited already, the attempt counts as killed.
+    fn cut_short(&mut self, words: &str) {
+        if self.stop(words) {
+            self.exit.get_or_insert(Exit::Lost);
         }
     }
 
     /// Handles timeouts.
     fn look(&mut self) -> io::Result<()> {
         if now() > self.heard.saturating_add(self.lost_after_ms) {
-            self.stop("no coordinator connected for too long");
+            self.cut_short("no coordinator connected for too long");
         }
         if self
             .stopping

@@ -14,7 +14,7 @@ use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{TokenError, Tokens};
-use crate::protocols::http::{job, lease, lease_set, process, report, task};
+use crate::protocols::http::{job, lease, lease_set, process, report, task, task_server};
 use crate::protocols::listener::{self, Places};
 use crate::refusal::Reason;
 use crate::status::Listening;
@@ -124,6 +124,7 @@ impl Door {
                 tcp: Room::new(config, node.facts.admission.unfinished()),
                 unix: Room::new(config, node.facts.admission.unfinished()),
                 long: LONG,
+                inventory: task_server::INVENTORY,
                 description: routes::description(),
                 clock: Arc::clone(&node.facts.clock),
                 rates: Rates::default(),

@@ -521,6 +521,7 @@ mod tests {
             tcp: room(),
             unix: room(),
             long: [""; 6],
+            inventory: "",
             description: &Value::Null,
             clock: Arc::new(ManualClock::default()),
             rates: Rates::default(),
