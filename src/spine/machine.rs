@@ -186,7 +186,11 @@ pub trait Shown: Machine {
     type View: Serialize;
 
     /// State, to look at: all of it.
-    fn view(&self) -> Self::View;
+    fn view(&self) -> Self::View {
+        self.sample(usize::MAX)
+    }
+    /// State, to look at: of each kind of item the first `most`.
+    fn sample(&self, most: usize) -> Self::View;
     /// What the status and the metrics count: names in `snake_case`, with what each counts.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()

@@ -46,8 +46,9 @@ pub(crate) enum ItemFound {
 }
 
 impl ItemFound {
-    pub(crate) fn of(item: &Followed, locks: &LockMachine, queues: &QueueMachine) -> Self {
-        match item {
+    /// Nothing, if it is no item that can be asked for here.
+    pub(crate) fn of(item: &Followed, locks: &LockMachine, queues: &QueueMachine) -> Option<Self> {
+        Some(match item {
             Followed::Key(key) => Self::Key(KeyFound::locks(locks, key)),
             Followed::Job(id) => {
                 let job = queues.query(Now::default(), &Question::Job { id: *id });
@@ -71,7 +72,12 @@ impl ItemFound {
                 };
                 Self::Queue { name, found }
             }
-        }
+            Followed::Lock(..)
+            | Followed::Lease(_)
+            | Followed::Process(_)
+            | Followed::Task(_)
+            | Followed::Everything => return None,
+        })
     }
 }
 
