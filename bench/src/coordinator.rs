@@ -181,6 +181,11 @@ impl Coordinator {
         self.peer.resident()
     }
 
+    /// Processor time that it has taken so far, also in threads that have ended, to the hundredth of a second.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.peer.cpu()
+    }
+
     /// Processor time that its threads have taken so far, to the nanosecond.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
         let cannot = || Failure::to("read what the coordinator took");

@@ -4,7 +4,7 @@
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many jobs that
 //! wait, `http` locks over HTTP beside etcd, `embed` inside the program, `recovery` a large table of them and how it
 //! comes back, `bindings` locks that end with processes (`passing`), `work` jobs and who works on them (`workers`), `dispatch` tasks and how they recover (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory,
-//! `replay` how fast a start reads the log. `row` and
+//! `page` the page (`pages`: who looks at it), `replay` how fast a start reads the log. `row` and
 //! `table` name what is measured, `site` finds the program and the place for data, `course` has how often and how long,
 //! `codec` and `gateway` speak to each server, `load` drives connections, `cycle`, `contend`, `held` and `job` are what
 //! a client does, `peer` starts servers, `fdatasync` says what a sync costs, `question` asks them beside the load,
@@ -39,6 +39,8 @@ mod load;
 mod locks;
 mod modes;
 mod output;
+mod page;
+mod pages;
 mod passing;
 mod peer;
 mod processes;
@@ -84,6 +86,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench bindings                          locks that end with processes, and `lock run`
   sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and what they cost
   sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
+  sexton-bench page                              moments of a long journal, open pages, views beside locks
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -101,6 +104,7 @@ enum Measure {
     Failing(failing::Failing),
     Http(http::Http),
     Locks(locks::Locks),
+    Page(page::Page),
     Processes(processes::Processes),
     Queue(queue::Queue),
     Recovery(recovery::Recovery),
@@ -127,6 +131,7 @@ fn main() -> Result<(), Failure> {
         Measure::Failing(failing) => failing.run(),
         Measure::Http(http) => http.run(stop),
         Measure::Locks(locks) => locks.run(stop),
+        Measure::Page(page) => page.run(stop),
         Measure::Processes(processes) => processes.run(stop),
         Measure::Queue(queue) => queue.run(stop),
         Measure::Recovery(recovery) => recovery.run(stop),

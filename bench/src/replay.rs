@@ -53,7 +53,11 @@ impl Replay {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let directory = directory(&self.dir.clone().unwrap_or_else(std::env::temp_dir))?;
         let began = now();
-        self.write(directory.path(), stop)?;
+        let log = Log {
+            entries: self.entries,
+            held: self.held,
+        };
+        log.write(directory.path(), stop)?;
         let writing = now() - began;
         let disk = RealDisk::new(directory.path());
         let bytes: u64 = disk
@@ -107,9 +111,18 @@ impl Replay {
         };
         print(&text)
     }
+}
 
-    /// Writes the log, as a node does that syncs when it likes.
-    fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
+/// A log of lock entries.
+pub(crate) struct Log {
+    pub(crate) entries: u32,
+    /// Locks held at any time.
+    pub(crate) held: u32,
+}
+
+impl Log {
+    /// Writes it, as a node does that syncs when it likes.
+    pub(crate) fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
         let node = Node::open(Config {
             fsync: Fsync::Never,
             // The whole log is to be replayed, so none of it may go.
