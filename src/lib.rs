@@ -105,9 +105,9 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cli` (default) | the program `sexton`; a program that embeds the library needs none of it |
-//! | `http` (default) | HTTP on TCP and on a Unix socket |
+//! | `http` (default) | HTTP on TCP and on a Unix socket; enables `replay` |
 //! | `jobs` (default) | jobs as types of Rust, and workers of the program's own process |
-//! | `replay` | logs as JSON lines, and their replay |
+//! | `replay` | logs as JSON lines, their replay, and the past of a running node |
 //!
 //! A program that embeds the library sets `default-features = false`, and adds `http` if it serves HTTP.
 //!

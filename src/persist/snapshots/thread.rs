@@ -108,8 +108,8 @@ fn tell(done: Done<()>, came: Result<(), PersistError>) -> bool {
 }
 
 /// Lets other threads go first. sled's own threads, which this one starts, do likewise.
-fn give_way() {
+pub(crate) fn give_way() {
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "the snapshot thread keeps its priority");
+        tracing::debug!(%error, "a thread keeps its priority");
     }
 }
