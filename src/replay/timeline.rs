@@ -236,23 +236,20 @@ impl Timeline {
     /// Finds where the past begins now, which moves on when segments are removed; the first moment whose state is known.
     fn begin(&mut self, last: Seq, watch: Watch<'_>) -> Result<Seq, TimelineError> {
         let disk = self.disk.as_ref();
-        let gone = |it: &Waypoint| it.seq > Seq(0) && !recovery::goes_back(disk, it.seq);
         let ordinals = segment::ordinals(disk)?;
         let is_whole = ordinals.first().is_none_or(|first| *first == 1);
-        let kept = self.waypoints.iter().position(|it| {
-            if it.seq == Seq(0) {
-                is_whole
-            } else {
-                !gone(it)
-            }
-        });
+        let goes_on = |it: &Waypoint| match it.seq {
+            Seq(0) => is_whole,
+            seq => recovery::goes_back(disk, seq),
+        };
+        let kept = self.waypoints.iter().position(goes_on);
         self.waypoints.drain(..kept.unwrap_or(self.waypoints.len()));
         if self.waypoints.is_empty() {
             self.since = (0, 0);
             let first = if is_whole {
                 Waypoint::default()
             } else {
-                self.from_snapshot(last, watch)?
+                self.after_snapshot(last, watch)?
             };
             self.waypoints.push(first);
         }
@@ -260,7 +257,7 @@ impl Timeline {
     }
 
     /// The state from which on all is known: that of the oldest snapshot from which the journal goes on.
-    fn from_snapshot(&self, last: Seq, watch: Watch<'_>) -> Result<Waypoint, TimelineError> {
+    fn after_snapshot(&self, last: Seq, watch: Watch<'_>) -> Result<Waypoint, TimelineError> {
         let disk = self.disk.as_ref();
         let mut looked = recovery::look(disk, &self.slots)?;
         looked.sealed.reverse();
@@ -465,7 +462,7 @@ fn begin_at(waypoint: &Waypoint) -> Begin {
 }
 
 fn watched(seq: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
-    if seq.0 % WATCHED == 0 && !watch(seq) {
+    if seq.0.is_multiple_of(WATCHED) && !watch(seq) {
         return Err(TimelineError::Abandoned);
     }
     Ok(())
