@@ -9,6 +9,8 @@ mod events;
 mod job_wait;
 mod leases;
 mod locks;
+#[cfg(feature = "replay")]
+mod past;
 mod pop;
 mod processes;
 mod queue_error;
@@ -27,6 +29,10 @@ pub use self::events::Events;
 pub use self::job_wait::JobWait;
 pub use self::leases::{LeaseError, Leases, Requested};
 pub use self::locks::{Entry, LockError, Locks, Terms};
+#[cfg(feature = "replay")]
+pub(crate) use self::past::Readers;
+#[cfg(feature = "replay")]
+pub use self::past::{Answered, Past, PastError};
 pub use self::pop::Exchanged;
 pub use self::processes::{
     ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
@@ -100,6 +106,8 @@ pub(crate) struct Facts {
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
     pub(crate) system: System,
     pub(crate) keeping: Keeping,
+    #[cfg(feature = "replay")]
+    pub(crate) past: Readers,
 }
 
 /// A request from a handle to the core thread.

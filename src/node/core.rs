@@ -6,6 +6,8 @@ use super::{NodeError, cut_words, faults, ports, swept};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
+#[cfg(feature = "replay")]
+use crate::handle::Readers;
 use crate::handle::{Command, Drain, Facts, Handle, System};
 use crate::ids::Chance;
 use crate::ids::Seq;
@@ -140,6 +142,8 @@ impl Core {
             listeners: Mutex::default(),
             system: System::default(),
             keeping: keeping.clone(),
+            #[cfg(feature = "replay")]
+            past: Readers::default(),
         };
         tend(&spine);
         let rules = config.rules.clone();

@@ -5,6 +5,7 @@
 mod golden;
 mod journal;
 mod snapshots;
+mod timeline;
 
 #[path = "../support/chance.rs"]
 mod chance;

@@ -86,11 +86,12 @@ impl TaskFound {
 }
 
 impl ItemFound {
+    /// Returns `None` for an item that cannot be queried here.
     pub(crate) fn of(
         item: &Followed,
         (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),
-    ) -> Self {
-        match item {
+    ) -> Option<Self> {
+        Some(match item {
             Followed::Key(key) => Self::Key(KeyFound::locks(locks, key)),
             Followed::Job(id) => {
                 let job = queues.query(Now::default(), &Question::Job { id: *id });
@@ -118,7 +119,11 @@ impl ItemFound {
                 id: *id,
                 found: TaskFound::of(tasks, *id),
             },
-        }
+            Followed::Lock(..)
+            | Followed::Lease(_)
+            | Followed::Process(_)
+            | Followed::Everything => return None,
+        })
     }
 }
 

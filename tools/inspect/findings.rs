@@ -156,7 +156,7 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
     if started {
         let found = actors.recovering().into_iter();
         findings.actors = found.map(|actor| ActorFound::of(actor)).collect();
-        findings.item = item.map(|item| {
+        findings.item = item.and_then(|item| {
             let (locks, queues) = (actors.lock.machine(), actors.queue.machine());
             ItemFound::of(item, (locks, queues, actors.dispatch.machine()))
         });

@@ -482,8 +482,8 @@ impl Shown for QueueMachine {
 
     type View = View;
 
-    fn view(&self) -> View {
-        self.show()
+    fn sample(&self, most: usize) -> View {
+        self.show(most)
     }
 
     fn gauges(&self) -> Vec<Gauge> {

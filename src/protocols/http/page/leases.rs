@@ -10,6 +10,7 @@ use crate::protocols::http::page::shown::{self, Here, Link};
 use crate::protocols::http::page::told;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::replay::Followed;
 use crate::spine::event::Event;
 use crate::text;
 use maud::{Markup, html};
@@ -17,9 +18,6 @@ use serde::Deserialize;
 
 /// The number of leases on a page.
 const MOST: u32 = 50;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![goes::view("/page/lease", Scope::Read, one)]
@@ -130,7 +128,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let here = Here::of(&call.node);
     let is_of_it =
         |event: &Event| event.actor == "lease" && event.what.subject() == Some(name.as_bytes());
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let story = told::story(call, Followed::Lease(name.clone()), is_of_it).await?;
     let lease = &view.lease;
     let settings = &lease.settings;
     let main = html! {
@@ -150,7 +148,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 div { dt { "Owed" } dd { @if view.wanted { "a whole pass" } @else { "nothing" } } }
             }
         }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Locks,

@@ -14,12 +14,10 @@ use crate::protocols::http::page::told;
 use crate::protocols::http::page::walk::{MOST, walk};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::replay::Followed;
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use serde::Deserialize;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -162,7 +160,8 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             && is("key", which.key.as_bytes())
             && is("index", which.index.as_bytes())
     };
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let lock = Followed::Lock(which.key.clone(), which.index.clone());
+    let story = told::story(call, lock, is_of_it).await?;
     let main = html! {
         section #lock data-live {
             p.subject { (shown::lock(&which.key, &which.index)) }
@@ -186,7 +185,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 span.faint { " The lock passes to the next in line. The holder finds out only when it renews, and may continue until then." }
             }
         }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Locks,

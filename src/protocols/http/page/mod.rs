@@ -18,6 +18,7 @@
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one |
 //! | `tasks.rs` | why each task is not running, and the story of one |
 //! | `events.rs` | the newest events |
+//! | `then.rs` | the state after any entry of the journal, and what happened around it |
 //! | `walk.rs` | lists collected in several queries |
 
 mod events;
@@ -36,6 +37,7 @@ mod processes;
 mod queues;
 mod shown;
 mod tasks;
+mod then;
 mod told;
 mod trouble;
 mod walk;
@@ -66,6 +68,7 @@ pub(crate) fn routes() -> Vec<Route> {
         process::routes(),
         tasks::routes(),
         events::routes(),
+        then::routes(),
     ];
     views.into_iter().flatten().chain(files).collect()
 }

@@ -16,6 +16,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
 use crate::protocols::http::route::Route;
 use crate::protocols::http::task_transcript::{self, Story};
+use crate::replay::Followed;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -23,9 +24,6 @@ use serde::Deserialize;
 
 /// The number of servers and groups shown.
 const MOST: usize = 100;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 const STATUSES: [RunStatus; 6] = [
     RunStatus::NotReady,
@@ -252,7 +250,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let is_of_it = |event: &Event| {
         event.actor == "dispatch" && event.what.fields.contains(&("task", Field::Number(id)))
     };
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let story = told::story(call, Followed::Task(id), is_of_it).await?;
     let main = html! {
         section #task data-live {
             p.subject { "Task " (id) " " (shown::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
@@ -268,7 +266,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             }
             @for story in transcript.stories.iter().rev() { (attempt(call, story, here)) }
         }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Tasks,

@@ -1,10 +1,12 @@
-//! Renders retained events as table rows, newest first.
+//! Renders events as table rows, newest first: those retained in memory, or else those in the journal.
 
-use crate::handle::Events;
+use crate::handle::{Answered, Events, PastError};
+use crate::ids::Seq;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
 use crate::protocols::http::page::shown::{self, Here};
 use crate::protocols::http::problem::Problem;
+use crate::replay::{Followed, STORY_MAX, Story, StoryEvent};
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use std::sync::Arc;
@@ -30,6 +32,86 @@ pub(crate) async fn newest(
     }
     found.truncate(most);
     Ok(found)
+}
+
+/// Renders the story of an item from the retained events, or else from the journal.
+pub(crate) async fn story(
+    call: &Call,
+    item: Followed,
+    is_of_it: impl Fn(&Event) -> bool,
+) -> Result<Markup, Problem> {
+    let here = Here::of(&call.node);
+    let kept = newest(call, STORY_MAX, is_of_it).await?;
+    if !kept.is_empty() {
+        return Ok(rows(&kept, here));
+    }
+    Ok(match call.node.past().story(item).await {
+        Ok(Answered::Ready(story)) => journaled(&story, here),
+        Ok(Answered::Reading { reached, last }) => reading(reached, last),
+        Err(PastError::Memory) => rows(&kept, here),
+        Err(PastError::Busy) => html! { p.faint data-again { (PastError::Busy.to_string()) "." } },
+        Err(error) => html! { p.problem { (error.to_string()) "." } },
+    })
+}
+
+/// Renders a note that the journal is being read, with its progress. The page reloads soon.
+pub(crate) fn reading(reached: Seq, last: Seq) -> Markup {
+    html! {
+        p data-again role="status" {
+            "Reading the journal: entry " (shown::count(reached.0)) " of " (shown::count(last.0)) "."
+        }
+    }
+}
+
+/// Renders the events of an item in the journal, newest first.
+fn journaled(story: &Story, here: Here) -> Markup {
+    html! {
+        @if !story.events.is_empty() {
+            div.wide tabindex="0" {
+                table.events {
+                    thead { tr { th { "At" } th { "What" } th.n { "Entry" } } }
+                    tbody {
+                        @for (seq, at, event) in story.events.iter().rev() {
+                            tr {
+                                td { (here.shown(story.offset.date(*at))) }
+                                td { (story_event(event)) }
+                                td.n { a href={ "/page/then?at=" (seq.0) } { (seq.0) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        p.faint {
+            @if story.events.is_empty() { "The journal has no event of it" }
+            @else if story.more { "The newest " (STORY_MAX) " events in the journal" }
+            @else { "From the journal" }
+            ", entries " (shown::count(story.begins.0)) " to " (shown::count(story.upto.0)) "."
+        }
+    }
+}
+
+/// Renders one event of the journal.
+pub(crate) fn story_event(event: &StoryEvent) -> Markup {
+    html! {
+        (event.kind) " "
+        @for (field, value) in &event.fields {
+            span.field {
+                span.faint { (field) " " }
+                @match (field.as_str(), value.as_u64(), value.as_str()) {
+                    ("job", Some(number), _) => (shown::job(number)),
+                    ("task", Some(number), _) => (shown::task(number)),
+                    (_, Some(number), _) => (number),
+                    (_, None, Some(text)) => @match text.parse() {
+                        Ok(process) => (shown::process(process)),
+                        Err(_) => (shown::words(text)),
+                    },
+                    (_, None, None) => (shown::words(&value.to_string())),
+                }
+            }
+            " "
+        }
+    }
 }
 
 /// Returns a reader of the retained events.
