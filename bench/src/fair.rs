@@ -19,7 +19,7 @@ pub(crate) const FEW: u32 = 10;
 const BEFORE: u32 = 100;
 
 /// The longest wait for a claim.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The claims and additions of a coordinator, from now on.
 pub(crate) struct Claims(Receiver<Result<Happening, Failure>>);

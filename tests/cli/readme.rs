@@ -73,7 +73,8 @@ fn halves() -> (&'static str, &'static str) {
 fn newcomer() -> Reader {
     let reader = Reader::new();
     reader.file("backup", "#!/bin/sh\nexit 0\n");
-    let thumb = &fenced(README, "sh")[0];
+    let scripts = fenced(README, "sh");
+    let thumb = scripts.first().expect("it shows a script");
     reader.file("thumb", &(thumb.join("\n") + "\n"));
     reader
 }

@@ -1,10 +1,5 @@
 //! `sexton work --any-ready`: jobs of every tenant in turns, also as a run that waits, and its throttle.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::coordinator::done;
 use crate::daemon::text;
 use crate::patience::until;

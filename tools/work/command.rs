@@ -1,6 +1,6 @@
 //! The flags of `sexton work`.
 
-use crate::client::{self, Where, fields};
+use crate::client::{self, Answer, Target, Where, fields};
 use crate::process::{Asking, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
 use crate::settings::rate_of;
@@ -178,10 +178,8 @@ fn keep_ms(text: &str) -> Result<u64, String> {
 
 impl Work {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = match Asking::at(&self.at, false) {
-            Ok(asking) => asking,
-            Err(failure) => return self.never_began(failure),
-        };
+        let asking = Asking::at(&self.at, false);
+        let asking = asking.or_else(|failure| self.never_began(failure))?;
         if !asking.target.is_socket() {
             let words = "`sexton work` runs only on the coordinator's machine: the coordinator has to see the processes";
             return Err(
@@ -190,21 +188,8 @@ impl Work {
         }
         let command = plain(&self.command, self.allow_secrets, &here()?)?;
         let source = self.source()?;
-        let asked = fields([
-            ("type", "orchestrator".into()),
-            ("parent", self.parent.clone().into()),
-        ]);
-        // A standing worker starts together with the coordinator, which may not be listening yet.
-        let patience = if self.wait {
-            RETURN_MAX
-        } else {
-            Duration::ZERO
-        };
-        let register = || client::send(&asking.target, "/v1/processes/register", asked.clone(), 0);
-        let answer = match patiently(register, Some(patience)) {
-            Ok(answer) => answer,
-            Err(failure) => return self.never_began(failure),
-        };
+        let answer = self.register(&asking.target);
+        let answer = answer.or_else(|failure| self.never_began(failure))?;
         if answer.is_refused_as(Reason::DiskFull) {
             let mut tally = Tally::new(self.result.is_some());
             tally.reach(Reached::ReadOnly);
@@ -257,8 +242,24 @@ impl Work {
         failure.map_or(Ok(()), Err)
     }
 
+    /// Asks for a record of this process.
+    fn register(&self, target: &Target) -> Result<Answer, Failure> {
+        let asked = fields([
+            ("type", "orchestrator".into()),
+            ("parent", self.parent.clone().into()),
+        ]);
+        // Standing workers begin beside the coordinator, which may not listen yet.
+        let patience = if self.wait {
+            RETURN_MAX
+        } else {
+            Duration::ZERO
+        };
+        let register = || client::send(target, "/v1/processes/register", asked.clone(), 0);
+        patiently(register, Some(patience))
+    }
+
     /// Prints the result of a run for which there is no coordinator; people are told by the error.
-    fn never_began(&self, failure: Failure) -> Result<(), Failure> {
+    fn never_began<T>(&self, failure: Failure) -> Result<T, Failure> {
         if self.result.is_some() {
             let mut tally = Tally::new(true);
             tally.reach(Reached::Exception);

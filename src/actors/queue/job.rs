@@ -81,8 +81,9 @@ pub(super) struct Story {
     pub(super) claimed: Timestamp,
 }
 
-fn is_zero(at: &Timestamp) -> bool {
-    *at == Timestamp(0)
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+const fn is_zero(at: &Timestamp) -> bool {
+    at.0 == 0
 }
 
 /// The binding of a claim to a process.
