@@ -1,11 +1,6 @@
 //! A network that fails between coordinator and server: for a second, for longer than a connection is waited for, and for longer
 //! than an attempt goes on without a word.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::daemon::text;
 use crate::far::Far;
 use crate::network::Network;

@@ -1,10 +1,5 @@
 //! Secrets of attempts, here and on another machine: they stand in no file, in no log and in no command line.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::daemon::text;
 use crate::far::Far;
 use crate::remote::{add, assert_settled, let_go, lines, over, show, waits};

@@ -1,10 +1,5 @@
 //! What is seen of a task from outside: what it holds while it runs, among what is busiest, and its story.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
-)]
-
 use crate::patience::until;
 use crate::task::{add, assert_no_thread_is_taken, over, show};
 use crate::tree::Tree;
