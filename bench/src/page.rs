@@ -149,76 +149,50 @@ impl Page {
     /// The rows of the table.
     fn rows(&self) -> Vec<Row> {
         let below = |most| Some(Limit::Below(most));
-        let (entries, pages, seconds) = (self.entries, self.pages, self.seconds);
-        let mut rows = Vec::new();
-        let mut add = |part, name, words: String, unit, limit| {
-            if self.wants(part) {
-                rows.push(Row::new(name, words, unit, limit));
-            }
-        };
-        let first = format!("first look at {entries} entries");
-        add(Part::Then, "then_first", first, "ms", None);
-        add(
-            Part::Then,
-            "then_p50",
-            "any moment of them, p50".to_owned(),
-            "ms",
-            None,
+        let then = format!("first look at {} entries", self.entries);
+        let open = format!(
+            "{} open pages for {} s, of a processor",
+            self.pages, self.seconds
         );
-        add(
-            Part::Then,
-            "then_max",
-            "the longest".to_owned(),
-            "ms",
-            below(1000.0),
-        );
-        add(
-            Part::Then,
-            "then_memory",
-            "memory for that".to_owned(),
-            "MB",
-            None,
-        );
-        let open = format!("{pages} open pages for {seconds} s, of a processor");
-        add(Part::Live, "live_cpu", open, "%", below(5.0));
-        add(
-            Part::Live,
-            "live_loads",
-            "loadings meanwhile".to_owned(),
-            "",
-            None,
-        );
-        add(
-            Part::Views,
-            "others",
-            "longest answer of others, quiet".to_owned(),
-            "ms",
-            None,
-        );
-        for (path, name) in VIEWS {
-            add(
-                Part::Views,
-                name,
-                format!("the same beside {path}"),
+        let quiet = "longest answer of others, quiet".to_owned();
+        let mut rows = vec![
+            (Part::Then, "then_first", then, "ms", None),
+            (Part::Then, "then_p50", "any moment, p50".into(), "ms", None),
+            (
+                Part::Then,
+                "then_max",
+                "the longest".into(),
                 "ms",
-                below(5.0),
-            );
-        }
-        add(
-            Part::Views,
-            "view_p50",
-            "a view, p50".to_owned(),
-            "ms",
-            None,
-        );
-        add(
-            Part::Views,
-            "view_p99",
-            "a view, p99".to_owned(),
-            "ms",
-            None,
-        );
-        rows
+                below(1000.0),
+            ),
+            (
+                Part::Then,
+                "then_memory",
+                "memory for it".into(),
+                "MB",
+                None,
+            ),
+            (Part::Live, "live_cpu", open, "%", below(5.0)),
+            (
+                Part::Live,
+                "live_loads",
+                "loadings of them".into(),
+                "",
+                None,
+            ),
+            (Part::Views, "others", quiet, "ms", None),
+        ];
+        let beside = VIEWS.map(|(path, name)| {
+            let words = format!("the same beside {path}");
+            (Part::Views, name, words, "ms", below(5.0))
+        });
+        rows.extend(beside);
+        rows.push((Part::Views, "view_p50", "a view, p50".into(), "ms", None));
+        rows.push((Part::Views, "view_p99", "a view, p99".into(), "ms", None));
+        let wanted = rows.into_iter().filter(|row| self.wants(row.0));
+        wanted
+            .map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit))
+            .collect()
     }
 
     fn round(&self, title: &str, grounds: Grounds<'_>, stop: &Stop) -> Result<Round, Failure> {

@@ -119,9 +119,7 @@ impl Core {
             Admission::new(config.open_commands_max).for_requests_of(config.request_bytes_max());
         let log = journal.as_ref().map(|files| files.journal.clone());
         let spine = Rc::new(Spine::new(ledger, journal, self.halt));
-        let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found)
-            .and_then(config.after_checkpoint);
-        let checkpoints = Rc::new(checkpoints);
+        let checkpoints = checkpoints(&spine, &config, &past.found);
         let (asks, asked) = mpsc::unbounded_channel();
         let keeping = keeping(&config)?;
         let facts = Facts {
@@ -188,6 +186,12 @@ fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
         Some(clock) => Arc::new(clock.clone()),
         None => Arc::new(SystemClock::starting_at(last_at)),
     }
+}
+
+/// Returns the checkpoints of a node, as configured.
+fn checkpoints(spine: &Rc<Spine>, config: &Config, found: &recovery::Past) -> Rc<Checkpoints> {
+    let checkpoints = Checkpoints::new(Rc::clone(spine), config.checkpoints, found);
+    Rc::new(checkpoints.and_then(config.after_checkpoint))
 }
 
 /// Has every actor check what is due whenever the clock is moved.

@@ -7,7 +7,6 @@ use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
 use crate::actors::queue::right::Claimant;
-use crate::actors::queue::uniques::KnownKey;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::Slot;
 use std::cmp::Ordering;
