@@ -445,7 +445,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     );
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
+    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
     let rate = "throttle: expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
     let expected = [
         "2: queues.a: class: the class redis is not in this version: expected durable or memory".to_owned(),

@@ -328,13 +328,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a link for a lock",
         |made| linked(made, "lock"),
         3,
-        &["would be refused", "lock: it is a link"],
+        &["would be refused", "lock: it is a symbolic link"],
     ),
     (
         "a link for the journal",
         |made| linked(made, "journal"),
         3,
-        &["would be refused", "journal: it is a link"],
+        &["would be refused", "journal: it is a symbolic link"],
     ),
     (
         "a link for a segment",
@@ -343,7 +343,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
             linked(made, last.strip_prefix(&made.data).expect("it is inside"));
         },
         3,
-        &["would be refused", ".seg: it is a link"],
+        &["would be refused", ".seg: it is a symbolic link"],
     ),
     (
         "a link in a snapshot",
@@ -356,7 +356,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
             );
         },
         3,
-        &["would be refused", "db: it is a link"],
+        &["would be refused", "db: it is a symbolic link"],
     ),
     (
         "no journal",

@@ -198,7 +198,7 @@ fn a_server_announces_itself_by_url() {
     let told = announce();
     assert_eq!(
         (told.status, told.out.as_str()),
-        (0, "the servers are looked up now\n"),
+        (0, "the servers are being looked up now\n"),
         "{told:?}"
     );
 }

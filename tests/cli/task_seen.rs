@@ -172,7 +172,7 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
     let words: Vec<&str> = words.map(|it| it.expect("a kind")).collect();
     assert_eq!(words, story, "{replayed}");
     let none = tree.run(&["replay", &data, "--task", "4711000"]);
-    assert!(none.err.contains("nothing of task 4711000"), "{none:?}");
+    assert!(none.err.contains("nothing about task 4711000"), "{none:?}");
     let inspected = tree.well(&["inspect", &data, "--task", &id]);
     assert!(inspected.contains("user-error"), "{inspected}");
     tree.serve();
