@@ -182,7 +182,8 @@ fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
         let words = ["sums", "--wait", "--keep-result", "1h"];
         let mut running = begin(&tree, &words, "true");
         let id = push(&tree, "sums", "x");
-        tree.well(&["queue", "result", &id, "--wait", "60"]);
+        let result = tree.run(&["queue", "result", &id, "--wait", "60"]);
+        assert_eq!(result.status, 0, "{result:?}");
         kill_process(pid(&running), Signal::TERM).expect("it is there");
         let ended = until("it has ended", || running.try_wait().expect("it is ours"));
         assert!(ended.success(), "{ended}");

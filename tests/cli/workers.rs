@@ -223,7 +223,7 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nthrottle = \"2/s\"",
-            "throttle: expected items a second",
+            "throttle: expected items per second",
         ),
         ("command = [\"x\"]", "types: is missing"),
         ("types = [\"mails\"]", "command: is missing"),
