@@ -460,6 +460,7 @@ impl Shown for QueueMachine {
         "abandoned",
         "added",
         "buried",
+        "cancelled",
         "claimed",
         "deferred",
         "deleted",
