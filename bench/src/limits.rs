@@ -1,7 +1,9 @@
 //! A table of figures with a limit each, as printed by `processes`. A figure is a median of rounds; one beyond its limit is
 //! marked.
 
+use crate::failure::Failure;
 use crate::figures::{Spread, grouped};
+use crate::output::{document, heading, print};
 use crate::table::Round;
 use serde_json::{Map, Value, json};
 
@@ -65,6 +67,26 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn new(rows: Vec<Row>, servers: Vec<(&'static str, Vec<Round>)>) -> Self {
         Self { rows, servers }
+    }
+
+    /// Prints the table with the version of sexton and remarks, or as JSON.
+    pub(crate) fn report(
+        &self,
+        sexton: &str,
+        notes: &[String],
+        rounds: u32,
+        is_json: bool,
+    ) -> Result<(), Failure> {
+        if is_json {
+            return document(&json!({
+                "sexton": sexton,
+                "notes": notes,
+                "rounds": rounds,
+                "rows": self.document(),
+            }));
+        }
+        print(&heading(sexton, &[], notes))?;
+        print(&self.lines())
     }
 
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {

@@ -7,7 +7,7 @@ use crate::figures::{Latencies, as_float};
 use crate::interrupt::Stop;
 use crate::limits::{Limit, Limits, Row};
 use crate::load::now;
-use crate::output::{document, heading, print, show};
+use crate::output::show;
 use crate::pages::{Open, attribute, await_pages, beside_locks, load, load_whole};
 use crate::peer::directory;
 use crate::question::rest;
@@ -130,16 +130,7 @@ impl Page {
         }
         show("");
         let table = Limits::new(self.rows(), vec![("sexton", rounds)]);
-        if self.site.json {
-            return document(&json!({
-                "sexton": own,
-                "notes": notes,
-                "rounds": self.rounds,
-                "rows": table.document(),
-            }));
-        }
-        print(&heading(&own, &[], &notes))?;
-        print(&table.lines())
+        table.report(&own, &notes, self.rounds, self.site.json)
     }
 
     fn wants(&self, part: Part) -> bool {

@@ -9,7 +9,7 @@ use crate::figures::{Latencies, as_float};
 use crate::interrupt::Stop;
 use crate::limits::{Limit, Limits, Row};
 use crate::load::now;
-use crate::output::{document, heading, print, show};
+use crate::output::show;
 use crate::peer::directory;
 use crate::pulse::Fifo;
 use crate::site::Site;
@@ -139,16 +139,7 @@ impl Work {
             self.rows(),
             servers.map(|(name, _, rounds)| (name, rounds)).collect(),
         );
-        if self.site.json {
-            return document(&json!({
-                "sexton": own,
-                "notes": notes,
-                "rounds": self.rounds,
-                "rows": table.document(),
-            }));
-        }
-        print(&heading(&own, &[], &notes))?;
-        print(&table.lines())
+        table.report(&own, &notes, self.rounds, self.site.json)
     }
 
     fn wants(&self, part: Part) -> bool {
