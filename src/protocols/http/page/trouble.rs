@@ -106,7 +106,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
     if let Some(ahead) = status.clock_ahead_ms {
         all.push(Trouble::warn(
             "Clock in doubt",
-            html! { "The wall clock is " (text::span(ahead)) " ahead of what was expected. Nothing is pruned until " code { "sexton clock confirm" } ", or an hour without a step." },
+            html! { "The wall clock is " (text::span(ahead)) " ahead of what was expected. Nothing is pruned until " code { "sexton confirm-clock" } ", or an hour without a step." },
         ));
     }
     let problems = status.reloaded.iter().flat_map(|it| &it.problems);
