@@ -1,4 +1,4 @@
-//! `sexton-bench page`: how soon a moment of the past is shown, what open pages cost, and what other clients notice of views.
+//! `sexton-bench page`: the time to show a moment of the past, the cost of open pages, and the delay of other clients.
 
 use crate::chance::Chance;
 use crate::coordinator::{Coordinator, Grounds, ask};
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The views that are left open: those that keep themselves live.
+/// The views that are left open: those that keep themselves up to date.
 const LIVE: [&str; 6] = [
     "/",
     "/page/locks",
@@ -43,10 +43,10 @@ const VIEWS: [(&str, &str); 8] = [
     ("/page/then", "others_then"),
 ];
 
-/// How often each view is loaded.
+/// The number of loads of each view.
 const LOADS: u32 = 20;
 
-/// Jobs that are added at a time.
+/// The number of jobs added per request.
 const BATCH: u32 = 1000;
 
 /// Locks held at any time while a journal is written.

@@ -1,5 +1,5 @@
-//! Who looks at the page while it is measured: a browser that loads views, browsers that are left open, and beside them a
-//! client that only wants a lock.
+//! The viewers of the measured page: a browser that loads views, browsers that are left open, and a client that only takes a
+//! lock.
 
 use crate::codec::{Answer, Asked, Protocol, name};
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A coordinator that does not answer for so long has failed.
+/// The time after which a coordinator that does not answer has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `page.js`: how long after a word that something happened, how long without one, and the least between two loadings.

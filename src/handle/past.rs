@@ -1,9 +1,9 @@
-//! The past of a running node: the state after any entry of its journal, and what happened to an item before events were
-//! gathered.
+//! The past of a running node: the state after any entry of its journal, and the history of an item from before events were
+//! collected.
 //!
-//! Questions are answered one at a time, by a thread that reads the journal beside the one that writes it. No actor is
-//! asked, and the core does nothing for it. The thread ends, with all that it keeps in memory, when nobody has asked for a
-//! while, and with the node.
+//! Requests are answered one at a time, by a thread that reads the journal while another one writes it. No actor is queried,
+//! and the core thread does no work for it. The thread ends, and frees everything it holds in memory, after a while without
+//! requests, and with the node.
 
 use super::{Command, Facts, Handle};
 use crate::ids::Seq;
@@ -23,22 +23,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long what was read is kept after the last question.
+/// How long the replayed states are kept after the last request.
 const IDLE: Duration = Duration::from_mins(5);
 
-/// How long a question is waited on before it is answered with how far the thread has come.
+/// How long a request waits before it is answered with the progress of the thread instead.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// Questions that may wait while another is answered.
+/// The maximum number of requests that wait while another is answered.
 const WAITING_MAX: usize = 4;
 
-/// Stories that are kept, to be shown again without reading the journal again.
+/// The number of stories kept, so that they can be shown again without another pass through the journal.
 const STORIES_MAX: usize = 16;
 
-/// A story is read again once the journal has gone on by so many entries.
+/// The number of new journal entries after which a kept story is read again.
 const STALE: u64 = 10_000;
 
-/// Where snapshots are copied to be read, below the data directory.
+/// The directory below the data directory to which snapshots are copied in order to be read.
 const SCRATCH: &str = "past";
 
 /// The past of a node.
@@ -47,27 +47,27 @@ pub struct Past {
     handle: Handle,
 }
 
-/// An answer, or how far the journal has been read for it.
+/// An answer, or the progress of reading the journal for it.
 #[derive(Clone, Debug)]
 pub enum Answered<T> {
     /// The answer.
     Ready(T),
     /// The journal is still being read: ask again.
     Reading {
-        /// Up to where it has been read.
+        /// The last entry read so far.
         reached: Seq,
-        /// Where it ends.
+        /// The last entry of the journal.
         last: Seq,
     },
 }
 
-/// Why a question about the past is not answered.
+/// The reason why a request about the past is not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
     /// The node runs in memory.
     #[error("this coordinator keeps no journal, so its past cannot be shown")]
     Memory,
-    /// Others wait already.
+    /// Too many requests are waiting.
     #[error("others are looking at the past already: try again in a moment")]
     Busy,
     /// It would take too much memory.
@@ -82,7 +82,7 @@ pub enum PastError {
 }
 
 impl PastError {
-    /// Why.
+    /// Returns the reason as a [`Reason`].
     pub fn reason(&self) -> Reason {
         match self {
             Self::Memory => Reason::NoFiles,
@@ -108,14 +108,14 @@ impl From<TimelineError> for PastError {
 
 type Answer<T> = oneshot::Sender<Result<T, PastError>>;
 
-/// What the thread is asked.
+/// A request to the thread.
 enum Question {
     State(Option<Seq>, Answer<Box<StateAt>>),
     Story(Followed, Answer<Arc<Story>>),
 }
 
 impl Question {
-    /// Whether nobody waits for its answer any more.
+    /// Returns whether the caller has gone.
     fn is_closed(&self) -> bool {
         match self {
             Self::State(_, answer) => answer.is_closed(),
@@ -125,7 +125,7 @@ impl Question {
 }
 
 impl Handle {
-    /// The past of the node, as far as its journal goes back.
+    /// Returns the past of the node, as far back as its journal goes.
     pub fn past(&self) -> Past {
         Past {
             handle: self.clone(),
@@ -134,12 +134,13 @@ impl Handle {
 }
 
 impl Past {
-    /// The state after the entry `at`, or now, and what happened around it. What is not known is moved to what is.
+    /// Returns the state after entry `at`, or the current state, with the entries around it. A number outside the known range is
+    /// moved into it.
     pub async fn state(&self, at: Option<Seq>) -> Result<Answered<Box<StateAt>>, PastError> {
         self.ask(|answer| Question::State(at, answer)).await
     }
 
-    /// What happened to an item. It may be a little old: what happened lately is among the [events](Handle::events).
+    /// Returns the history of an item. It may lack the newest entries, which are among the [events](Handle::events).
     pub async fn story(&self, item: Followed) -> Result<Answered<Arc<Story>>, PastError> {
         self.ask(|answer| Question::Story(item, answer)).await
     }
@@ -170,7 +171,7 @@ impl Past {
     }
 }
 
-/// The thread that reads the past, while there is one.
+/// The thread that reads the past, while it runs.
 #[derive(Default)]
 pub(crate) struct Readers(Arc<Shared>);
 
@@ -178,16 +179,16 @@ pub(crate) struct Readers(Arc<Shared>);
 struct Shared {
     waiting: Mutex<Waiting>,
     asked: Condvar,
-    /// Up to where the thread has read, for the question that it answers.
+    /// The last entry that the thread has read for the current request.
     reached: AtomicU64,
 }
 
 #[derive(Default)]
 struct Waiting {
     questions: VecDeque<Question>,
-    /// Whether there is a thread.
+    /// Whether a thread is running.
     is_read: bool,
-    /// Whether nobody can ask any more.
+    /// Whether all handles are gone.
     is_closed: bool,
 }
 
@@ -196,7 +197,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next question; nothing when it is time for the thread to end.
+    /// Returns the next request, or `None` when the thread should end.
     fn next(&self) -> Option<Question> {
         let is_idle = |it: &mut Waiting| it.questions.is_empty() && !it.is_closed;
         let waiting = self.waiting();
@@ -209,7 +210,7 @@ impl Shared {
 }
 
 impl Readers {
-    /// Has a question answered, by a new thread if there is none.
+    /// Queues a request, and starts a thread if none is running.
     fn ask(&self, question: Question, facts: &Facts) -> Result<(), PastError> {
         let mut waiting = self.0.waiting();
         waiting.questions.retain(|question| !question.is_closed());
@@ -237,7 +238,7 @@ impl Drop for Readers {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Reader {
     shared: Arc<Shared>,
     journal: Journal,
@@ -281,7 +282,7 @@ impl Reader {
         }
     }
 
-    /// Whoever asked may have gone: what was read on the way is kept all the same.
+    /// Answers a request. If the caller has gone, the states read on the way are kept nonetheless.
     fn answer(&mut self, question: Question) {
         match question {
             Question::State(at, answer) => {
@@ -307,7 +308,7 @@ impl Reader {
         Ok(story)
     }
 
-    /// Looks at the journal up to what is durable now. Once more, if segments were removed meanwhile.
+    /// Calls `look` with the last durable entry, and once more if segments were removed in the meantime.
     fn with<T>(
         &mut self,
         look: impl Fn(&mut Timeline, Seq, &mut dyn FnMut(Seq) -> bool) -> Result<T, TimelineError>,
@@ -327,7 +328,7 @@ impl Reader {
         }
     }
 
-    /// Removes copies of snapshots.
+    /// Removes the copies of snapshots.
     fn tidy(&self) {
         if let Err(error) = RealDisk::new(&self.data).remove_tree(SCRATCH) {
             tracing::warn!(%error, "a copy of a snapshot stays in the data directory");
@@ -347,7 +348,7 @@ fn timeline(data: &Path) -> Timeline {
     Timeline::new(disk, slots, Bounds::default())
 }
 
-/// Whether what was to be read went while it was being read.
+/// Returns whether a file was removed while it was being read.
 fn is_gone(error: &TimelineError) -> bool {
     let TimelineError::Replay(ReplayError::Recovery(RecoveryError::Persist(error))) = error else {
         return false;

@@ -1,4 +1,4 @@
-//! Records applied without a line of JSON for each: what is fast enough for a long journal.
+//! Applies records without rendering each as JSON, which is fast enough for a long journal.
 
 use crate::persist::format;
 use crate::persist::journal::Record;
@@ -8,7 +8,7 @@ use crate::spine::machine::Stamp;
 use crate::spine::recovery::decode_mark;
 
 impl Replay {
-    /// Applies a journal record; what it came to for the item that is followed, if one is.
+    /// Applies a journal record. Returns its events about the followed item, if any.
     pub fn advance(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
         let events = match record.kind {
             format::Kind::Mark | format::Kind::End => {
@@ -28,7 +28,7 @@ impl Replay {
 
     fn apply(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
         let actor = actor_of(&mut self.actors, record)?;
-        // What the state that this began with has already.
+        // The initial state already includes this record.
         if record.seq <= actor.last() {
             return Ok(Vec::new());
         }

@@ -1,8 +1,8 @@
 //! The past of one journal: the state after any entry, what happened around it, and the story of an item.
 //!
-//! The first pass through the journal keeps waypoints; from then on any moment is a short replay from the one before it.
-//! Old ones are thinned out when they come to too many bytes. Nothing is written, and whoever asks sets the end: what
-//! stands in the journal after that is not looked at.
+//! The first pass through the journal keeps waypoints; after that the state at any moment takes a short replay from the waypoint
+//! before it. Waypoints are thinned out when they exceed a number of bytes. Nothing is written, and the caller sets the end:
+//! records after it are not read.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{Digest, Seq};
@@ -20,28 +20,28 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Entries that are shown before a moment, and after it.
+/// The number of entries shown before a moment, and after it.
 pub const AROUND: usize = 20;
 
-/// Numbers before a moment among which those entries usually are: numbers may have gaps.
+/// The range of sequence numbers before a moment that usually contains those entries; numbers may have gaps.
 const MARGIN: u64 = 1000;
 
-/// Events of a story that are kept, the newest.
+/// The number of newest events kept of a story.
 pub const STORY_MAX: usize = 100;
 
-/// Between two looks at whether anybody still wants an answer.
+/// The number of entries between two checks whether the answer is still wanted.
 const WATCHED: u64 = 256;
 
-/// What a timeline may hold in memory.
+/// Limits on the memory of a timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Records between two waypoints, at first.
+    /// The initial number of records between two waypoints.
     pub records: u64,
-    /// Bytes of records between two waypoints.
+    /// The maximum bytes of records between two waypoints.
     pub record_bytes: u64,
-    /// Bytes of one state, as pages. What is larger is not replayed.
+    /// The maximum bytes of one state, as pages. A larger state is refused.
     pub state_bytes: u64,
-    /// Bytes of all waypoints.
+    /// The maximum bytes of all waypoints.
     pub kept_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for Bounds {
     }
 }
 
-/// Told how far a replay has come; false if nobody wants its result any more.
+/// Called with the progress of a replay; returns false if its result is no longer wanted.
 pub type Watch<'w> = &'w mut dyn FnMut(Seq) -> bool;
 
 /// Why a moment of the past cannot be shown.
@@ -109,9 +109,9 @@ pub struct StateAt {
     pub begins: Seq,
     /// The first moment whose state is known.
     pub known: Seq,
-    /// The last moment there is.
+    /// The last entry.
     pub last: Seq,
-    /// What each actor held.
+    /// The state of each actor.
     pub actors: Vec<ActorAt>,
     /// The last entries up to the moment, oldest first.
     pub before: Vec<Line>,
@@ -119,34 +119,34 @@ pub struct StateAt {
     pub after: Vec<Line>,
 }
 
-/// What an actor held.
+/// The state of an actor.
 #[derive(Clone, Debug)]
 pub struct ActorAt {
-    /// Its name.
+    /// The name of the actor.
     pub name: &'static str,
     /// The digest of its state.
     pub digest: Digest,
-    /// What it counts.
+    /// Its gauges.
     pub gauges: Vec<Gauge>,
-    /// Its state: of each kind of item the first [`SAMPLE`].
+    /// Its items: the first [`SAMPLE`] of each kind.
     pub state: Value,
 }
 
-/// Items of each kind that are shown of a state.
+/// The number of items of each kind shown of a state.
 pub const SAMPLE: usize = 100;
 
-/// What happened to an item, as far as the journal goes back.
+/// The history of an item, as far back as the journal goes.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// Up to where the journal was read.
+    /// The last entry that was read.
     pub upto: Seq,
-    /// The first entry that was looked at.
+    /// The first entry that was read.
     pub begins: Seq,
     /// Wall clock less node time at the end.
     pub offset: Offset,
     /// The newest [`STORY_MAX`] events, oldest first, with the entry and the time of each.
     pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
-    /// Whether there were more.
+    /// Whether there were older ones.
     pub more: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Timeline {
     disk: Arc<dyn Disk>,
     slots: Slots,
     bounds: Bounds,
-    /// In order. The first is where the past begins.
+    /// In order. The known past begins with the first.
     waypoints: Vec<Waypoint>,
     /// Records between two waypoints.
     spacing: u64,
@@ -164,7 +164,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The past of the journal on this disk. If its beginning is gone it begins with a snapshot from these slots.
+    /// Creates the timeline of the journal on `disk`. If its beginning is gone, it begins with a snapshot from `slots`.
     pub fn new(disk: Arc<dyn Disk>, slots: Slots, bounds: Bounds) -> Self {
         Self {
             disk,
@@ -176,7 +176,7 @@ impl Timeline {
         }
     }
 
-    /// The state after the entry `at`, or after the last one up to it. A moment outside of what is known is moved inside.
+    /// Returns the state after entry `at`, or after the last entry before it. A number outside the known range is moved into it.
     pub fn state_at(
         &mut self,
         at: Option<Seq>,
@@ -197,7 +197,7 @@ impl Timeline {
         }
     }
 
-    /// What happened to an item up to the entry `last`.
+    /// Returns the history of an item up to entry `last`.
     pub fn story(
         &mut self,
         item: &Followed,
@@ -233,7 +233,7 @@ impl Timeline {
         })
     }
 
-    /// Finds where the past begins now, which moves on when segments are removed; the first moment whose state is known.
+    /// Returns the first entry whose state is known, which moves on as segments are removed.
     fn begin(&mut self, last: Seq, watch: Watch<'_>) -> Result<Seq, TimelineError> {
         let disk = self.disk.as_ref();
         let ordinals = segment::ordinals(disk)?;
@@ -256,7 +256,7 @@ impl Timeline {
         Ok(self.waypoints.first().map_or(Seq(0), |first| first.seq))
     }
 
-    /// The state from which on all is known: that of the oldest snapshot from which the journal goes on.
+    /// Returns the state of the oldest snapshot that the journal continues.
     fn after_snapshot(&self, last: Seq, watch: Watch<'_>) -> Result<Waypoint, TimelineError> {
         let disk = self.disk.as_ref();
         let mut looked = recovery::look(disk, &self.slots)?;
@@ -275,7 +275,7 @@ impl Timeline {
         Err(TimelineError::NoBeginning(looked.wrong.join("; ")))
     }
 
-    /// A snapshot has each actor as it was at a moment of its own: goes on to where all have come.
+    /// Replays a snapshot, in which each actor was captured at a moment of its own, up to the newest of these moments.
     fn settled(
         &self,
         mut replay: Replay,
@@ -300,7 +300,7 @@ impl Timeline {
         Ok(Waypoint::take(&mut replay, &Waypoint::default()))
     }
 
-    /// Keeps waypoints up to this moment, if there are none near it.
+    /// Adds waypoints up to this moment, unless one is near it.
     fn extend(&mut self, upto: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
         let newest = self.newest().seq;
         if upto.0.saturating_sub(newest.0) <= self.spacing {
@@ -313,7 +313,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// The state after `at`, with the entries after `from` up to it, as many as are shown, and some after it.
+    /// Returns the state after `at`, with up to [`AROUND`] entries between `from` and `at`, and as many after it.
     fn look(
         &mut self,
         (from, at, last): (Seq, Seq, Seq),
@@ -355,7 +355,7 @@ impl Timeline {
         })
     }
 
-    /// The number before the entry from which on [`AROUND`] entries lead up to `at`, as far as there are as many.
+    /// Returns the sequence number before the [`AROUND`] entries that lead up to `at`, or before the first entry if there are fewer.
     fn nth_before(&self, at: Seq) -> Result<Option<Seq>, TimelineError> {
         let earlier = self.waypoints.partition_point(|it| it.seq < at);
         let mut found = None;
@@ -379,7 +379,7 @@ impl Timeline {
         Ok(found)
     }
 
-    /// Replays from the last waypoint up to `from` on, until `each` says that it is enough, or up to `last`.
+    /// Replays from the last waypoint at or before `from` until `each` returns false, or up to `last`.
     fn run(
         &mut self,
         from: Seq,
@@ -406,7 +406,7 @@ impl Timeline {
         Ok(replay)
     }
 
-    /// Applies a record, and keeps the state after it if it is far from the newest waypoint.
+    /// Applies a record, and keeps the resulting state as a waypoint if it is far from the newest one.
     fn advance(
         &mut self,
         replay: &mut Replay,
@@ -423,7 +423,7 @@ impl Timeline {
         Ok(events)
     }
 
-    /// Keeps the state of a replay as a waypoint. If all of them are too many bytes, every second one is let go.
+    /// Keeps the state of a replay as a waypoint. If all waypoints exceed their limit, drops every second one.
     fn keep(&mut self, replay: &mut Replay) -> Result<(), TimelineError> {
         let waypoint = Waypoint::take(replay, self.newest());
         self.check(waypoint.bytes())?;
@@ -468,7 +468,7 @@ fn watched(seq: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
     Ok(())
 }
 
-/// What a replay has come to.
+/// Returns time, clock offset and state of a replay.
 fn captured(replay: &Replay) -> (Timestamp, Offset, Vec<ActorAt>) {
     let actors = replay.actors.iter().map(|actor| ActorAt {
         name: actor.name(),

@@ -1,6 +1,6 @@
-//! A state that a replay came through, kept as pages so that another replay can begin there.
+//! A state that a replay passed through, kept as pages so that another replay can start from it.
 //!
-//! Pages that did not change between two waypoints are held once, so a waypoint costs what changed since the one before.
+//! Pages that did not change between two waypoints are shared, so a waypoint costs only what changed since the previous one.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, PageId, Seq};
@@ -22,7 +22,7 @@ pub(super) struct Waypoint {
 }
 
 impl Waypoint {
-    /// The state that a replay has come to, given a waypoint that it came through, or the empty one before the first entry.
+    /// Captures the current state of a replay. `before` is a waypoint that the replay passed through, or the empty one.
     pub(super) fn take(replay: &mut Replay, before: &Self) -> Self {
         let mut pages = before.pages.clone();
         let mut states = Vec::new();
@@ -50,10 +50,10 @@ impl Waypoint {
         }
     }
 
-    /// A replay that has come this far.
+    /// Returns a replay that continues from this state.
     ///
     /// # Errors
-    /// In words, if the pages do not come to the state that they were taken of.
+    /// Returns a description if the pages do not load, or do not have the digest that was recorded.
     pub(super) fn resume(&self) -> Result<Replay, String> {
         let mut replay = Replay::default();
         for actor in &mut replay.actors {
@@ -68,16 +68,16 @@ impl Waypoint {
         Ok(replay)
     }
 
-    /// Bytes of its state.
+    /// Returns the size of its pages in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.pages.values().map(|page| bytes(page)).sum()
     }
 }
 
-/// Bytes of a page among those of a waypoint, beside the page itself.
+/// The overhead in bytes of a page in a waypoint.
 const NODE_BYTES: usize = 64;
 
-/// Bytes of all of these, with each page counted once.
+/// Returns the size of all waypoints in bytes, counting a shared page once.
 pub(super) fn bytes_of(waypoints: &[Waypoint]) -> u64 {
     let mut seen = BTreeSet::new();
     let pages = waypoints.iter().flat_map(|it| it.pages.values());

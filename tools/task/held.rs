@@ -1,4 +1,4 @@
-//! What the attempt of a task holds while it is under way: its locks, a thread of its server, and processes.
+//! The resources of an attempt in progress: its locks, a thread of its server, and its processes.
 
 use crate::client::fields;
 use crate::process::trees;
@@ -9,22 +9,22 @@ use serde_json::Value;
 use sexton::actors::dispatch::{EXECUTE, UPDATE};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 
-/// The most processes of an attempt that are shown.
+/// The maximum number of processes shown of an attempt.
 const PROCESSES_MAX: usize = 1000;
 
-/// What an attempt holds, each in a line of its own. What may not be looked at is left out.
+/// The resources of an attempt. Those that the caller may not read are omitted.
 #[derive(Default)]
 pub(super) struct Held {
     /// The keys of its locks, with the token of each.
     pub(super) locks: Vec<String>,
-    /// Its server, and how many of the threads are taken.
+    /// Its server, and how many of the threads are in use.
     pub(super) thread: Option<String>,
-    /// Its processes as a tree.
+    /// Its processes, as a tree.
     pub(super) processes: String,
 }
 
 impl Held {
-    /// What this attempt of a task holds; nothing without one.
+    /// Reads the resources of an attempt; empty without one, and for JSON.
     pub(super) fn of(asking: &Asking, task: &Value, attempt: Option<&Value>) -> Self {
         let attempt = attempt.filter(|it| !asking.json && !it.is_null());
         let Some(attempt) = attempt else {
@@ -37,7 +37,7 @@ impl Held {
         }
     }
 
-    /// The lines of it, each behind its name.
+    /// Returns lines for server and locks, each with its name.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let thread = self.thread.iter().map(|it| ("thread", it.clone()));
         let locks = self.locks.iter().map(|it| ("lock", it.clone()));

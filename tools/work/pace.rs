@@ -1,4 +1,4 @@
-//! The throttle of a run: how soon after one job its next one may begin.
+//! The throttle of a run: the minimum time between the starts of two jobs.
 
 use crate::client::{instant, rest};
 use crate::report::Failure;
@@ -6,16 +6,16 @@ use crate::work::claim::Found;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets workers claim one after another, at most as many jobs a second as the run may begin.
+/// Serialises the claims of a run's workers, with a minimum interval between two jobs.
 pub(super) struct Pace {
-    /// From the claim of one job to that of the next.
+    /// The time from the claim of one job to that of the next.
     interval: Duration,
-    /// When the next job may be claimed.
+    /// The earliest time of the next claim.
     opens: Mutex<Instant>,
 }
 
 impl Pace {
-    /// Creates the pace of a run, from thousandths of jobs a second; `None` for 0.
+    /// Creates a pace of `milli` thousandths of jobs per second; `None` for 0.
     pub(super) fn of(milli: u32) -> Option<Self> {
         let interval = 1_000_000_000_u64.checked_div(milli.into())?;
         Some(Self {
@@ -24,8 +24,8 @@ impl Pace {
         })
     }
 
-    /// Claims once it is this worker's time. Others wait meanwhile: whatever becomes ready is for the first of them. A claim that
-    /// finds nothing uses up no time.
+    /// Claims a job once the interval has passed. Other workers wait meanwhile, so the first of them gets the next job that becomes
+    /// ready. A claim that finds nothing does not start the interval.
     pub(super) fn claim(
         &self,
         claim: impl FnOnce() -> Result<Found, Failure>,

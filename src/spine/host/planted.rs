@@ -1,16 +1,16 @@
-//! What tests plant in a host: panics, and outcomes other than those that were decided.
+//! Faults that tests plant in a host: panics, and outcomes other than the decided ones.
 
 use crate::spine::delivery::{Forger, Sabotage, Stage};
 use crate::spine::machine::{Machine, Moment};
 
-/// Makes the panic that a test has planted here.
+/// Provokes the panic that a test has planted here, if any.
 pub(super) fn sabotage<T>(saboteur: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
     if let Some(saboteur) = saboteur {
         saboteur(stage, message);
     }
 }
 
-/// What is decided about a message: what its machine says, unless a test has planted something else.
+/// Returns the outcome for a message: the machine's decision, unless a test has planted another one.
 pub(super) fn decided<M: Machine>(
     (machine, forger): (&M, Option<&Forger<M>>),
     moment: &Moment,

@@ -1,7 +1,7 @@
-//! Then: the state at any moment of the journal, and what happened around it.
+//! Then: the state after any entry of the journal, and the entries around it.
 //!
-//! What is shown is read from the journal by a thread of its own ([`crate::handle::Past`]), and does not change: such a page
-//! is not loaded again when something happens.
+//! A separate thread reads it from the journal ([`crate::handle::Past`]). The past does not change, so such a page is not
+//! reloaded when something happens.
 
 use crate::actors::name_of;
 use crate::clock::{Date, Timestamp};
@@ -21,14 +21,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What is shown of a value, and of a message with its outcome.
+/// The maximum characters shown of a value, and of a message with its outcome.
 const VALUE_CHARS: usize = 200;
 const ENTRY_CHARS: usize = 4000;
 
-/// Events that are shown of an entry.
+/// The maximum number of events shown of an entry.
 const EVENTS: usize = 10;
 
-/// What is counted since a start, and so is no state.
+/// Gauges that count since the start, and so are not part of the state.
 const SINCE_START: [&str; 4] = [
     "contradictions",
     "launch_failures",
@@ -36,7 +36,7 @@ const SINCE_START: [&str; 4] = [
     "service_restarts",
 ];
 
-/// Members of items that are times of the node, and those that are dates.
+/// Fields of items that hold node time, and those that hold dates.
 const TIMES: [&str; 9] = [
     "created",
     "claimed",
@@ -50,7 +50,7 @@ const TIMES: [&str; 9] = [
 ];
 const DATES: [&str; 2] = ["due", "wake"];
 
-/// Actors whose items and messages have commands in them.
+/// Actors whose items and messages contain commands.
 const RUNNING: [ActorId; 3] = [ActorId::PROCESS, ActorId::LEASE, ActorId::DISPATCH];
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -63,7 +63,7 @@ impl From<PastError> for Problem {
     }
 }
 
-/// Which moment.
+/// The parameters of the view.
 #[derive(Deserialize)]
 struct Which {
     at: Option<u64>,
@@ -94,7 +94,7 @@ fn to(at: u64) -> String {
     format!("/page/then?at={at}")
 }
 
-/// A moment, and who looks at it.
+/// A moment, and the rights of the viewer.
 struct Looked<'s> {
     here: Here,
     may_run: bool,
@@ -139,7 +139,7 @@ impl Looked<'_> {
         self.here.shown(self.state.offset.date(at))
     }
 
-    /// Links to other moments.
+    /// Renders links to other moments.
     fn moves(&self) -> Markup {
         let StateAt {
             seq,
@@ -201,7 +201,7 @@ impl Looked<'_> {
         }
     }
 
-    /// Whether who asks is shown what this actor's items and messages say.
+    /// Returns whether the viewer may see the items and messages of this actor.
     fn shows(&self, actor: &str) -> bool {
         self.may_run || !RUNNING.iter().any(|id| name_of(*id) == Some(actor))
     }
@@ -249,7 +249,7 @@ impl Looked<'_> {
     }
 }
 
-/// What an entry is, in a word.
+/// Returns the kind of an entry as a word.
 fn asked(line: &Line) -> Markup {
     let mark = || serde_json::to_value(&line.mark).unwrap_or_default();
     match line.kind {
@@ -264,7 +264,7 @@ fn asked(line: &Line) -> Markup {
     }
 }
 
-/// By which word a message is known.
+/// Returns the name of a message.
 fn word(message: &Value) -> &str {
     match message {
         Value::Object(members) => members.keys().next().map_or("", String::as_str),
@@ -278,7 +278,7 @@ fn word(message: &Value) -> &str {
     }
 }
 
-/// All that an entry says, for who wants to see it.
+/// Renders the complete entry.
 fn whole(line: &Line) -> Markup {
     let part = |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::to_string);
     let words = match &line.mark {
@@ -293,10 +293,10 @@ fn whole(line: &Line) -> Markup {
     }
 }
 
-/// Items of a state, with their names if they have some beside what they say.
+/// The items of one kind, with their names if these are not among their fields.
 type Items<'v> = Vec<(Option<&'v str>, &'v Value)>;
 
-/// The lists of items in a state, each with its title.
+/// Returns the lists of items in a state, each with its title.
 fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     match state {
         Value::Array(items) => vec![("", items.iter().map(|item| (None, item)).collect())],
@@ -316,7 +316,7 @@ fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     }
 }
 
-/// The members of an item that say something, those of its parts by their path.
+/// Returns the non-empty fields of an item, those of nested objects by their path.
 fn members(item: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     gather("", item, &mut found);
@@ -350,7 +350,7 @@ fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The beginning of a text, if it is longer.
+/// Truncates a text.
 fn cut(text: &str, most: usize) -> String {
     let mut letters = text.chars();
     let mut begin: String = letters.by_ref().take(most).collect();
