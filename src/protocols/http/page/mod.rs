@@ -12,7 +12,7 @@
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that has pages loaded again |
 //! | `told.rs` | events as rows |
-//! | `now.rs` `trouble.rs` | the first view, and what is amiss |
+//! | `now.rs` `trouble/` | the first view, and what is amiss |
 //! | `locks.rs` `leases.rs` | who holds what, and who waits; the story of a lock, and of a lease |
 //! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by what is the matter with them, and the story of one |
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one |

@@ -29,6 +29,13 @@ impl Here {
         }
     }
 
+    /// A time without a wall clock.
+    #[cfg(test)]
+    pub(crate) const fn at(now: Timestamp) -> Self {
+        let offset = Offset(0);
+        Self { now, offset }
+    }
+
     /// How long ago something was.
     pub(crate) fn since(self, at: Timestamp) -> String {
         text::span(self.now.0.saturating_sub(at.0))
