@@ -5,8 +5,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
-    Contended, Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Tie,
-    Watch,
+    Contended, Listed, LockMachine, Message, Name, Query, Ranking, Refused, Reply, Selection,
+    Standing, Tie, Watch,
 };
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
@@ -362,10 +362,14 @@ impl Locks {
         }
     }
 
-    /// The locks that the most wait for, and how many are waited for. If those are more than some thousands, not all of
-    /// them are looked at.
-    pub async fn contended(&self, most: u32) -> Result<(Vec<Contended>, u32), LockError> {
-        let asked = vec![Item::Query(Query::Contended { most })];
+    /// Locks that are waited for, and how many there are. If those are more than some thousands, not all of them are
+    /// looked at.
+    pub async fn contended(
+        &self,
+        most: u32,
+        by: Ranking,
+    ) -> Result<(Vec<Contended>, u32), LockError> {
+        let asked = vec![Item::Query(Query::Contended { most, by })];
         let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
         if let Reply::Contended { locks, all } = reply {
             Ok((locks, all))

@@ -406,13 +406,24 @@ pub enum Query {
     },
     /// Some of the entries that a filter lets through.
     Select(Selection),
-    /// The locks that the most wait for.
+    /// Locks that are waited for.
     Contended {
         /// The most locks to tell.
         most: u32,
+        /// Which of them come first.
+        by: Ranking,
     },
     /// How many owners and contenders there are.
     Counts,
+}
+
+/// Which locks come first among those that are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranking {
+    /// Those with the most contenders.
+    Waiting,
+    /// Those that a contender has waited for longest.
+    Longest,
 }
 
 /// A lock that is waited for, and who holds it.
@@ -426,6 +437,8 @@ pub struct Contended {
     pub owner: Name,
     /// How many wait for it.
     pub waiting: u32,
+    /// When the one that has waited longest began to wait, or last renewed that.
+    pub since: Timestamp,
     /// When it passes on, if nobody renews it; `None` if only with its process.
     pub deadline: Option<Timestamp>,
 }
@@ -496,7 +509,7 @@ pub enum Reply {
         /// Where to go on.
         next: Option<Slot>,
     },
-    /// The locks that the most wait for, the most first.
+    /// Locks that are waited for, in the order that was asked for.
     Contended {
         /// Them.
         locks: Vec<Contended>,
@@ -540,6 +553,9 @@ pub struct Listed {
     pub ttw: u16,
     /// Standing among contenders.
     pub priority: u8,
+    /// When it was granted or queued, or last renewed.
+    #[serde(skip)]
+    pub since: Timestamp,
     /// When it ends if nobody renews it; `None` if only with its process.
     pub deadline: Option<Timestamp>,
     /// The owner's token.

@@ -31,6 +31,14 @@ pub(super) struct Line {
     pub(super) len: usize,
 }
 
+impl Line {
+    /// The contender that came first, whatever its priority.
+    pub(super) fn oldest(&self) -> Option<(Seq, Slot)> {
+        let firsts = self.ranks.values().filter_map(VecDeque::front);
+        firsts.min().copied()
+    }
+}
+
 /// Every entry, by every way of asking for one.
 #[derive(Debug, Default)]
 pub(super) struct State {

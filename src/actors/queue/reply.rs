@@ -208,7 +208,7 @@ pub enum Reply {
     /// The queues of a share that have the most to do, the busiest first.
     Busiest {
         /// Them.
-        queues: Vec<BusyQueue>,
+        queues: Vec<QueueView>,
         /// Where the next share begins, unless that was the last.
         next: Option<Slot>,
     },
@@ -334,14 +334,8 @@ pub struct QueueView {
     /// When its throttle lets something be claimed again, if it does not now.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-}
-
-/// What is known of a queue that has much to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BusyQueue {
-    /// What is known of any.
-    pub view: QueueView,
-    /// When the oldest of its ready jobs was added, as far as was looked.
+    /// When the oldest of its ready jobs was added, of those that come first in the 64 most urgent priorities.
+    #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
 

@@ -527,6 +527,7 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
         ttl,
         ttw,
         priority,
+        since: _,
         deadline,
         token,
         bound,

@@ -29,6 +29,7 @@
 //! | `page/` | the page: the same for people, in HTML |
 //! | `busiest.rs` | what has the most to do, for those who look at the whole |
 //! | `listing.rs` | lists and other large answers, with their bounds |
+//! | `queue_rates.rs` | how fast jobs are added and done, of the queues that the page shows |
 //! | `rates.rs` | how much listeners and journal did, every five seconds of the last ten minutes |
 //! | `room.rs` | how much of what a listener has to give |
 //! | `call.rs` | a request in the hands of its route; waiting for as long as the client does |
@@ -65,6 +66,7 @@ mod process_now;
 mod queue;
 mod queue_bulk;
 mod queue_look;
+mod queue_rates;
 mod rates;
 mod report;
 mod result;
