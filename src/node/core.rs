@@ -122,6 +122,7 @@ impl Core {
         let checkpoints = Rc::new(checkpoints);
         let (asks, asked) = mpsc::unbounded_channel();
         let keeping = keeping(&config)?;
+        let entries = Arc::clone(spine.ledger().counts());
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
@@ -134,6 +135,7 @@ impl Core {
             admission: admission.clone(),
             draining: watch::Sender::default(),
             clock_ahead: Arc::clone(spine.ledger().ahead()),
+            entries,
             commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),

@@ -28,6 +28,7 @@ mod lock;
 mod lock_run;
 mod log;
 mod manual;
+mod named_commands;
 mod output;
 mod packages;
 mod pid_files;
