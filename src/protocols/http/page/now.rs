@@ -1,6 +1,6 @@
 //! The first view: what is amiss, how much is done, what waits longest, and how much there is of each.
 
-use crate::actors::dispatch::{RunStatus, TaskView};
+use crate::actors::dispatch::{RunStatus, TaskFilter, TaskView};
 use crate::actors::lease::LeaseView;
 use crate::actors::lock::{Contended, Ranking};
 use crate::actors::queue::QueueView;
@@ -16,6 +16,7 @@ use crate::protocols::http::page::plot::{self, plot};
 use crate::protocols::http::page::shown::{self, Here, count};
 use crate::protocols::http::page::tasks;
 use crate::protocols::http::page::trouble::{self, Trouble};
+use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::rates::{Counted, Rates};
 use crate::protocols::http::route::Route;
@@ -26,7 +27,7 @@ use maud::{Markup, html};
 /// The most of each kind that wait.
 const MOST: u32 = 8;
 
-/// Queues, and tasks, among which those are looked for that wait longest.
+/// Queues among which those are looked for that wait longest.
 const LOOKED_AT: u32 = 100;
 
 /// Leases that are looked at.
@@ -177,10 +178,23 @@ fn oldest(queues: &[QueueView], here: Here) -> Markup {
     }
 }
 
-/// Tasks without an attempt under way, the oldest first.
+/// Tasks that are ready and do not run, the oldest first.
 async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
-    let (mut waiting, _) = call.node.tasks().stirring(LOOKED_AT).await?;
-    waiting.retain(|it| it.task.status != RunStatus::Processing);
+    let tasks = call.node.tasks();
+    let mut waiting = Vec::new();
+    for status in [RunStatus::NotStarted, RunStatus::Waiting] {
+        let filter = TaskFilter {
+            status: Some(status),
+            group: None,
+            work: None,
+        };
+        let share = async |after, most| {
+            let found = tasks.list(filter.clone(), after, most).await?;
+            Ok((found.tasks, found.next.map(Some)))
+        };
+        let (found, _) = walk(None, share).await?;
+        waiting.extend(found);
+    }
     waiting.sort_by_key(|it| it.task.created);
     waiting.truncate(MOST as usize);
     Ok(waiting)
