@@ -139,6 +139,19 @@ fn failed_jobs_are_shown_with_their_errors_and_tried_again_or_discarded() {
 }
 
 #[test]
+fn a_job_that_is_cancelled_while_somebody_looks_is_an_event() {
+    let opened = Opened::new();
+    let browser = Browser::new(&opened);
+    browser.page("/");
+    push(&opened, "mail", 1);
+    let id = abandon(&opened, "mail");
+    let events = browser.page("/page/events?kind=cancelled");
+    shows(&events, &[&format!("cancelled queue mail job {id}")]);
+    let now = text(&browser.page("/"));
+    assert!(!now.contains("Restarted"), "the actor panicked: {now}");
+}
+
+#[test]
 fn a_job_has_a_story() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);

@@ -10,7 +10,7 @@ use crate::served::{Served, run};
 use percent_encoding::NON_ALPHANUMERIC;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Act;
-use sexton::actors::process::{Definition, Policy};
+use sexton::actors::process::{Definition, Phase, Policy, Selection};
 use sexton::bytes::Bytes;
 use sexton::config::KeeperProgram;
 use sexton::handle::Stopping;
@@ -251,13 +251,18 @@ impl Drop for Furnished {
             grace_ms: Some(0),
             tree: true,
         };
-        if let Ok(process) = self.process.parse() {
-            drop(run(handle.processes().stop(process, kill)));
-        }
-        drop(run(handle
-            .tasks()
-            .act(self.running, Act::Terminate { now: true })));
+        let end = Act::Terminate { now: true };
+        drop(run(handle.tasks().act(self.running, end)));
         drop(run(handle.services().stop(None)));
+        let live = Selection {
+            phases: vec![Phase::Queued, Phase::Running],
+            most: 100,
+            ..Selection::default()
+        };
+        let (records, _) = run(handle.processes().list(live)).unwrap_or_default();
+        for record in records {
+            drop(run(handle.processes().stop(record.id, kill)));
+        }
         if !std::thread::panicking() {
             until("the end of what was started", || {
                 let totals = run(handle.processes().totals());

@@ -458,6 +458,7 @@ impl Shown for QueueMachine {
         "abandoned",
         "added",
         "buried",
+        "cancelled",
         "claimed",
         "deferred",
         "deleted",

@@ -1,6 +1,6 @@
 //! The first view: problems, activity, the longest waits, and totals.
 
-use crate::actors::dispatch::{RunStatus, TaskView};
+use crate::actors::dispatch::{RunStatus, TaskFilter, TaskView};
 use crate::actors::lease::LeaseView;
 use crate::actors::lock::{Contended, Ranking};
 use crate::actors::queue::QueueView;
@@ -16,6 +16,7 @@ use crate::protocols::http::page::plot::{self, plot};
 use crate::protocols::http::page::shown::{self, Here, count};
 use crate::protocols::http::page::tasks;
 use crate::protocols::http::page::trouble::{self, Trouble};
+use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::rates::{Counted, Rates};
 use crate::protocols::http::route::Route;
@@ -26,7 +27,7 @@ use maud::{Markup, html};
 /// The most rows in each list of waiters.
 const MOST: u32 = 8;
 
-/// The number of busy queues, and of tasks, among which the longest waits are looked for.
+/// The number of busy queues among which the longest-waiting jobs are looked for.
 const LOOKED_AT: u32 = 100;
 
 /// The number of leases examined.
@@ -177,10 +178,23 @@ fn oldest(queues: &[QueueView], here: Here) -> Markup {
     }
 }
 
-/// Returns the oldest tasks without an attempt in progress, oldest first.
+/// Returns the tasks that are ready but not running, oldest first.
 async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
-    let (mut waiting, _) = call.node.tasks().stirring(LOOKED_AT).await?;
-    waiting.retain(|it| it.task.status != RunStatus::Processing);
+    let tasks = call.node.tasks();
+    let mut waiting = Vec::new();
+    for status in [RunStatus::NotStarted, RunStatus::Waiting] {
+        let filter = TaskFilter {
+            status: Some(status),
+            group: None,
+            work: None,
+        };
+        let share = async |after, most| {
+            let found = tasks.list(filter.clone(), after, most).await?;
+            Ok((found.tasks, found.next.map(Some)))
+        };
+        let (found, _) = walk(None, share).await?;
+        waiting.extend(found);
+    }
     waiting.sort_by_key(|it| it.task.created);
     waiting.truncate(MOST as usize);
     Ok(waiting)

@@ -243,31 +243,29 @@ fn queues_say_what_fails_and_what_fills_up() {
             }),
             "warn Jobs failing: 2 jobs failed, and will be tried again.",
         ),
-        (
-            phase(Counts {
-                ready: jobs,
-                ..none()
-            }),
-            &format!(
-                "bad Filling up: {} jobs: 90 % of the limit. Beyond that, new ones are refused.",
-                count(jobs)
-            ),
-        ),
+    ] {
+        assert_eq!(of(&status), [expected]);
+    }
+    let full = Counts {
+        ready: jobs,
+        ..none()
+    };
+    for (status, used, percent) in [
+        (phase(full), format!("{} jobs", count(jobs)), 90),
         (
             queues(|it| it.bytes = rules.bytes_max),
-            &format!(
-                "bad Filling up: {} bytes of jobs: 100 % of the limit. Beyond that, new ones are refused.",
-                count(rules.bytes_max)
-            ),
+            format!("{} bytes of jobs", count(rules.bytes_max)),
+            100,
         ),
         (
             queues(|it| it.queues = rules.queues_max),
-            &format!(
-                "bad Filling up: {} queues: 100 % of the limit. Beyond that, new ones are refused.",
-                count(rules.queues_max)
-            ),
+            format!("{} queues", count(rules.queues_max)),
+            100,
         ),
     ] {
+        let expected = format!(
+            "bad Filling up: {used}: {percent} % of the limit. Beyond that, new ones are refused."
+        );
         assert_eq!(of(&status), [expected]);
     }
 }
