@@ -103,13 +103,10 @@ impl Core {
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
         each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), rules));
-        let (journal, files) = match past.files {
-            None => (None, None),
-            Some(files) => {
-                let (journal, files) = files.start(&mut ledger, config.fsync)?;
-                (Some(journal), Some(files))
-            }
-        };
+        let started = past
+            .files
+            .map(|files| files.start(&mut ledger, config.fsync));
+        let (journal, files) = started.transpose()?.unzip();
         for began in each!(host in &mut past.hosts => host.start(start)) {
             began.map_err(NodeError::Start)?;
         }

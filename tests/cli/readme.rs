@@ -153,7 +153,7 @@ fn the_service_that_is_shown_comes_back() {
     until("it runs again", || pid().filter(|now| *now != first));
 }
 
-/// The picture that is shown is there, of the size that a page can be read at, and is loaded soon.
+/// The screenshot in the README exists, is as wide as a readable page, and is small enough to load quickly.
 #[test]
 fn the_picture_that_is_shown_is_one() {
     let (_, link) = README.split_once("![").expect("there is one");

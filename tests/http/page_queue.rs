@@ -73,8 +73,8 @@ fn queues_are_shown_by_tenant_and_type() {
     let page = browser.page("/page/queue?queue=shop%3Amail");
     shows(&page, &["shop:mail", "ready 2", "No jobs"]);
     let paused = browser.do_and_look("/page/queue/pause", "queue=shop%3Amail&minutes=10");
-    shows(&paused, &["paused, 9 min 59 s", "End the pause"]);
-    shows(&browser.page("/page/queues"), &["paused, 9 min"]);
+    shows(&paused, &["shop:mail paused, ", "End the pause"]);
+    shows(&browser.page("/page/queues"), &["paused, "]);
     let on = browser.do_and_look("/page/queue/pause", "queue=shop%3Amail&minutes=0");
     assert!(!text(&on).contains("paused,"));
     for wrong in [

@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 
-/// A browser with a profile of its own, which ends with this.
+/// A browser with its own profile; dropping it ends the browser.
 pub(crate) struct Chromium {
     child: Child,
     to: File,
@@ -22,14 +22,14 @@ pub(crate) struct Chromium {
     profile: tempfile::TempDir,
 }
 
-/// A tab of it.
+/// A tab of the browser.
 pub(crate) struct Tab<'c> {
     chromium: &'c mut Chromium,
     session: String,
 }
 
 impl Chromium {
-    /// Starts it; none where there is none, which is said.
+    /// Starts the browser. Without Chromium, prints what is skipped and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let program = std::env::var_os("SEXTON_CHROMIUM").unwrap_or_else(|| "chromium".into());
         let found = Command::new(&program)
@@ -145,7 +145,7 @@ impl Chromium {
         }
     }
 
-    /// Notes what the browser complains about.
+    /// Records the errors that the browser reports.
     fn hear(&mut self, told: &Value) {
         let entry = &told["params"]["entry"];
         let is_complaint = match told["method"].as_str() {
@@ -246,7 +246,7 @@ impl Tab<'_> {
         self.ask("Emulation.setScriptExecutionDisabled", &disabled);
     }
 
-    /// Writes where the focus is.
+    /// Types text into the focused element.
     pub(crate) fn write(&mut self, text: &str) {
         self.ask("Input.insertText", &json!({"text": text}));
     }
@@ -268,7 +268,7 @@ impl Tab<'_> {
         }
     }
 
-    /// What the browser complained about: errors of scripts, what the policy of the page forbids, dialogs.
+    /// Returns what the browser reported since the last call: script errors, violations of the page's policy, dialogs.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         self.evaluate("0");
         std::mem::take(&mut self.chromium.complaints)
