@@ -59,6 +59,7 @@ use crate::spine::directory::Admission;
 use crate::spine::each::MailboxOf;
 use crate::spine::event::Position;
 use crate::spine::feed::Reader;
+use crate::spine::ledger::EntryCounts;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::Halt;
@@ -99,6 +100,8 @@ pub(crate) struct Facts {
     pub(crate) draining: watch::Sender<Drains>,
     /// How far the wall clock is ahead, in milliseconds, while it is not trusted.
     pub(crate) clock_ahead: Arc<AtomicU64>,
+    /// The number of entries that each actor has appended.
+    pub(crate) entries: Arc<EntryCounts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::Shown,
@@ -241,6 +244,11 @@ impl Handle {
     pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
         (self.listening((0, 0)), journal)
+    }
+
+    /// Returns the number of journal entries that an actor has appended since the start. Does not query the actor.
+    pub fn entries_of(&self, actor: ActorId) -> u64 {
+        self.facts.entries.of(actor)
     }
 
     /// Returns the socket on which task commands report, if there is one.

@@ -105,13 +105,10 @@ impl Core {
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
         each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), rules));
-        let (journal, files) = match past.files {
-            None => (None, None),
-            Some(files) => {
-                let (journal, files) = files.start(&mut ledger, config.fsync)?;
-                (Some(journal), Some(files))
-            }
-        };
+        let started = past
+            .files
+            .map(|files| files.start(&mut ledger, config.fsync));
+        let (journal, files) = started.transpose()?.unzip();
         for began in each!(host in &mut past.hosts => host.start(start)) {
             began.map_err(NodeError::Start)?;
         }
@@ -122,6 +119,7 @@ impl Core {
         let checkpoints = checkpoints(&spine, &config, &past.found);
         let (asks, asked) = mpsc::unbounded_channel();
         let keeping = keeping(&config)?;
+        let entries = Arc::clone(spine.ledger().counts());
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
@@ -134,6 +132,7 @@ impl Core {
             admission: admission.clone(),
             draining: watch::Sender::default(),
             clock_ahead: Arc::clone(spine.ledger().ahead()),
+            entries,
             commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),

@@ -207,7 +207,7 @@ pub enum Reply {
     /// The busiest queues among the slots that were looked at.
     Busiest {
         /// The queues, busiest first.
-        queues: Vec<BusyQueue>,
+        queues: Vec<QueueView>,
         /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
@@ -336,14 +336,8 @@ pub struct QueueView {
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-}
-
-/// A busy queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BusyQueue {
-    /// The view of the queue.
-    pub view: QueueView,
-    /// When the oldest of its ready jobs was added, as far as they were searched.
+    /// When the oldest of its ready jobs was added, among the first jobs of the 64 most urgent priorities.
+    #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
 

@@ -6,6 +6,7 @@ use crate::handle::{Handle, Listener, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::routes;
@@ -128,6 +129,7 @@ impl Door {
                 description: routes::description(),
                 clock: Arc::clone(&node.facts.clock),
                 rates: Rates::default(),
+                queue_rates: QueueRates::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),

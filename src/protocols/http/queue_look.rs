@@ -494,6 +494,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         pause_ms: _,
         paused_until,
         throttled_until,
+        oldest: _,
     } = view.clone();
     let Counts {
         urgent,

@@ -4,6 +4,7 @@ use crate::clock::{Clock, Date, Offset};
 use crate::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::Counters;
+use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::tls::Identity;
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     /// The recent activity of listeners and journal.
     pub(crate) rates: Rates,
+    /// The rates of the queues that the page shows.
+    pub(crate) queue_rates: QueueRates,
 }
 
 impl Shared {

@@ -80,7 +80,7 @@ fn facts(job: &JobView, here: Here) -> Markup {
             @if job.passing { div { dt { "Kept" } dd { "in memory only" } } }
             @if let Some(progress) = progress {
                 @if let Some(percent) = progress.percent { div { dt { "Done" } dd { (percent) " %" } } }
-                @if let Some(text) = &progress.text { div { dt { "Says" } dd { (shown::words(text.as_str())) } } }
+                @if let Some(text) = &progress.text { div { dt { "Status text" } dd { (shown::words(text.as_str())) } } }
             }
         }
     }
@@ -115,7 +115,7 @@ fn discards(id: &Markup) -> Markup {
     html! {
         form.act method="post" action="/page/job/discard" {
             (id)
-            label { input type="checkbox" name="sure" value="yes" required; "It is not wanted any more" }
+            label { input type="checkbox" name="sure" value="yes" required; "Yes, delete it" }
             button.danger { "Discard" }
         }
     }

@@ -36,7 +36,7 @@ pub(crate) async fn section(
     Ok(html! {
         section #leases data-live {
             h2 { "Leases" }
-            @if found.leases.is_empty() { p.faint { "There are none." } } @else {
+            @if found.leases.is_empty() { p.faint { "No leases." } } @else {
                 (table(&found.leases, here))
                 (shown::more(next))
             }
@@ -48,7 +48,7 @@ pub(crate) async fn section(
 pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Lease" } th { "Pass" } th { "Who" } th.n { "For" } th { "Next" } th { "Due" } th.n { "Passes" } } }
+            thead { tr { th { "Lease" } th { "Pass" } th { "Owner" } th.n { "For" } th { "Next" } th { "Due" } th.n { "Passes" } } }
             tbody {
                 @for view in leases {
                     @let lease = &view.lease;
@@ -142,7 +142,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 @if let Some(current) = &lease.current {
                     div { dt { "Token" } dd { (current.token.0) } }
                     div { dt { "Since" } dd { (here.date(current.since)) } }
-                    div { dt { "No other before" } dd { (here.date(current.until)) } }
+                    div { dt { "Next pass not before" } dd { (here.date(current.until)) } }
                 }
                 div { dt { "Whole passes" } dd { "up to number " (shown::count(lease.whole)) } }
                 div { dt { "Owed" } dd { @if view.wanted { "a whole pass" } @else { "nothing" } } }

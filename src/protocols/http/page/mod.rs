@@ -12,7 +12,7 @@
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that makes pages reload |
 //! | `told.rs` | events as rows |
-//! | `now.rs` `trouble.rs` | the first view, and problems that need attention |
+//! | `now.rs` `trouble/` | the first view, and problems that need attention |
 //! | `locks.rs` `leases.rs` | holders and waiters; the story of a lock, and of a lease |
 //! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the story of one |
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one |

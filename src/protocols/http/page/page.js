@@ -44,7 +44,7 @@
     return selects || (part.contains(active) && active.matches("input, select, textarea"));
   };
 
-  // How many a second more than the last time, where a number says that it grows.
+  // Shows the processor usage since the last time next to numbers that ask for it.
   const counts = (root) => {
     const found = new Map();
     for (const it of root.querySelectorAll("[data-grows]")) found.set(it.dataset.grows, Number(it.dataset.count));
@@ -57,7 +57,7 @@
     for (const it of root.querySelectorAll("[data-grows]")) {
       const rate = (Number(it.dataset.count) - before.get(it.dataset.grows)) / seconds;
       if (!(rate > 0)) continue;
-      it.append(it.dataset.unit === "cpu" ? ` (${Math.round(rate / 10)} %)` : ` +${rate.toFixed(rate < 10 ? 1 : 0)}/s`);
+      it.append(` (${Math.round(rate / 10)} %)`);
     }
     before = counts(root);
     at = now;

@@ -98,7 +98,7 @@ fn facts(record: &RecordView, here: Here) -> Markup {
             @if let Some(at) = record.started { div { dt { "Started" } dd { (here.shown(at)) } } }
             @if let Some(at) = record.ended { div { dt { "Ended" } dd { (here.shown(at)) } } }
             @if let Some(stop) = &record.stop { div { dt { "Stopped by" } dd { (stop.cause.name()) } } }
-            @if let Some(said) = &record.said { div { dt { "Says" } dd { (shown::words(said)) } } }
+            @if let Some(said) = &record.said { div { dt { "Status text" } dd { (shown::words(said)) } } }
             @if record.timeout_ms > 0 { div { dt { "May run for" } dd { (text::span(record.timeout_ms)) } } }
             @if record.live_children > 0 { div { dt { "Children that live" } dd { (record.live_children) } } }
             @if let Some(remains) = &record.remains {

@@ -1,7 +1,8 @@
 //! Renders events as table rows, newest first: those retained in memory, or else those in the journal.
 
+use crate::clock::Date;
 use crate::handle::{Answered, Events, PastError};
-use crate::ids::Seq;
+use crate::ids::{ProcessId, Seq};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
 use crate::protocols::http::page::shown::{self, Here};
@@ -123,18 +124,18 @@ pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
 pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
     html! {
         @if events.is_empty() {
-            p.faint { "No events are kept. Events are collected while someone views the page or subscribes to events, and for ten minutes after that." }
+            p.faint { "No events yet. They are recorded while a page is open, and for 10 minutes after." }
         } @else {
             div.wide tabindex="0" {
                 table.events {
-                    thead { tr { th { "At" } th { "Of" } th { "What" } th { "Which" } th.n { "Entry" } } }
+                    thead { tr { th { "Time" } th { "Actor" } th { "Event" } th { "Details" } th.n { "Entry" } } }
                     tbody {
                         @for event in events {
                             tr {
                                 td { (here.date(event.at)) }
                                 td { (event.actor) }
                                 td { (event.what.kind) }
-                                td { (fields(event)) }
+                                td.words { (fields(event, here)) }
                                 td.n.faint { (event.position.to_string()) }
                             }
                         }
@@ -145,16 +146,22 @@ pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
     }
 }
 
-fn fields(event: &Event) -> Markup {
+fn fields(event: &Event, here: Here) -> Markup {
+    let is_said = |value: &Field| !matches!(value, Field::Name(bytes) if bytes.is_empty());
+    let said = event.what.fields.iter().filter(|(_, value)| is_said(value));
     html! {
-        @for (field, value) in &event.what.fields {
+        @for (field, value) in said {
             span.field {
                 span.faint { (field) " " }
                 @match (*field, value) {
                     ("job", Field::Number(number)) => (shown::job(*number)),
                     ("task", Field::Number(number)) => (shown::task(*number)),
+                    ("ready_at", Field::Number(date)) => (here.shown(Date(*date))),
                     (_, Field::Number(number)) => (number),
-                    (_, Field::Name(bytes)) => (shown::name(bytes)),
+                    (_, Field::Name(bytes)) => @match process_named(field, bytes) {
+                        Some(process) => (shown::process(process)),
+                        None => (shown::name(bytes)),
+                    },
                     (_, Field::Text(text)) => @match text.parse() {
                         Ok(process) => (shown::process(process)),
                         Err(_) => (shown::words(text)),
@@ -164,4 +171,10 @@ fn fields(event: &Event) -> Markup {
             " "
         }
     }
+}
+
+/// Returns the process that a field names.
+fn process_named(field: &str, bytes: &[u8]) -> Option<ProcessId> {
+    let id = std::str::from_utf8(bytes).ok()?;
+    (field == "process").then(|| id.parse().ok()).flatten()
 }
