@@ -84,7 +84,7 @@ fn a_grant_of_which_nothing_is_kept_is_named_by_its_token() {
     run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
     shows(
         &Browser::new(&opened).page("/page/lock?key=a"),
-        &["Held by one , by token", "granted", "From the journal"],
+        &["or before (token", "granted", "From the journal"],
     );
 }
 

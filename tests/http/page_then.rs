@@ -231,10 +231,7 @@ fn a_node_without_a_journal_says_so() {
     let answer = browser.load("/page/then");
     assert_eq!(answer.status, 409);
     shows(&answer.body, &["keeps no journal"]);
-    shows(
-        &browser.page("/page/lock?key=account"),
-        &["No events are kept"],
-    );
+    shows(&browser.page("/page/lock?key=account"), &["No events yet"]);
 }
 
 #[test]

@@ -143,7 +143,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
         &[
             "State after entry",
             "What happened around it",
-            "What there was",
+            "State",
             "account:42",
         ],
     ),

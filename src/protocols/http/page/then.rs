@@ -129,7 +129,7 @@ impl Looked<'_> {
             }
             section #around data-live { h2 { "What happened around it" } (self.around()) }
             section #state data-live {
-                h2 { "What there was" }
+                h2 { "State" }
                 @for actor in &self.state.actors { (self.actor(actor)) }
             }
         }
@@ -174,10 +174,10 @@ impl Looked<'_> {
     fn around(&self) -> Markup {
         html! {
             div.wide tabindex="0" { table.events {
-                thead { tr { th.n { "Entry" } th { "At" } th { "Of" } th { "Asked" } th { "What changed" } } }
+                thead { tr { th.n { "Entry" } th { "At" } th { "Of" } th { "Request" } th { "What changed" } } }
                 tbody {
                     @for line in &self.state.before { (self.line(line)) }
-                    tr.now { td colspan="5" { "The state below is that of here." } }
+                    tr.now { td colspan="5" { "The state below is the state here." } }
                     @for line in &self.state.after { (self.line(line)) }
                 }
             } }
@@ -217,7 +217,7 @@ impl Looked<'_> {
             @if self.shows(actor.name) {
                 @for (title, items) in lists(&actor.state) { (self.list(title, &items)) }
             } @else {
-                p.faint { "What it held has commands in it, and is for those who may run commands." }
+                p.faint { "Its state contains commands, and is shown only to those who may run commands." }
             }
             p.faint { "Digest " code { (actor.digest.to_string()) } }
         }
@@ -287,7 +287,7 @@ fn whole(line: &Line) -> Markup {
     };
     html! {
         details id={ "entry-" (line.seq.unwrap_or_default().0) } {
-            summary.faint { "All of it" }
+            summary.faint { "Full entry" }
             (shown::lines(cut(&words, ENTRY_CHARS).as_bytes()))
         }
     }
@@ -316,7 +316,7 @@ fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     }
 }
 
-/// Returns the non-empty fields of an item, those of nested objects by their path.
+/// Returns the fields of an item that are not empty, false or zero, those of nested objects by their path. An exit code of zero is one.
 fn members(item: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     gather("", item, &mut found);
@@ -326,6 +326,7 @@ fn members(item: &Value) -> Vec<(String, Value)> {
 fn gather(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
     match value {
         Value::Null | Value::Bool(false) => {}
+        Value::Number(number) if number.as_u64() == Some(0) && !path.ends_with("code") => {}
         Value::String(text) if text.is_empty() => {}
         Value::Array(items) if items.is_empty() => {}
         Value::Object(members) => {
@@ -384,10 +385,12 @@ mod tests {
 
     #[test]
     fn members_that_say_nothing_are_left_out() {
-        let item = json!({"key": "a", "bound": null, "fencing": false, "jobs": {"ready": 2, "words": ""}, "none": []});
+        let item = json!({"key": "a", "bound": null, "fencing": false, "jobs": {"ready": 2, "total": 0, "words": ""}, "none": [], "end": {"code": 0}});
         let found = members(&item).into_iter();
-        let found: Vec<(String, String)> = found.map(|(name, it)| (name, it.to_string())).collect();
-        let expected = [("key", "\"a\""), ("jobs.ready", "2")];
+        let mut found: Vec<(String, String)> =
+            found.map(|(name, it)| (name, it.to_string())).collect();
+        found.sort();
+        let expected = [("end.code", "0"), ("jobs.ready", "2"), ("key", "\"a\"")];
         assert_eq!(
             found,
             expected.map(|(name, it)| (name.to_owned(), it.to_owned()))
