@@ -121,7 +121,7 @@ fn what_a_client_did_is_found_around_its_number() {
     assert!(!page.contains("<account>"));
     let rows = text(around(&page));
     let (before, after) = rows
-        .split_once("The state below is that of here.")
+        .split_once("The state below is the state here.")
         .expect("it says where it stands");
     assert!(before.contains("granted key <account>"), "{before}");
     assert!(
@@ -216,7 +216,7 @@ fn commands_are_for_those_who_may_run_them() {
         text(&page).contains("running 1").then_some(page)
     });
     assert!(!plain.contains("swordfish"), "{}", text(&plain));
-    shows(&plain, &["What it held has commands in it"]);
+    shows(&plain, &["Its state contains commands"]);
     ended(&opened.socket(), id);
 }
 
