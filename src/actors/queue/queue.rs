@@ -151,7 +151,8 @@ impl Queue {
         slots
     }
 
-    pub(super) fn view(&self, pause: Option<Pause>, offset: Offset) -> QueueView {
+    /// Returns a view of it, with the pause of its number.
+    pub(super) fn view(&self, jobs: &Slab<Job>, pause: Option<Pause>, offset: Offset) -> QueueView {
         QueueView {
             name: self.name.clone(),
             jobs: self.counts,
@@ -164,7 +165,7 @@ impl Queue {
             pause_ms: pause.map_or(0, |pause| pause.until.0.saturating_sub(pause.since.0)),
             paused_until: pause.map(|pause| offset.time(pause.until)),
             throttled_until: (self.throttle.is_closed()).then(|| self.throttle.opens()),
-            oldest: None,
+            oldest: self.ready.oldest(jobs),
         }
     }
 }

@@ -171,10 +171,8 @@ impl State {
     /// Returns a view of a queue.
     pub(super) fn queue_view(&self, queue: &Queue, offset: Offset) -> QueueView {
         let numbered = queue.number.and_then(|number| self.numbers.get(number));
-        QueueView {
-            oldest: queue.ready.oldest(&self.jobs),
-            ..queue.view(numbered.and_then(|numbered| numbered.pause), offset)
-        }
+        let pause = numbered.and_then(|numbered| numbered.pause);
+        queue.view(&self.jobs, pause, offset)
     }
 
     /// Returns the oldest unclaimed job of a queue with this key.
