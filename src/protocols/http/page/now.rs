@@ -15,7 +15,7 @@ use crate::protocols::http::page::leases;
 use crate::protocols::http::page::plot::{self, plot};
 use crate::protocols::http::page::shown::{self, Here, count};
 use crate::protocols::http::page::tasks;
-use crate::protocols::http::page::trouble::{self, Trouble};
+use crate::protocols::http::page::trouble::{self, Others, Trouble};
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::rates::{Counted, Rates};
@@ -43,7 +43,8 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         return Err(Problem::new(crate::refusal::Reason::Halted, words.clone()));
     }
     let stirring = call.node.leases().stirring(LEASES).await?;
-    let troubles = trouble::all(call, &status, &stirring.leases).await?;
+    let totals = Others::of(call).await?;
+    let troubles = trouble::all(call, &status, &stirring.leases, &totals).await?;
     let (contended, contended_all) = call.locks().contended(MOST, Ranking::Longest).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
     queues.retain(|queue| queue.oldest.is_some());
@@ -68,7 +69,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         @if !leases.is_empty() {
             section #passes data-live { h2 { "Leases" } (leases::table(&leases, here)) }
         }
-        section #counts data-live { h2 { "How much there is" } (counts(&status)) (others(call).await?) }
+        section #counts data-live { h2 { "How much there is" } (counts(&status)) (others(&totals)) }
         section #node data-live { h2 { "Coordinator" } (node(&status, here)) }
     };
     Ok(Page {
@@ -219,14 +220,8 @@ fn counts(status: &NodeStatus) -> Markup {
     }
 }
 
-async fn others(call: &Call) -> Result<Markup, Problem> {
-    let tasks = call.node.tasks().totals().await?;
-    let processes = if call.may_run() {
-        Some(call.node.processes().totals().await?)
-    } else {
-        None
-    };
-    Ok(html! {
+fn others(Others { tasks, processes }: &Others) -> Markup {
+    html! {
         dl.counts {
             div { dt { "Tasks under way" } dd { (count(tasks.processing)) } }
             div { dt { "waiting" } dd { (count(tasks.waiting)) } }
@@ -238,7 +233,7 @@ async fn others(call: &Call) -> Result<Markup, Problem> {
                 div { dt { "ended" } dd { (count(processes.exited)) } }
             }
         }
-    })
+    }
 }
 
 fn node(status: &NodeStatus, here: Here) -> Markup {

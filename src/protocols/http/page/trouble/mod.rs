@@ -53,11 +53,30 @@ impl Trouble {
     }
 }
 
+/// The totals that are not part of the status. Those of processes are for users who may run commands.
+pub(crate) struct Others {
+    pub(crate) tasks: dispatch::Totals,
+    pub(crate) processes: Option<process::Totals>,
+}
+
+impl Others {
+    pub(crate) async fn of(call: &Call) -> Result<Self, Problem> {
+        let tasks = call.node.tasks().totals().await?;
+        let processes = if call.may_run() {
+            Some(call.node.processes().totals().await?)
+        } else {
+            None
+        };
+        Ok(Self { tasks, processes })
+    }
+}
+
 /// Returns all problems, the worst first.
 pub(crate) async fn all(
     call: &Call,
     status: &NodeStatus,
     leases: &[LeaseView],
+    Others { tasks, processes }: &Others,
 ) -> Result<Vec<Trouble>, Problem> {
     let here = Here::of(&call.node);
     let mut all = of_node(status);
@@ -66,9 +85,9 @@ pub(crate) async fn all(
     all.extend(of_machine(status));
     all.extend(of_queues(status, call.node.queue_rules()));
     all.extend(leases.iter().filter_map(|it| of_lease(it, here)));
-    all.extend(of_tasks(&call.node.tasks().totals().await?));
-    if call.may_run() {
-        all.extend(of_processes(&call.node.processes().totals().await?));
+    all.extend(of_tasks(tasks));
+    if let Some(processes) = processes {
+        all.extend(of_processes(processes));
         let services = call.node.services().list(None).await?;
         all.extend(services.iter().filter_map(of_service));
     }
