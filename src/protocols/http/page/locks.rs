@@ -102,7 +102,7 @@ fn table(entries: &[Listed], events: &Events, here: Here) -> Markup {
     html! {
         @if entries.is_empty() { p.faint { "No locks." } } @else {
             div.wide tabindex="0" { table {
-                thead { tr { th { "Lock" } th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } } }
+                thead { tr { th { "Lock" } (whose()) } }
                 tbody {
                     @for entry in entries { tr {
                         td { (shown::lock(&entry.key, &entry.index)) }
@@ -112,6 +112,11 @@ fn table(entries: &[Listed], events: &Events, here: Here) -> Markup {
             } }
         }
     }
+}
+
+/// Renders the heads of the columns of [`who`].
+fn whose() -> Markup {
+    html! { th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } }
 }
 
 /// Renders the cells of an entry other than its lock.
@@ -213,7 +218,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
 fn waiting(entries: &[Listed], events: &Events, here: Here) -> Markup {
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } } }
+            thead { tr { (whose()) } }
             tbody { @for entry in entries { tr { (who(entry, events, here)) } } }
         } }
     }
