@@ -10,6 +10,8 @@ mod daemon;
 #[path = "../support/left_out.rs"]
 mod left_out;
 #[cfg(feature = "cli")]
+#[path = "../support/lock_request.rs"]
+mod lock_request;
 #[path = "../support/patience.rs"]
 mod patience;
 #[path = "../support/resources.rs"]

@@ -1,12 +1,12 @@
 //! A node in this process with its HTTP door open, and a client of a few lines that takes answers apart.
 
 use crate::described;
+pub(crate) use crate::lock_request::request;
 use serde_json::Value;
-use sexton::actors::lock::{LockMachine, Message, Name};
+pub(crate) use sexton::block_on as run;
 use sexton::config::{Config, HttpConfig, LockserverConfig};
 use sexton::node::{Handle, Node};
 use sexton::protocols::http::Door;
-use sexton::spine::delivery::Item;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -289,24 +289,4 @@ pub(crate) fn write_private(file: &Path, text: &str) {
     opened
         .write_all(text.as_bytes())
         .expect("it can be written");
-}
-
-pub(crate) fn run<T>(task: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(task)
-}
-
-pub(crate) fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
-    let name = |bytes: &[u8]| Name::new(bytes).expect("it is short");
-    Item::Message(Message::Request {
-        key: name(key),
-        index: name(b""),
-        owner: name(owner),
-        ttl: 600,
-        ttw: 600,
-        priority: 0,
-    })
 }

@@ -143,7 +143,7 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
         &[
             "State after entry",
             "What happened around it",
-            "State",
+            "Digest",
             "account:42",
         ],
     ),

@@ -14,6 +14,8 @@ mod views;
 
 #[path = "../support/left_out.rs"]
 mod left_out;
+#[path = "../support/lock_request.rs"]
+mod lock_request;
 #[path = "../support/patience.rs"]
 mod patience;
 

@@ -1,12 +1,13 @@
 //! A node that serves the page from this process, on a port that it keeps across restarts.
 
+use crate::lock_request::request;
 use serde_json::Value;
-use sexton::actors::lock::{LockMachine, Message, Name};
-use sexton::actors::queue::{Body, Put};
+use sexton::actors::lock::Name;
+use sexton::actors::queue::{Body, Put, QueueName};
+pub(crate) use sexton::block_on as run;
 use sexton::config::{Config, HttpConfig};
 use sexton::handle::Handle;
 use sexton::node::Node;
-use sexton::spine::delivery::Item;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -99,10 +100,10 @@ impl Served {
 
     /// Adds jobs to a queue.
     pub(crate) fn push(&self, queue: &str, bodies: &[&str]) {
-        let queue = |()| queue.try_into().expect("a name");
+        let queue: QueueName = queue.try_into().expect("a name");
         let jobs = bodies
             .iter()
-            .map(|body| Put::new(queue(()), Body::new(body.as_bytes().to_vec())));
+            .map(|body| Put::new(queue.clone(), Body::new(body.as_bytes().to_vec())));
         let added = run(self.handle().queues().put_all(jobs.collect()));
         added.expect("they are added");
     }
@@ -127,23 +128,4 @@ impl Served {
         let json = &answer[begin.expect("it is JSON")..=end.expect("it ends")];
         serde_json::from_str(json).expect("it is JSON")
     }
-}
-
-fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
-    let name = |bytes: &[u8]| Name::new(bytes).expect("it is short");
-    Item::Message(Message::Request {
-        key: name(key),
-        index: name(b""),
-        owner: name(owner),
-        ttl: 6000,
-        ttw: 6000,
-        priority: 0,
-    })
-}
-
-pub(crate) fn run<T>(task: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.expect("a runtime").block_on(task)
 }
