@@ -16,6 +16,7 @@ mod events;
 mod far;
 mod guide;
 mod hooks;
+mod image;
 mod import;
 mod import_hostile;
 mod init;
