@@ -15,9 +15,9 @@ use std::fmt::Write as _;
 /// Asks over `DATA/sexton.sock`, or where --url says.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton status                     the coordinator of this user
-  sexton status --json | jq .queues as programs read it
-  sexton status > /dev/null         whether one runs: its exit status says so
+  sexton status                      the coordinator of this user
+  sexton status --json | jq .queues  as programs read it
+  sexton status > /dev/null          whether one runs: its exit status says so
 
 Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be asked; 4 it has halted.")]
 pub(crate) struct Status {

@@ -152,8 +152,8 @@ impl Kill {
     name = "wait",
     after_help = "\
 Examples:
-  sexton wait 0192f5e0               until it has ended: exits as it did
-  sexton wait 0192f5e0 --timeout 30s at most half a minute
+  sexton wait 0192f5e0                until it has ended: exits as it did
+  sexton wait 0192f5e0 --timeout 30s  at most half a minute
 
 Exit status: that of the process, or 128 and the signal that ended it; 124 it lives when the time is over; 125 how it ended cannot be
 known, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
@@ -185,9 +185,11 @@ impl WaitFor {
         if has_ended(&record) {
             return outcome(&record, &page::command(&record));
         }
-        Err(Failure::of_command(
-            124,
-            "it has not ended, and the wait is over",
-        ))
+        Err(
+            Failure::of_command(124, "it has not ended, and the wait is over").help(format!(
+                "wait longer, or end it: `sexton kill --wait {}`",
+                self.id
+            )),
+        )
     }
 }

@@ -22,14 +22,14 @@ const PAGE: u64 = 1000;
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton ps                         what is running
-  sexton ps --all --search import   also what has ended, with this text in its command
-  sexton ps --tree                  every one under its parent
-  sexton ps 0192f5e0                all that is known of one, by the beginning of its id
-  sexton ps --status exited --count how many
-  sexton ps prune --older-than 7d   forget what ended more than a week ago
-  sexton ps reconcile               check all that are on record as running
-  sexton ps --pid-files snapshots   what the PID files below a directory say, and whether it is so
+  sexton ps                          what is running
+  sexton ps --all --search import    also what has ended, with this text in its command
+  sexton ps --tree                   every one under its parent
+  sexton ps 0192f5e0                 all that is known of one, by the beginning of its id
+  sexton ps --status exited --count  how many
+  sexton ps prune --older-than 7d    forget what ended more than a week ago
+  sexton ps reconcile                check all that are on record as running
+  sexton ps --pid-files snapshots    what the PID files below a directory say, and whether it is so
 
 Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]

@@ -1,0 +1,215 @@
+//! The examples of `--help` are run, each page of it in one shell with a coordinator of its own.
+
+use crate::daemon::{ended, sexton};
+use crate::shown::Reader;
+
+/// Examples that are not run here: how they begin, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("sexton beanstalkd", "it serves: tests/cli/beanstalkd.rs"),
+    (
+        "sexton drain --wait",
+        "the coordinator has ended: tests/cli/drain.rs",
+    ),
+    (
+        "sexton drain queues",
+        "the coordinator has ended: tests/cli/drain.rs",
+    ),
+    ("sexton events", "it does not end: tests/cli/events.rs"),
+    ("sexton job ", "it takes a job: tests/cli/work_report.rs"),
+    (
+        "sexton kill --pid-file",
+        "it takes such a file: tests/cli/pid_files.rs",
+    ),
+    (
+        "sexton lease import",
+        "it takes SQLite and a repository of Fossil",
+    ),
+    (
+        "sexton lease run nightly",
+        "nothing has set its command: tests/cli/lease.rs",
+    ),
+    ("sexton lock watch", "it does not end: tests/cli/lock.rs"),
+    ("sexton man | man", "it takes man(1)"),
+    (
+        "sexton recover",
+        "a coordinator runs on it: docs/tools.md, which is run, has the same",
+    ),
+    ("sexton run -- make", "it takes make(1)"),
+    ("sexton serve", "it serves; README.md, which is run, has it"),
+    (
+        "sexton server add web-1",
+        "there is no such machine: tests/cli/far.rs",
+    ),
+    (
+        "sexton server update --from https",
+        "there is no such machine: tests/cli/servers.rs",
+    ),
+    ("sexton status --json | jq", "it takes jq(1)"),
+    ("sexton task save", "it takes a task: tests/cli/task.rs"),
+    ("sexton task wait", "it takes a task: tests/cli/task.rs"),
+    ("sexton top --data", "it takes a terminal: tests/cli/top.rs"),
+    ("sexton top --json", "it does not end: tests/cli/top.rs"),
+    (
+        "sexton work mails purges --wait",
+        "it does not end: tests/cli/work.rs",
+    ),
+    (
+        "sexton work thumbs --wait",
+        "it does not end: tests/cli/work_lines.rs",
+    ),
+    ("systemctl", "it takes a machine with systemd"),
+    (
+        "token=$(sexton lock acquire backup --json | jq",
+        "it takes jq(1)",
+    ),
+    (
+        "sexton lock release backup --token \"$token\"",
+        "it takes jq(1)",
+    ),
+];
+
+/// What stands in the examples, and what is run in its place.
+const INSTEAD: &[(&str, &str)] = &[
+    ("/var/lib/sexton", "sexton"),
+    ("/var/log/", "$PWD/"),
+    ("/etc/sexton.toml", "sexton.toml"),
+    ("/etc/supervisor/", ""),
+    ("/backup/", "backup-"),
+    ("/usr/local/share/man/", ""),
+    ("~/.local/state/", ""),
+    ("~/", "./"),
+    ("DATA", "sexton"),
+    // Another command of the page holds it.
+    ("acquire backup --wait 10m", "acquire backup --wait 1"),
+];
+
+/// Files that the examples read.
+const FILES: &[(&str, &str)] = &[
+    ("job.json", "{}"),
+    ("jobs.jsonl", "{\"body\":\"a\"}\n{\"body\":\"b\"}\n"),
+    ("log", "a\nb\n"),
+    ("sexton.toml", ""),
+    ("servers.json", "[]"),
+    ("supervisord.conf", "[program:web]\ncommand=./web\n"),
+];
+
+/// The words of each command, and its page of help, from the program itself.
+fn pages() -> Vec<(Vec<String>, String)> {
+    let mut pages = Vec::new();
+    let mut next = vec![Vec::new()];
+    while let Some(words) = next.pop() {
+        let output = sexton().args(&words).arg("--help").output();
+        let [page, _] = ended(output.expect("it runs"), 0);
+        let (_, list) = page.split_once("Commands:\n").unwrap_or_default();
+        let (list, _) = list.split_once("\n\n").unwrap_or((list, ""));
+        let names = list.lines().filter(|line| {
+            let deep = line.len() - line.trim_start().len();
+            deep == 2
+        });
+        for name in names.filter_map(|line| line.split_whitespace().next()) {
+            if name != "help" {
+                next.push([words.as_slice(), &[name.to_owned()]].concat());
+            }
+        }
+        pages.push((words, page));
+    }
+    pages
+}
+
+/// Whether a line of examples begins a command, and not what is said of one on a line that was too long.
+fn is_command(line: &str) -> bool {
+    let first = line.split(' ').next().unwrap_or_default();
+    ["sexton", "export", "systemctl"].contains(&first) || first.ends_with("=$(sexton")
+}
+
+/// The commands of the examples of a page. Two spaces part a command from what is said of it.
+fn examples(page: &str) -> Vec<String> {
+    let one = page.split_once("\nExample: ");
+    let several = page.split_once("\nExamples");
+    let Some((_, rest)) = one.or(several) else {
+        return Vec::new();
+    };
+    let (rest, _) = rest.split_once("\n\n").unwrap_or((rest, ""));
+    let lines = rest
+        .lines()
+        .map(|line| line.strip_prefix("  ").unwrap_or(line));
+    let commands = lines.filter(|line| is_command(line));
+    let command = |line: &str| line.split("  ").next().unwrap_or(line).to_owned();
+    commands.map(command).collect()
+}
+
+fn reason(example: &str) -> Option<usize> {
+    NOT_RUN
+        .iter()
+        .position(|(begin, _)| example.starts_with(begin))
+}
+
+/// A reader with what the examples need.
+fn reader(examples: &[String]) -> Reader {
+    let reader = Reader::new();
+    for (name, text) in FILES {
+        reader.file(name, text);
+    }
+    for example in examples {
+        for word in example.split([' ', '\'', '"']) {
+            if let Some(program) = word.strip_prefix("./") {
+                reader.file(program, "#!/bin/sh\necho '[]'\n");
+            }
+        }
+    }
+    reader
+}
+
+/// The answer may be no, for nothing of what they name is there; but each is understood, and does what it is to do.
+#[test]
+fn every_example_of_help_runs() {
+    let mut used = vec![false; NOT_RUN.len()];
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for (words, page) in pages() {
+        let mut examples = examples(&page);
+        examples.retain(|example| match reason(example) {
+            Some(at) => {
+                used[at] = true;
+                false
+            }
+            None => true,
+        });
+        if examples.is_empty() {
+            continue;
+        }
+        let reader = reader(&examples);
+        let folders = "mkdir -p .local/share/bash-completion/completions .zfunc .config/fish/completions snapshots";
+        let mut commands = vec!["sexton serve &".to_owned(), folders.to_owned()];
+        let first = commands.len();
+        for example in &examples {
+            let mut command = example.clone();
+            for (from, to) in INSTEAD {
+                command = command.replace(from, to);
+            }
+            commands.push(command);
+        }
+        let ran = reader.run(commands);
+        assert_eq!(ran.len(), examples.len() + first, "{words:?}: {ran:?}");
+        for (example, ran) in examples.iter().zip(&ran[first..]) {
+            count += 1;
+            if ![0, 1].contains(&ran.status) {
+                let errors = reader.read("errors");
+                wrong.push(format!("{words:?}: {example}: {ran:?}\n{errors}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    assert!(count > 150, "{count} examples were run");
+    for (used, (begin, reason)) in used.iter().zip(NOT_RUN) {
+        assert!(*used && !reason.is_empty(), "there is no example {begin}");
+    }
+}
+
+#[test]
+fn examples_are_found_in_help() {
+    let page = "Usage: x\n\nExamples, of x:\n  sexton a b   does c\n  and f\n  id=$(sexton d)\n               does e\n\nExit status";
+    assert_eq!(examples(page), ["sexton a b", "id=$(sexton d)"]);
+    assert_eq!(examples("x\n\nExample: sexton a\n"), ["sexton a"]);
+    assert_eq!(examples("Usage: sexton\n"), Vec::<String>::new());
+}
