@@ -130,14 +130,16 @@ fn the_program_of_a_package_is_no_larger_than_it_may_be() {
     }
 }
 
+/// The kind of a header that names the program which loads this one.
+const INTERPRETER: usize = 3;
+
 /// Whether a program names another that loads it: one that is static names none.
 fn is_static(program: &Path) -> bool {
     let bytes = std::fs::read(program).expect("it can be read");
     let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]).into();
     let [headers, size, count]: [usize; 3] = [word(32), word(54), word(56)];
-    let kinds = (0..count).map(|at| word(headers + at * size));
-    const INTERPRETER: usize = 3;
-    !kinds.into_iter().any(|kind| kind == INTERPRETER)
+    let mut kinds = (0..count).map(|at| word(headers + at * size));
+    !kinds.any(|kind| kind == INTERPRETER)
 }
 
 /// One is built by hand, as docs/operations.md says, and stays where it was put.
