@@ -24,6 +24,9 @@ pub const HTTP_PORT: u16 = 11380;
 /// The longest body of an HTTP request in bytes, not counting the body of a job.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
+/// The longest body of a request over HTTP that brings an inventory of servers.
+pub const INVENTORY_BYTES_MAX: usize = 1024 * 1024;
+
 /// A node's settings.
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -105,9 +105,9 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cli` (default) | the program `sexton`; programs that embed the library do not need it |
-//! | `http` (default) | HTTP over TCP and over a Unix socket |
+//! | `http` (default) | HTTP over TCP and over a Unix socket; enables `replay` |
 //! | `jobs` (default) | jobs as Rust types, and workers in the program's own process |
-//! | `replay` | logs as JSON lines, and their replay |
+//! | `replay` | logs as JSON lines, their replay, and the past of a running node |
 //!
 //! A program that embeds the library sets `default-features = false`, and adds `http` if it serves HTTP.
 //!

@@ -26,7 +26,7 @@ type Object = BTreeMap<String, serde_json::Value>;
     derive(schemars::JsonSchema),
     schemars(rename = "Status", extend("x-open" = true))
 )]
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct NodeStatus {
     /// The version of the program.
     pub version: &'static str,

@@ -62,7 +62,11 @@ pub fn grouped(number: u64) -> String {
 
 /// Formats a count with its noun, such as `2,000 records`.
 pub fn count(number: u64, one: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+    let plural = match number {
+        1 => "",
+        _ if one.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{} {one}{plural}", grouped(number))
 }
 
@@ -104,6 +108,7 @@ mod tests {
         assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
         let records = [0, 1, 2000].map(|number| count(number, "record"));
         assert_eq!(records, ["0 records", "1 record", "2,000 records"]);
+        assert_eq!(count(2, "process"), "2 processes");
         let sizes = [0, 1023, 1024, 1536, 5 << 30].map(bytes);
         assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB"]);
         let spans = [0, 59_999, 61_000, 3_661_000, 90_000_000].map(span);

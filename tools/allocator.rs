@@ -1,10 +1,10 @@
-//! The program's allocator, and when it gives memory back to the system.
+//! The program's allocator, and when it returns memory to the system.
 //!
-//! A request allocates some dozen times on its way; docs/benchmarks.md has what mimalloc is worth there. Left alone it
-//! keeps what was freed in case it is wanted again, and asks for pages of two megabytes, which stay whole while one
-//! byte of them is in use. For a program that holds many small things, and now and then needs much for a moment, as a
-//! checkpoint does, both cost more than they bring. But giving back at once what is wanted again at once costs too: a
-//! start would take a quarter longer. So what is freed waits for a moment first. Never here: an allocation.
+//! A request allocates about a dozen times; docs/benchmarks.md measures what mimalloc gains there. By default it keeps freed
+//! memory for reuse and asks for 2 MB pages, each of which stays resident while a single byte of it is in use. Both defaults are
+//! costly for a program that holds many small objects and needs much memory only at times, as during a checkpoint. Returning
+//! memory at once is costly too: it makes a start a quarter slower. So freed memory is held for a short delay first. This file
+//! allocates nothing itself.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,20 +12,21 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// `mi_option_purge_delay` in mimalloc.h, which the crate does not name: milliseconds until freed pages go back.
+/// The index of `mi_option_purge_delay` in mimalloc.h, for which the crate has no constant: milliseconds until freed pages are
+/// returned.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// How long freed pages wait for whoever wants them again. What is freed afterwards takes them along.
+/// How long freed pages are kept for reuse. The purge happens at the next free after the delay.
 const WAIT_MS: i64 = 50;
 
-/// How often those go back that nothing was freed after.
+/// How often to purge pages that no later free has purged.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Makes freed memory wait for a moment before it goes back to the system. Before the first thread starts.
+/// Delays the purge of freed memory and disables transparent huge pages. Call it before the first thread starts.
 pub(crate) fn configure() {
-    // Feature `no_thp` keeps mimalloc from asking for large pages; some systems give them unasked.
+    // Feature `no_thp` keeps mimalloc from asking for huge pages; some systems provide them unasked.
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "large pages stay as the system has them");
+        tracing::debug!(%error, "failed to disable transparent huge pages");
     }
     #[expect(
         unsafe_code,
@@ -36,7 +37,7 @@ pub(crate) fn configure() {
     }
 }
 
-/// Gives back what is left over, again and again. A program that serves does this beside everything else.
+/// Purges freed memory periodically, for as long as a server runs.
 pub(crate) async fn give_back_forever() -> Infallible {
     let mut each = tokio::time::interval(EVERY);
     loop {
@@ -45,7 +46,7 @@ pub(crate) async fn give_back_forever() -> Infallible {
     }
 }
 
-/// Gives back what is left over, now.
+/// Returns all freed memory to the system now.
 pub(crate) fn give_back() {
     #[expect(
         unsafe_code,

@@ -1,4 +1,4 @@
-//! `sexton audit`: whether what a running coordinator holds agrees, and with what the machine shows.
+//! `sexton audit`: checks the state of a running coordinator for consistency, within itself and against the machine.
 
 use crate::client::{self, Where};
 use crate::report::{Failure, print_said};
@@ -9,7 +9,7 @@ use sexton::refusal::Reason;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long an audit may take: what does not agree is looked at again for some of them, twice with --fix.
+/// How long an audit may take: apparent disagreements are checked again for some seconds, twice with --fix.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What to do about a refusal.
@@ -18,30 +18,30 @@ const HELPS: &[(Reason, &str)] = &[(
     "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
 )];
 
-/// It could not be looked: neither that all agrees, nor that something does not.
+/// The exit status when the audit could not be carried out, so that nothing is known either way.
 const UNSEEN: u8 = 2;
 
-/// Compare what a coordinator holds: tasks, processes, locks, servers and claims with each other, and with the machine.
+/// Check a coordinator's tasks, processes, locks, servers and claims against each other and against the machine.
 ///
-/// Everything is put right by events as they come, so all should agree at any time, and nothing found is the usual case. What
-/// does not agree at a first look is looked at again for up to four seconds, and reported if it differs each time.
+/// Events keep all of this consistent, so an audit normally finds nothing. A disagreement is checked again for up to four
+/// seconds, and reported only if it persists.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton audit && echo all agrees
-  sexton audit --fix                 and do what an event would have done that was lost
+  sexton audit --fix                 also repair what a lost event left undone
   sexton audit --json | jq '.found[].words'
 
-Exit status: 0 all agrees, or does after --fix; 1 something does not; 2 it could not be looked, or wrong flags.")]
+Exit status: 0 consistent, or made so by --fix; 1 something disagrees; 2 wrong flags, or the audit could not be carried out.")]
 pub(crate) struct Audit {
-    /// Report an end to an actor again, release a lock, stop a process that no record names: what stands with each line
+    /// Repair what each line names: report an end to an actor again, release a lock, stop a process without a record
     #[arg(long)]
     fix: bool,
 
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -59,7 +59,7 @@ impl Audit {
         if number(&said, "/left") == 0 {
             Ok(())
         } else {
-            // The lines above say it.
+            // The lines above are the message.
             Err(Failure::found(""))
         }
     }
@@ -74,7 +74,7 @@ impl Audit {
     }
 }
 
-/// A line for each disagreement, and one for all.
+/// Formats one line per disagreement and a summary line.
 fn page(said: &Value) -> String {
     let mut page = String::new();
     let found = said.pointer("/found").and_then(Value::as_array);

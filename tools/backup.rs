@@ -20,20 +20,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often it is tried to copy a directory that changes meanwhile.
+/// The attempts to copy a directory that changes during the copy.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// Copy a running coordinator's directory, consistently, while it goes on.
+/// Copy a running coordinator's directory consistently, without stopping it.
 ///
-/// Has the coordinator take a snapshot, copies that and the journal after it, checks the copy as `sexton inspect`
-/// does, and only then renames it to DIR: an interrupted backup leaves no DIR. Everything that was acknowledged before the
-/// backup began is in it. To restore, start `sexton serve --data` on a copy of the copy.
+/// Takes a snapshot, copies it and the journal after it, checks the copy as `sexton inspect` does, and only then renames it to
+/// DIR: an interrupted backup leaves no DIR. The copy contains everything that was acknowledged before the backup began. To
+/// restore, start `sexton serve --data` on a copy of the copy.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton backup /backup/sexton-$(date +%F)
   cp -a /backup/sexton-2026-01-31 /var/lib/sexton && sexton serve --data /var/lib/sexton
 
-Exit status: 0 the copy is whole and on disk; 2 wrong flags; \
+Exit status: 0 the copy is complete and on disk; 2 wrong flags; \
 3 no coordinator runs there, or it cannot be copied; 4 it has halted.")]
 pub(crate) struct Backup {
     /// A new or an empty directory
@@ -68,7 +68,7 @@ impl Backup {
             .to_string()
         } else {
             format!(
-                "copied to {into}: everything up to sequence number {last}, as snapshot {slot} up to {upto} and {} behind it; {}",
+                "copied to {into}: everything up to sequence number {last}, as snapshot {slot} up to {upto} and {} after it; {}",
                 text::count(copied.tail.records, "record"),
                 text::bytes(copied.bytes)
             )
@@ -77,7 +77,7 @@ impl Backup {
     }
 }
 
-/// Where a copy is to be: nothing is there but for an empty directory.
+/// The destination of a copy: a path that does not exist or is an empty directory.
 struct Target {
     path: PathBuf,
     parent: PathBuf,
@@ -85,7 +85,7 @@ struct Target {
 }
 
 impl Target {
-    /// Refuses what cannot become a copy of `data`.
+    /// Checks that `into` can receive a copy of `data`.
     fn check(into: &Path, data: &Path) -> Result<Self, Failure> {
         let refused = |why: &str| {
             Failure::unreachable(format!("failed to copy to {}: {why}", into.display()))
@@ -100,14 +100,14 @@ impl Target {
         {
             let data = data.display();
             return Err(refused(&format!(
-                "it is within {data}, which is to be copied"
+                "it is within {data}, the directory to copy"
             )));
         }
         match std::fs::read_dir(&path).map(|mut entries| entries.next().is_none()) {
             Ok(false) => return Err(refused("it is not empty")),
             Ok(true) if is_mounted(&path, parent) => {
                 return Err(refused(
-                    "it is a mount point, which cannot be put in place whole",
+                    "it is a mount point, so the copy cannot be renamed to it; give a directory below it",
                 ));
             }
             Ok(true) => {}
@@ -125,7 +125,7 @@ impl Target {
     }
 }
 
-/// The path without links, as far as it exists.
+/// Resolves symbolic links in the part of `path` that exists.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let found = path.ancestors().find_map(|above| {
@@ -140,12 +140,13 @@ fn is_mounted(path: &Path, parent: &Path) -> bool {
     device(path) != device(parent)
 }
 
-/// Copies beside the target, and gives the copy its name when it is whole: an interrupted one never has it.
+/// Copies to a temporary directory next to the target and renames it when complete, so an interrupted copy never has the target's
+/// name.
 fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
     let shown = target.path.display();
     let failed = |error: io::Error| {
         Failure::unreachable(format!("failed to copy to {shown}: {error}"))
-            .help("the copy is made beside it, and gets its name when it is whole")
+            .help("the copy is made next to it and renamed when it is complete")
     };
     let taken = || -> Result<Seq, Failure> {
         let _progress = Progress::start(|| Some("waiting for a snapshot".to_owned()), tell);
@@ -179,7 +180,7 @@ fn copy_and_check(data: &Path, disk: &RealDisk, upto: Seq) -> Result<Copied, Fai
     if copied.seal.manifest.begun < upto {
         let begun = copied.seal.manifest.begun;
         return Err(Failure::unreachable(format!(
-            "failed to copy {}: its newest snapshot goes to {begun}, and one that goes to {upto} was just taken",
+            "failed to copy {}: its newest snapshot ends at {begun}, but the one just taken ends at {upto}",
             data.display()
         )));
     }
@@ -187,7 +188,7 @@ fn copy_and_check(data: &Path, disk: &RealDisk, upto: Seq) -> Result<Copied, Fai
     Ok(copied)
 }
 
-/// Copies until nothing has changed meanwhile.
+/// Copies until an attempt succeeds during which nothing changed.
 fn copy(data: &Path, into: &RealDisk, bytes: &AtomicU64) -> Result<Copied, Failure> {
     let from = RealDisk::new(data);
     let mut attempts = 1;
@@ -210,7 +211,7 @@ fn copy(data: &Path, into: &RealDisk, bytes: &AtomicU64) -> Result<Copied, Failu
     }
 }
 
-/// Whether the coordinator may have changed what was being copied.
+/// Returns whether a change by the coordinator during the copy can explain `error`.
 fn may_pass(error: &PersistError) -> bool {
     match error {
         PersistError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
@@ -223,7 +224,7 @@ fn may_pass(error: &PersistError) -> bool {
     }
 }
 
-/// Whether a coordinator could be started on the copy, with the snapshot that was meant.
+/// Checks that a coordinator could be started on the copy, from the snapshot that was taken for it.
 fn check(disk: &RealDisk) -> Result<(), Failure> {
     let findings = inspect::look(disk.root(), None)?;
     let wrong = match &findings.start.refused {
@@ -232,6 +233,6 @@ fn check(disk: &RealDisk) -> Result<(), Failure> {
         None => findings.damage.join("; "),
     };
     Err(Failure::unreachable(format!(
-        "failed to copy: the copy is not whole: {wrong}"
+        "failed to copy: the copy is not complete: {wrong}"
     )))
 }

@@ -1,4 +1,4 @@
-//! `sexton checkpoint`: has a running coordinator take a snapshot now.
+//! `sexton checkpoint`: makes a running coordinator take a snapshot now.
 
 use crate::client::{self, Target, Where};
 use crate::report::{Failure, print};
@@ -7,23 +7,23 @@ use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long a checkpoint may take: one of a large state on a slow disk takes minutes.
+/// How long a checkpoint may take. A large state on a slow disk takes minutes.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Have a running coordinator take a snapshot now.
+/// Take a snapshot of a running coordinator now.
 ///
-/// A coordinator takes snapshots by itself, whenever a start would have much to repeat, and when it stops. One that was
-/// taken just before a planned kill makes the next start as quick as can be.
+/// A coordinator takes snapshots by itself, when there is much journal to replay and when it stops. A snapshot taken just before
+/// a planned kill makes the next start as fast as possible.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton checkpoint && systemctl restart sexton   a restart that has little to repeat
+  sexton checkpoint && systemctl restart sexton   a restart with little to replay
 
-Exit status: 0 it is taken and on disk; 2 wrong flags; 3 no coordinator runs there, or it could not; 4 it has halted.")]
+Exit status: 0 the snapshot is on disk; 2 wrong flags; 3 no coordinator runs there, or it could not take one; 4 it has halted.")]
 pub(crate) struct Checkpoint {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ impl Checkpoint {
     }
 }
 
-/// Asks this coordinator for a snapshot, and waits until it is sealed; what was taken.
+/// Asks the coordinator for a snapshot, waits until it is sealed, and returns its description.
 pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
     let answer = client::post(target, "/v1/checkpoint", PATIENCE)?;
     let taken = answer.said()?;

@@ -1,4 +1,4 @@
-//! `sexton confirm-clock`: has a running coordinator believe a wall clock that is far ahead.
+//! `sexton confirm-clock`: makes a running coordinator accept a wall clock that is far ahead.
 
 use crate::client::{self, Where};
 use crate::report::{self, Failure};
@@ -8,21 +8,22 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Tell a running coordinator that a wall clock which is far ahead is right.
+/// Confirm that a wall clock which is far ahead is right.
 ///
-/// A wall clock that is more than a day ahead of what was expected, after a long pause or because it was set wrong, is in
-/// doubt: abandoned jobs and root jobs stay until it has not stepped for an hour, or this confirms it. `sexton status` shows it.
+/// A wall clock that is more than a day ahead of what was expected, after a long pause or because it was set wrong, is in doubt:
+/// abandoned jobs and root jobs are kept until it has not stepped for an hour, or until this command confirms it. `sexton status`
+/// shows a clock in doubt.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status | grep clock        whether it is in doubt
-  sexton confirm-clock              it is right: go on
+  sexton confirm-clock              it is right: prune again
 
-Exit status: 0 it is believed, or was not in doubt; 2 wrong flags; 3 no coordinator runs there; 4 it has halted.")]
+Exit status: 0 confirmed, or not in doubt; 2 wrong flags; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct ConfirmClock {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +38,7 @@ impl ConfirmClock {
         report::print(&match said.pointer("/doubted") {
             _ if self.json => format!("{said}\n"),
             Some(Value::Bool(true)) => {
-                "the wall clock is believed: what is past its date is pruned\n".to_owned()
+                "the wall clock is confirmed: items past their date are pruned\n".to_owned()
             }
             _ => "the wall clock was not in doubt\n".to_owned(),
         })

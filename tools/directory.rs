@@ -1,10 +1,10 @@
-//! Whether a path is a data directory that can be looked into; if not, why not and what to do.
+//! Checks whether a path is a readable data directory, and explains why if it is not.
 
 use crate::report::Failure;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Refuses what has none of the names that were looked for.
+/// Fails unless `data` is a directory that contains at least one of `names`.
 pub(crate) fn check(action: &str, data: &Path, names: &[&str]) -> Result<(), Failure> {
     refusal(data, names).map_or(Ok(()), |(why, help)| {
         let shown = data.display();
@@ -13,20 +13,20 @@ pub(crate) fn check(action: &str, data: &Path, names: &[&str]) -> Result<(), Fai
 }
 
 fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
-    let which = "give the directory that `sexton serve --data` was given";
+    let which = "name the directory that `sexton serve --data` uses";
     match std::fs::read_dir(data).map(|mut entries| entries.next().is_none()) {
         Err(error) => Some(refused(&error)),
         Ok(true) => Some(("it is empty".to_owned(), which)),
         Ok(false) if names.iter().any(|name| data.join(name).exists()) => None,
         Ok(false) => {
             let names = names.join(" or ");
-            let why = format!("it is no data directory: there is no {names} in it");
+            let why = format!("it is not a data directory: there is no {names} in it");
             Some((why, which))
         }
     }
 }
 
-/// What an error about a path means, and what to do.
+/// Describes an error about a path, and returns the description and what to do.
 pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -35,17 +35,17 @@ pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
     match error.kind() {
         ErrorKind::PermissionDenied => (
             "permission denied".to_owned(),
-            "its files are closed to other users: ask as the user that the coordinator runs as",
+            "its files are closed to other users: run this as the user that the coordinator runs as",
         ),
         ErrorKind::NotFound => (
             "there is no such file or directory".to_owned(),
-            "give the directory that `sexton serve --data` was given",
+            "name the directory that `sexton serve --data` uses",
         ),
         ErrorKind::NotADirectory => (
             "it is a file, not a directory".to_owned(),
-            "give the directory that `sexton serve --data` was given",
+            "name the directory that `sexton serve --data` uses",
         ),
-        _ => (error.to_string(), "look at the disk"),
+        _ => (error.to_string(), "check the disk"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `sexton drain`: has a running coordinator take nothing new on, and end when nothing is held any more.
+//! `sexton drain`: makes a running coordinator accept nothing new, and exit when nothing is held any more.
 
 use crate::client::{self, Where};
 use crate::lock::refused;
@@ -12,33 +12,34 @@ use std::time::Duration;
 /// The longest wait, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Have a running coordinator take nothing new on, and end when no lock, no claim of a job, no pass of a lease and no attempt of
-/// a task is left.
+/// Drain a running coordinator: it accepts nothing new, and exits when no lock, claim, pass of a lease or attempt of a task is
+/// left.
 ///
-/// Renewals and releases of locks go on, and those who wait for one are still granted it; claimed jobs may be touched, and come to
-/// their end, as passes and bursts of tasks do that run. Jobs and tasks that wait, and requests for passes, stay on disk. What SIGUSR2 does, by name; the next start ends the drain.
+/// Holders can still renew and release locks, and clients that already wait for a lock are still granted it. Claimed jobs can be
+/// touched and finished, and running passes and bursts go on to their end. Waiting jobs, tasks and requested passes stay on disk.
+/// SIGUSR2 does the same; the next start ends the drain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton drain                 take on no new locks, jobs, claims, passes or tasks, and say how many are left
-  sexton drain --wait 60       and wait for the last of them
-  sexton drain queues          locks go on; it ends when no lock, claim, pass and attempt is left, all the same
+  sexton drain                 accept no new locks, jobs, claims, passes or tasks, and print how many are left
+  sexton drain --wait 60       the same, and wait until none is left
+  sexton drain queues          locks go on; it still exits only when no lock, claim, pass or attempt is left
 
-Exit status: 0 it drains, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs
+Exit status: 0 draining, and with --wait nothing is left; 1 some are left when the wait is over; 3 no coordinator runs
 there; 4 it has halted.")]
 pub(crate) struct Drain {
-    /// What is taken on no more
+    /// What to accept no more of
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
 
-    /// How long to wait until no lock, no claim, no pass and no attempt of a task is left, in whole seconds
+    /// How long to wait until no lock, claim, pass or attempt of a task is left, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -86,10 +87,11 @@ impl Drain {
         let words = if is_left {
             let [locks, claims, passes, attempts] = left.map(|(number, one)| counted(number, one));
             format!(
-                "draining: no new {new}; the coordinator ends when {locks}, held or waited for, {claims}, {passes} and {attempts} of a task are gone\n"
+                "draining: no new {new}; the coordinator exits when {locks}, held or waited for, {claims}, {passes} and {attempts} of a task are gone\n"
             )
         } else {
-            "drained: no lock, no claim, no pass and no attempt of a task is left, the coordinator ends\n".to_owned()
+            "drained: no lock, claim, pass or attempt of a task is left; the coordinator exits\n"
+                .to_owned()
         };
         let text = if self.json { &answer.body } else { &words };
         written(std::io::stdout().lock().write_all(text.as_bytes()))?;
@@ -103,7 +105,7 @@ impl Drain {
     }
 }
 
-/// How many of something, in words.
+/// Formats a count with its noun.
 fn counted(number: u64, one: &str) -> String {
     match (number, one) {
         (1, _) | (_, "lock" | "claim" | "attempt") => count(number, one),

@@ -1,4 +1,4 @@
-//! `sexton events`: what happens on a running coordinator, line by line, as it happens.
+//! `sexton events`: prints the events of a running coordinator, one per line, as they happen.
 
 use crate::client::{self, Answer, Target, Where};
 use crate::lock::{refused, shown};
@@ -13,41 +13,46 @@ use sexton::spine::event::Position;
 
 /// Show what happens on a running coordinator, as it happens.
 ///
-/// Who is granted a lock, who waits, who gives one back or runs out of time; restarts of actors, checkpoints, the
-/// beginning of a drain, the end. Begins with the next event, or after --after. Ends when the coordinator does.
+/// Shows who is granted a lock, waits for one, releases it or lets it expire, and restarts of actors, checkpoints, the beginning
+/// of a drain and the end. Begins with the next event, or after --after, and ends with the coordinator.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton events                                everything, until Ctrl-C
   sexton events --kind expired,restarted       what an operator should know about
   sexton events --key 'account*' --json | jq -r .owner
-  sexton events --job 17                       what becomes of a job
+  sexton events --job 17                       the events of one job
+  sexton events --task 4711                    the events of one task
   sexton events --after 812                    what came after this position, if it is still kept
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {
-    /// Only those of this actor: lock, queue, process, lease, node
+    /// Only events of this actor: lock, queue, process, lease, node
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 
-    /// Only those of these kinds, with commas between them, such as granted, waiting, released, expired, restarted
+    /// Only events of these kinds, separated by commas, such as granted, waiting, released, expired, restarted
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
 
-    /// Only those about what is called so, such as the key of a lock; * stands for anything
+    /// Only events about this name, such as the key of a lock; * matches anything
     #[arg(long, value_name = "PATTERN", value_parser = crate::lock::name)]
     name: Option<Name>,
 
-    /// Only those of this job
+    /// Only events of this job
     #[arg(long, value_name = "ID")]
     job: Option<u64>,
 
-    /// Only those of this queue and its jobs; * stands for anything
-    #[arg(long, value_name = "QUEUE", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "key"])]
+    /// Only events of this task
+    #[arg(long, value_name = "ID", conflicts_with = "job")]
+    task: Option<u64>,
+
+    /// Only events of this queue and its jobs; * matches anything
+    #[arg(long, value_name = "QUEUE", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "key", "task"])]
     queue: Option<Name>,
 
-    /// Only those of the locks of this key; * stands for anything
-    #[arg(long, value_name = "KEY", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "job"])]
+    /// Only events of locks with this key; * matches anything
+    #[arg(long, value_name = "KEY", value_parser = crate::lock::name, conflicts_with_all = ["name", "actor", "job", "task"])]
     key: Option<Name>,
 
     /// Begin after this position, which is the first column of each line
@@ -72,6 +77,7 @@ impl Events {
         let target = self.at.target()?;
         let after = self.after.map(|after| after.to_string());
         let job = self.job.map(|job| job.to_string());
+        let task = self.task.map(|task| task.to_string());
         let (queue, key) = (self.queue.as_ref(), self.key.as_ref());
         let actor = queue.map(|_| "queue").or(key.map(|_| "lock"));
         let wanted = Wanted {
@@ -79,19 +85,21 @@ impl Events {
             kind: self.kind.as_deref(),
             name: self.name.as_ref().or(queue).or(key),
             job: job.as_deref(),
+            task: task.as_deref(),
             after: after.as_deref(),
         };
         follow(&target, &wanted, self.json)
     }
 }
 
-/// Which events are asked for.
+/// Selects the events to show. `None` matches all.
 #[derive(Default)]
 pub(crate) struct Wanted<'w> {
     pub(crate) actor: Option<&'w str>,
     pub(crate) kind: Option<&'w str>,
     pub(crate) name: Option<&'w Name>,
     pub(crate) job: Option<&'w str>,
+    pub(crate) task: Option<&'w str>,
     pub(crate) after: Option<&'w str>,
 }
 
@@ -104,6 +112,7 @@ impl Wanted<'_> {
         put("actor", self.actor);
         put("kind", self.kind);
         put("job", self.job);
+        put("task", self.task);
         put("after", self.after);
         if let Some(name) = self.name {
             let mut members = serde_json::Map::new();
@@ -123,10 +132,10 @@ impl Wanted<'_> {
     }
 }
 
-/// Prints what happens until the coordinator ends.
+/// Prints events until the coordinator ends.
 pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result<(), Failure> {
     let ended = client::follow(target, &wanted.path(), |line| {
-        // The kind and the position are in it too.
+        // Only the `data` lines: they include the kind and the position.
         let Some(told) = line.strip_prefix("data: ") else {
             return Ok(());
         };
@@ -144,19 +153,19 @@ pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result
     })
 }
 
-/// An event in a line.
+/// Formats an event as one line.
 fn shown_to_people(told: &Value) -> String {
     let kind = words(told, "/kind");
     let (after, upto) = (words(told, "/after"), words(told, "/upto"));
     match kind.as_str() {
         "lost" => {
             return format!(
-                "events are lost: of what came behind {after} and up to {upto} nothing is kept"
+                "events are lost: those after {after}, up to {upto}, are no longer kept"
             );
         }
         "ahead" => {
             return format!(
-                "position {after} is yet to come: the newest is {upto}, and what follows it is shown"
+                "position {after} does not exist yet: the newest is {upto}; events after it are shown"
             );
         }
         _ => {}
@@ -177,7 +186,7 @@ fn shown_to_people(told: &Value) -> String {
     line(&words(told, "/position"), at, named, fields)
 }
 
-/// A line of what happened: where, when, to whom, what. Columns stand below each other, whatever happens.
+/// Formats a line of output: position, time, actor, kind and fields, in aligned columns.
 pub(crate) fn line<'f>(
     position: &str,
     at: Timestamp,

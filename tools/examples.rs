@@ -1,11 +1,11 @@
-//! The examples of `--help`, and the commands that the pages show: each is a command line that this program takes.
+//! Tests that the examples of `--help` and the commands of the documentation parse as command lines of this program.
 
 use crate::Arguments;
 use clap::{Command, CommandFactory as _, Parser as _};
 use std::path::{Path, PathBuf};
 
-/// The words of the first command of a line of a shell, and the rest of the line. What the shell puts in the place of
-/// `$NAME` and `$(…)` is one word, whatever it is.
+/// Splits a shell line into the words of its first command and the rest of the line. An expansion, `$NAME` or `$(…)`, counts as
+/// one word.
 fn first(line: &str) -> (Vec<String>, &str) {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -39,7 +39,7 @@ fn first(line: &str) -> (Vec<String>, &str) {
     (words, "")
 }
 
-/// The length of `$(…)` at the beginning of a text.
+/// Returns the length of the `$(…)` at the beginning of `text`.
 fn substitution(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, character) in text.char_indices() {
@@ -53,7 +53,7 @@ fn substitution(text: &str) -> usize {
     text.len()
 }
 
-/// The command lines of this program that a line of a shell has, without what redirects their streams.
+/// Returns the command lines of this program in a shell line, without redirections.
 fn called(line: &str) -> Vec<Vec<String>> {
     let mut called = Vec::new();
     let mut rest = line;
@@ -65,7 +65,7 @@ fn called(line: &str) -> Vec<Vec<String>> {
                 called.extend(self::called(inner.trim_end_matches(')')));
             }
         }
-        // Words of the shell may come before it.
+        // Shell keywords may precede it.
         let Some(at) = words.iter().position(|word| word == "sexton") else {
             continue;
         };
@@ -86,7 +86,7 @@ fn called(line: &str) -> Vec<Vec<String>> {
     called
 }
 
-/// What stands in the examples of a text of help: each line up to two spaces, behind which it is described.
+/// Returns the examples of a help text: each line up to the two spaces before its description.
 fn examples(help: &str) -> Vec<String> {
     let lines = help.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -101,7 +101,7 @@ fn examples(help: &str) -> Vec<String> {
     lines.map(without_words).collect()
 }
 
-/// All texts of help below a command, each with the name of what it is of.
+/// Collects the help texts of a command and its subcommands, each with the command's name.
 fn helps(command: &Command, above: &str, found: &mut Vec<(String, String)>) {
     let name = format!("{above} {}", command.get_name());
     for help in [command.get_after_help(), command.get_after_long_help()] {
@@ -112,7 +112,7 @@ fn helps(command: &Command, above: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// A word with `1` in the place of all that the shell puts there, which may be a number.
+/// Replaces every shell expansion in a word by `1`, which is also valid as a number.
 fn filled(word: &str) -> String {
     let mut filled = String::new();
     let mut rest = word;
@@ -129,10 +129,10 @@ fn filled(word: &str) -> String {
     filled + rest
 }
 
-/// What is wrong with a command line of this program. What is shown of help is no error.
+/// Returns the error of a command line of this program, or `None` if it parses or prints help.
 fn problem(words: &[String]) -> Option<String> {
     let mut words: Vec<String> = words.iter().map(|word| filled(word)).collect();
-    // The groups of examples are those of other machines.
+    // The groups of the examples need not exist on this machine.
     if let Some(at) = words.iter().position(|word| word == "--socket-group") {
         words[at + 1] = "0".to_owned();
     }
@@ -158,7 +158,7 @@ fn every_example_of_help_is_a_command_line_of_this_program() {
     assert!(count > 150, "{count} examples were found");
 }
 
-/// The pages below a folder.
+/// Returns the Markdown files below a directory.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(folder).expect("it can be listed") {
@@ -172,7 +172,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// The commands in the blocks of a page, run or not.
+/// Checks all commands, including those that `tests/cli/site.rs` does not run.
 #[test]
 fn every_command_of_every_page_is_a_command_line_of_this_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -205,34 +205,37 @@ fn every_command_of_every_page_is_a_command_line_of_this_program() {
 }
 
 #[test]
-fn lines_are_taken_apart_as_a_shell_would() {
+fn lines_are_split_as_by_a_shell() {
     let called = |line| {
         let called = called(line);
         let lines: Vec<String> = called.iter().map(|words| words.join("|")).collect();
         lines
     };
     for (line, expected) in [
-        ("sexton a 'b c' \"d $(e f)\"", vec!["sexton|a|b c|d $(e f)"]),
         (
-            "x; sexton a && sexton b > c # d",
-            vec!["sexton|a", "sexton|b"],
+            "sexton ps 'b c' \"d $(e f)\"",
+            vec!["sexton|ps|b c|d $(e f)"],
         ),
-        ("if sexton a 2>/dev/null; then", vec!["sexton|a"]),
         (
-            "sexton a $(sexton b 'c') -- d",
-            vec!["sexton|b|c", "sexton|a|$(sexton b 'c')|--|d"],
+            "x; sexton ps && sexton status > c # d",
+            vec!["sexton|ps", "sexton|status"],
         ),
-        ("echo sexton a", vec![]),
+        ("if sexton ps 2>/dev/null; then", vec!["sexton|ps"]),
         (
-            "sexton a -- sh -c 'b; c' | d",
-            vec!["sexton|a|--|sh|-c|b; c"],
+            "sexton ps $(sexton status 'c') -- d",
+            vec!["sexton|status|c", "sexton|ps|$(sexton status 'c')|--|d"],
+        ),
+        ("echo sexton ps", vec![]),
+        (
+            "sexton run -- sh -c 'b; c' | d",
+            vec!["sexton|run|--|sh|-c|b; c"],
         ),
     ] {
         assert_eq!(called(line), expected, "{line}");
     }
     assert_eq!(
-        examples("Examples:\n  sexton a b   c\n  d\n"),
-        ["sexton a b"]
+        examples("Examples:\n  sexton ps prune   c\n  d\n"),
+        ["sexton ps prune"]
     );
     assert_eq!(filled("a $(b (c)) \"$d_1\" $$"), "a 1 \"1\" 1");
     assert!(problem(&["sexton".to_owned(), "nonsense".to_owned()]).is_some());

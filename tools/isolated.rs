@@ -1,9 +1,8 @@
-//! The store of a slot in a process of its own: whatever sled does to a file that is not as it should be, a panic in one
-//! of its threads, an abort or an endless loop, ends that process and not the one that asks.
+//! Reads a snapshot store in a separate process, so that whatever sled does with a damaged file (a panic in one of its threads,
+//! an abort, an endless loop) ends that process and not its caller.
 //!
-//! The asking side is a store that can be read once, from first to last; the other side is a subcommand that is not
-//! shown to people. Between them goes a stream of items, each with two lengths before it, and an end that says whether
-//! all was read.
+//! The caller sees a store that can be read once, from first to last; the other side is a hidden subcommand. Between them goes a
+//! stream of items, each preceded by its two lengths, and an end marker that carries the error, if any.
 
 use crate::report::Failure;
 use crate::scratch::Scratch;
@@ -18,20 +17,20 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the other process may be silent: opening a store of gigabytes takes seconds.
+/// How long the other process may be silent. Opening a store of gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Stands in the place of a key's length, and says that nothing follows but the reason, if there is one.
+/// Takes the place of a key's length in the end marker, which is followed by the error text, empty on success.
 const END: u32 = u32::MAX;
-/// No key or value is longer, nor any reason.
+/// The longest key, value or error text, in bytes.
 const BYTES_MAX: u32 = 1 << 20;
 
-/// Stores that are opened by another process, and can only be read.
+/// Stores that are opened by another process, read-only.
 struct IsolatedStores {
     root: PathBuf,
 }
 
 impl IsolatedStores {
-    /// Stores below `root`.
+    /// Opens stores below `root`.
     fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -48,21 +47,20 @@ impl Stores for IsolatedStores {
     }
 }
 
-/// The snapshots of a directory in which nothing may be changed: they are copied elsewhere, and opened by another
-/// process.
+/// The snapshots of a directory that must not be modified: copied to a temporary directory, and opened by another process.
 pub(crate) struct Copies {
     slots: Slots,
-    /// Where the copies are, until this is dropped.
+    /// Owns the directory of the copies and removes it when dropped.
     _scratch: Scratch,
 }
 
 impl Copies {
-    /// Of this directory.
+    /// Copies the snapshots of `data`.
     pub(crate) fn of(data: &Path) -> Result<Self, Failure> {
         let scratch = Scratch::make(&std::env::temp_dir(), "sexton-");
         let scratch = scratch.map_err(|error| {
             Failure::unreachable(format!("failed to make a temporary directory: {error}"))
-                .help("TMPDIR names another place; snapshots are copied there to be read")
+                .help("set TMPDIR to another directory; snapshots are copied there to be read")
         })?;
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
         let copies = CopiedStores::new(
@@ -76,20 +74,20 @@ impl Copies {
         })
     }
 
-    /// They can be looked at and read.
+    /// Returns the copied slots, for inspection and reading.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
     }
 }
 
-/// A store that another process reads.
+/// A store read through another process.
 struct Isolated {
     child: Child,
     output: BufReader<Patient>,
     folder: String,
 }
 
-/// The output of a process that must not be silent for long.
+/// The output of a process, with a limit on how long a read may block.
 struct Patient {
     output: ChildStdout,
     patience: Duration,
@@ -126,7 +124,7 @@ impl Isolated {
         })
     }
 
-    /// Reads exactly so many bytes, or says what became of the process.
+    /// Reads exactly `bytes.len()` bytes, or reports how the process ended.
     fn receive(&mut self, bytes: &mut [u8]) -> Result<(), String> {
         let error = match self.output.read_exact(bytes) {
             Ok(()) => return Ok(()),
@@ -136,9 +134,7 @@ impl Isolated {
             return Err(error.to_string());
         }
         match self.child.wait() {
-            Ok(status) => Err(format!(
-                "the process that reads it ended in the middle: {status}"
-            )),
+            Ok(status) => Err(format!("the process that reads it ended early: {status}")),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -151,14 +147,14 @@ impl Isolated {
 
     fn bytes(&mut self, len: u32, into: &mut Vec<u8>) -> Result<(), String> {
         if len > BYTES_MAX {
-            return Err(format!("an item of {len} bytes is none"));
+            return Err(format!("an item of {len} bytes is too long"));
         }
         into.clear();
         into.resize(len as usize, 0);
         self.receive(into)
     }
 
-    /// The next item; false at the end.
+    /// Reads the next item into `key` and `value`; returns false at the end.
     fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, String> {
         let (key_len, value_len) = (self.length()?, self.length()?);
         if key_len != END {
@@ -185,7 +181,7 @@ impl Isolated {
 
 impl Store for Isolated {
     fn put(&mut self, _: &[u8], _: &[u8]) -> Result<(), PersistError> {
-        Err(self.failed("it was opened to be read".to_owned()))
+        Err(self.failed("it was opened read-only".to_owned()))
     }
 
     fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError> {
@@ -206,34 +202,34 @@ impl Store for Isolated {
 
 impl Drop for Isolated {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed.
+        // Killing a process that has already ended fails, which is fine.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Read a store from first to last, for another process.
+/// Read a store from first to last, for another process
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct ReadStore {
     root: PathBuf,
     folder: String,
-    /// The process that asks.
+    /// The process id of the caller
     #[arg(long)]
     asker: Option<i32>,
 }
 
 impl ReadStore {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // Nobody waits for the store once whoever asked is gone.
+        // The kernel kills this process when its caller ends, since nobody else reads its output.
         let with_parent = Some(rustix::process::Signal::KILL);
         if let Err(error) = rustix::process::set_parent_process_death_signal(with_parent) {
             return Err(Failure::unreachable(error.to_string()));
         }
-        // Gone before that, it cannot be told of; its copy may be gone, too, and opening would make it again.
+        // The caller may have ended before that call. Then its copy may be gone, and opening the store would create it anew.
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         if self.asker.is_some() && parent != self.asker {
-            return Err(Failure::unreachable("whoever asked is gone"));
+            return Err(Failure::unreachable("the caller is gone"));
         }
         let mut output = BufWriter::new(io::stdout().lock());
         let ended = self.send(&mut output);
@@ -323,6 +319,6 @@ mod tests {
         let endless = told("exec sleep 600", Duration::from_millis(20));
         assert!(endless.contains("silent for 20ms"), "{endless}");
         let absurd = told(r"printf '\000\000\377\377\000\000\000\000'", patience);
-        assert!(absurd.contains("is none"), "{absurd}");
+        assert!(absurd.contains("is too long"), "{absurd}");
     }
 }

@@ -1,6 +1,6 @@
-//! `sexton job`: what a command of `sexton work` says of the job that it works on.
+//! `sexton job`: reports of a command of `sexton work` on the job that it works on.
 //!
-//! It asks the process that launched it, on the socket and with the secret that it finds in its environment: see
+//! Connects to the process that launched the command, using the socket and the secret in its environment; see
 //! `docs/protocols/work.md`, "Reports".
 
 use crate::report::Failure;
@@ -17,50 +17,50 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 #[command(after_help = "\
 Examples, in a script that `sexton work` runs:
   sexton job progress 40 'page 2 of 5'           shown with the job until it is claimed again
-  sexton job touch                               begin the time that --timeout gives again
+  sexton job touch                               restart the time limit of --timeout
   sexton job snooze 10m 'the server is down'; exit
   sexton job fail --retry-after 1h 'no such user'; exit
 
-What `fail` and `snooze` say is done when the command and all that it started have ended, whatever its exit status. The last of
-them counts.
+`fail` and `snooze` take effect when the command and everything it started have ended, whatever its exit status. The last
+report counts.
 
-Exit status: 0 well; 1 the answer is no: the claim is lost; 2 usage, and where no `sexton work` runs this; 3 that is gone.")]
+Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 `sexton work` is gone.")]
 pub(crate) struct Job {
     #[command(subcommand)]
     what: What,
 
-    /// Where reports go: `sexton work` sets it
+    /// Where to send reports; set by `sexton work`
     #[arg(long, env = ADDRESS, hide = true, global = true)]
     address: Option<String>,
 }
 
 #[derive(Subcommand)]
 enum What {
-    /// Report how far it is
+    /// Report the job's progress
     Progress {
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
         percent: u8,
-        /// What is being done; its first 1,000 bytes are kept
+        /// The current step; its first 1,000 bytes are kept
         text: Option<String>,
     },
-    /// Report that it is still being worked on
+    /// Report that the job is still being worked on
     Touch,
-    /// Have it fail when the command has ended
+    /// Let the job fail when the command has ended
     Fail {
-        /// What went wrong, to be shown with the job; its first 1,000 bytes are kept
+        /// What went wrong, shown with the job; its first 1,000 bytes are kept
         #[arg(allow_hyphen_values = true)]
         error: String,
-        /// How long until it is tried again [default: as its type says]
+        /// How long until the next attempt [default: as its type says]
         #[arg(long, value_name = SPAN, value_parser = delay)]
         retry_after: Option<u64>,
     },
-    /// Have it come back later when the command has ended; this counts as no try
+    /// Put the job back when the command has ended, to be claimed later; this does not count as an attempt
     Snooze {
-        /// How much later
+        /// How long to wait
         #[arg(value_name = SPAN, value_parser = delay)]
         after: u64,
-        /// Why, to be shown with the job; its first 1,000 bytes are kept
+        /// Why, shown with the job; its first 1,000 bytes are kept
         #[arg(allow_hyphen_values = true)]
         why: Option<String>,
     },
@@ -82,8 +82,10 @@ impl Job {
         };
         let secret = std::env::var_os(SECRET).and_then(|it| it.into_string().ok());
         let (Some(address), Some(secret)) = (self.address, secret) else {
-            return Err(Failure::usage("no job: `sexton work` does not run this")
-                .help("`sexton queue` does the same from anywhere, with the token of the claim"));
+            return Err(
+                Failure::usage("no job: this command was not started by `sexton work`")
+                    .help("elsewhere, use `sexton queue` with the token of the claim"),
+            );
         };
         let request = json!({ "secret": secret, "report": report });
         let failed = |error: std::io::Error| {
@@ -107,7 +109,7 @@ fn ask(address: &str, request: &str) -> std::io::Result<String> {
     )
 }
 
-/// Says one line, and hears one.
+/// Sends one line and returns the line received in answer.
 pub(crate) fn exchange(mut stream: UnixStream, request: &str) -> std::io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

@@ -1,18 +1,18 @@
-//! `sexton keeper`: the process that holds the children of a coordinator, which starts it. Nobody else needs to.
+//! `sexton keeper`: the process that holds a coordinator's children. The coordinator starts it; users do not.
 
 use crate::report::Failure;
 use clap::Args;
 use sexton::keeper::{self, KeeperError, Resumption};
 use std::path::PathBuf;
 
-/// Hold the children of a coordinator, in its place when it ends
+/// Hold the children of a coordinator, also after it has ended
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct Keeper {
     /// The coordinator's data directory
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Descriptors of the program that this one takes the place of
+    /// Descriptors inherited from the keeper that this program replaces
     #[arg(long, value_name = "LOCK,LISTENER,STATE", value_parser = resumption)]
     resume: Option<Resumption>,
 }

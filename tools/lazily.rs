@@ -1,9 +1,9 @@
-//! Subcommands that are described only where they are asked for: describing all of them takes longer than what most of them do.
+//! Subcommands that are built only when the command line names them: building them all takes longer than most of them run.
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ffi::OsStr;
 
-/// What a subcommand takes, and what it becomes. Described in full if the command line names it, or might name any.
+/// The arguments of a subcommand, built in full only if the command line names the subcommand or might need all of them.
 pub(crate) struct Lazily<T>(pub(crate) T);
 
 impl<T: Args> Args for Lazily<T> {
@@ -35,12 +35,12 @@ impl<T: FromArgMatches> FromArgMatches for Lazily<T> {
 }
 
 fn is_wanted(subcommand: &str) -> bool {
-    // Tests look at all of them, whatever their own command line is.
+    // Unit tests check all subcommands, whatever their own command line is.
     cfg!(test) || may_name(std::env::args_os().nth(1).as_deref(), subcommand)
 }
 
-/// Whether a command line with this first argument is about this subcommand, or about all of them: flags, `help`, and what is
-/// made from the whole description.
+/// Returns whether a command line with `first` as its first argument needs `subcommand`: it names it, or it is a flag, `help` or
+/// a command that prints the whole description.
 fn may_name(first: Option<&OsStr>, subcommand: &str) -> bool {
     let Some(first) = first else {
         return true;

@@ -1,4 +1,4 @@
-//! Where log lines go, and in which form. A line is an event: a level, words, and fields whose names stay what they are.
+//! Sets up logging to standard error. A log line is an event: a level, a message, and fields with stable names.
 
 use crate::report;
 use crate::settings::{LogFormat, Settings};
@@ -8,18 +8,18 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, Registry, reload};
 
-/// What the program says from now on goes to standard error, as far as it was asked for.
+/// Starts logging to standard error, with the filter and format of `settings`.
 pub(crate) fn start(settings: &Settings) -> Filter {
     start_with(filter(settings), settings.log_format)
 }
 
-/// What is let through, and may be changed.
+/// The filter in force, which can be changed later.
 pub(crate) struct Filter(reload::Handle<Targets, Registry>);
 
 impl Filter {
-    /// Lets through what these settings ask for from now on.
+    /// Replaces the filter by that of `settings`.
     pub(crate) fn change(&self, settings: &Settings) {
-        // It is there as long as the process is.
+        // Fails only if the subscriber is gone, and it lives as long as the process.
         drop(self.0.reload(filter(settings)));
     }
 }
@@ -33,7 +33,7 @@ fn filter(settings: &Settings) -> Targets {
     settings.log.clone().with_target(DEBUG_TARGET, wire)
 }
 
-/// The same for what a filter lets through.
+/// Starts logging with `filter` and `format`.
 pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
     let (filter, changing) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
@@ -53,7 +53,7 @@ pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
         .with(filter)
         .with(lines)
         .init();
-    // A panic inside an actor is an event like others: one line, not a dump in between.
+    // A panic in an actor is logged like any event: one line, not a dump between the lines.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
             .location()

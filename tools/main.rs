@@ -1,4 +1,4 @@
-//! The `sexton` program: reads flags and environment, and calls the library. One file a subcommand.
+//! The `sexton` program: reads flags and environment, and calls the library. Each subcommand has a file or a folder.
 
 mod allocator;
 mod audit;
@@ -52,6 +52,13 @@ use crate::report::Failure;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Locks, job queues, services and scheduled work for one machine, kept through any crash.
+///
+/// sexton is a server for the programs of one Linux machine that need to take locks, hand each other jobs, or keep processes
+/// running: it does the work of lock files, a job queue, a process supervisor and a crontab. What it acknowledges is on disk
+/// first. It is not a cluster: nothing is replicated, and it runs on Linux only.
+///
+/// Start with `sexton serve`. It runs the server, which the help calls the coordinator; most other commands ask a running one.
+/// `sexton COMMAND --help` shows examples and exit statuses.
 #[derive(Parser)]
 #[command(name = "sexton", version, max_term_width = 100)]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! `sexton completions` and `sexton man`: what shells and `man` know of the command line, from its own description.
+//! `sexton completions` and `sexton man`: shell completions and man pages, generated from the command line's own description.
 
 use crate::report::{Failure, written};
 use clap::{Args, Command};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
   sexton completions zsh > ~/.zfunc/_sexton             with fpath+=~/.zfunc before compinit
   sexton completions fish > ~/.config/fish/completions/sexton.fish")]
 pub(crate) struct Completions {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 
@@ -29,16 +29,16 @@ impl Completions {
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton man | man -l -
-  sexton man /usr/local/share/man/man1       sexton.1, and one page for each command")]
+  sexton man /usr/local/share/man/man1       sexton.1 and one page per command")]
 pub(crate) struct Manual {
-    /// Write sexton.1 and a page for each command into this directory, which is made if need be
+    /// Write sexton.1 and a page for each command into this directory; it is created if missing
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
 impl Manual {
     pub(crate) fn run(self, command: Command) -> Result<(), Failure> {
-        // `help` has nothing that the pages have not.
+        // The pages already cover what `help` prints.
         let command = command.disable_help_subcommand(true);
         let Some(directory) = self.directory else {
             let mut page = Vec::new();

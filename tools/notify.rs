@@ -1,7 +1,7 @@
-//! Tells a service manager how the program is, by the `sd_notify` protocol: ready, stopping, what it does meanwhile,
-//! and, if asked for, that it still answers.
+//! Reports the program's state to a service manager by the `sd_notify` protocol: ready, stopping, what it is doing, and, if the
+//! manager watches it, that it is alive.
 //!
-//! Says nothing where nobody asked (`NOTIFY_SOCKET`). Never waits for the manager, and goes on if it cannot be told.
+//! Sends nothing unless `NOTIFY_SOCKET` is set. Never waits for the manager, and goes on if a notice cannot be sent.
 
 use crate::progress::Progress;
 use sexton::node::Handle;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// How long the manager is asked to be patient from each notice on. Notices come every few seconds.
+/// How far each notice extends the manager's start or stop timeout. Notices are sent every few seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The way to the service manager, if there is one. Cloning gives another handle.
+/// The connection to the service manager, if there is one. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Notify(Option<Arc<Way>>);
 
@@ -27,7 +27,7 @@ struct Way {
 }
 
 impl Notify {
-    /// As the environment says.
+    /// Connects to the manager that the environment names, if any.
     pub(crate) fn from_environment() -> Self {
         let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
             return Self(None);
@@ -38,7 +38,7 @@ impl Notify {
                 None => SocketAddr::from_pathname(&path)?,
             };
             let socket = UnixDatagram::unbound()?;
-            // A manager that does not read holds nothing up.
+            // A manager that does not read must not block this process.
             socket.set_nonblocking(true)?;
             std::io::Result::Ok(Way {
                 socket,
@@ -55,12 +55,12 @@ impl Notify {
         })
     }
 
-    /// The program is ready, and does this.
+    /// Reports that the program is ready, with `words` as its status.
     pub(crate) fn ready(&self, words: &str) {
         self.say(&format!("READY=1\nSTATUS={}", line(words)));
     }
 
-    /// Says now and then what the program does, until what is given is dropped.
+    /// Reports the program's status periodically, until the returned value is dropped.
     pub(crate) fn while_ready(
         &self,
         words: impl Fn() -> String + Send + 'static,
@@ -74,12 +74,12 @@ impl Notify {
         ))
     }
 
-    /// What the program does now.
+    /// Reports the program's current status.
     pub(crate) fn status(&self, words: &str) {
         self.say(&format!("STATUS={}", line(words)));
     }
 
-    /// What takes long now, and that it is worth waiting for.
+    /// Reports a long operation, and extends the manager's timeout.
     pub(crate) fn working(&self, words: &str) {
         let patience = PATIENCE.as_micros();
         self.say(&format!(
@@ -88,7 +88,7 @@ impl Notify {
         ));
     }
 
-    /// Asks for patience, now and until what is given is dropped.
+    /// Reports a long operation periodically, and extends the timeout each time, until the returned value is dropped.
     pub(crate) fn while_working(
         &self,
         words: impl Fn() -> String + Send + 'static,
@@ -102,13 +102,13 @@ impl Notify {
         ))
     }
 
-    /// The end begins: it may take as long as a last snapshot does.
+    /// Reports that the program is stopping. This may take as long as a last snapshot.
     pub(crate) fn stopping(&self) -> Option<Progress> {
         self.say("STOPPING=1");
-        self.while_working(|| "stopping: what was acknowledged goes to disk".to_owned())
+        self.while_working(|| "stopping: writing acknowledged changes to disk".to_owned())
     }
 
-    /// Says again and again that the program is alive, whenever the actors have answered.
+    /// Sends watchdog notices, each after all actors have answered.
     pub(crate) async fn watch(&self, handle: &Handle) -> Infallible {
         let Some(period) = self.0.as_ref().and_then(|way| way.watchdog) else {
             return std::future::pending().await;
@@ -117,7 +117,7 @@ impl Notify {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // A node that has halted does not answer, nor does one that hangs: then nothing is said.
+            // A node that halted or hangs does not answer; then no notice is sent, and the manager acts.
             if handle
                 .status()
                 .await
@@ -138,15 +138,15 @@ impl Notify {
 }
 
 fn untold(error: &std::io::Error) {
-    tracing::warn!(%error, "the service manager could not be told");
+    tracing::warn!(%error, "failed to notify the service manager");
 }
 
-/// One line: another would be another variable.
+/// Joins the lines of `words`: a line break would begin another variable.
 fn line(words: &str) -> String {
     words.replace(['\n', '\r'], " ")
 }
 
-/// How long the manager waits for a sign of life, if it watches this process.
+/// Returns the watchdog period, if the manager watches this process.
 fn watchdog() -> Option<Duration> {
     let number = |name| std::env::var_os(name)?.to_str()?.parse::<u64>().ok();
     let watched = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

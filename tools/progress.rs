@@ -1,25 +1,25 @@
-//! Says where something is that takes long: on a terminal in one line that is written over, elsewhere now and then.
+//! Reports the progress of long operations: on a terminal in a line that is rewritten, elsewhere as an occasional log line.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the line on a terminal is written over.
+/// How often the line on a terminal is rewritten.
 const LOOK: Duration = Duration::from_millis(100);
-/// Nothing is said of what is over within so many looks.
+/// Nothing is reported about an operation that ends within this number of intervals.
 const QUIET_LOOKS: u32 = 10;
-/// Elsewhere than on a terminal, every so many looks.
+/// Away from a terminal, a line is reported once in this number of intervals.
 const LOOKS_A_LINE: u32 = 50;
 
-/// Goes on until it is dropped.
+/// Reports progress until it is dropped.
 pub(crate) struct Progress {
     over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Says what `words` gives, if that is anything; `elsewhere` takes the lines if standard error is no terminal.
+    /// Starts reporting `words` when it returns any; `elsewhere` receives the lines if standard error is not a terminal.
     pub(crate) fn start(
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: impl Fn(&str) + Send + 'static,
@@ -27,7 +27,7 @@ impl Progress {
         Self::with(LOOK, std::io::stderr().is_terminal(), words, elsewhere)
     }
 
-    /// The same, whatever standard error is: `elsewhere` takes every line.
+    /// Starts reporting to `elsewhere`, even if standard error is a terminal.
     pub(crate) fn aside(
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: impl Fn(&str) + Send + 'static,
@@ -59,7 +59,7 @@ impl Progress {
                 write("\x1b[K");
             }
         };
-        // Without a thread nothing is said: whatever takes long goes on all the same.
+        // If the thread cannot be spawned, the operation goes on without reports.
         let thread = std::thread::Builder::new()
             .name("sexton-progress".to_owned())
             .spawn(say)
@@ -68,7 +68,7 @@ impl Progress {
     }
 }
 
-/// Waits for the next look; true if it is over.
+/// Waits for one interval; returns true if the operation is over.
 fn wait(over: &(Mutex<bool>, Condvar), look: Duration) -> bool {
     let (over, ended) = over;
     let is_on = |over: &mut bool| !*over;
@@ -80,7 +80,7 @@ fn lock(over: &Mutex<bool>) -> MutexGuard<'_, bool> {
     over.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A terminal that is gone needs no telling.
+/// Writes to the terminal, ignoring errors: it may be gone.
 fn write(text: &str) {
     let mut error = std::io::stderr().lock();
     drop(
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn lines_come_now_and_then_and_end_with_it() {
-        // Each look waits until it is taken, so that none is ahead.
+        // Each call blocks until the test receives it, so the calls cannot get ahead.
         let (asked, asks) = sync_channel(0);
         let words = move || {
-            // Nobody counts any more once enough was asked.
+            // The test has seen enough and has dropped its end.
             if asked.send(()).is_err() {
                 return None;
             }

@@ -1,6 +1,6 @@
 //! How the program ends: the one place that renders errors and picks exit statuses.
 //!
-//! 0 well; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
+//! 0 success; 1 found a problem, or the answer is no; 2 usage; 3 cannot read or reach; 4 halted.
 
 use crate::settings::strange_variables;
 use crate::text;
@@ -16,54 +16,54 @@ use sexton::spine::shared::Halt;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-/// Who is not heard at the socket may ask otherwise.
-pub(crate) const BOTH_WAYS: &str = "the socket answers the coordinator's own user, and the group of `sexton serve --socket-group`: \
-ask as one of them, or over TCP with --url and --token-file";
+/// The advice for a client whose user the socket refuses.
+pub(crate) const BOTH_WAYS: &str = "the socket accepts the coordinator's own user and the group of `sexton serve --socket-group`: \
+run this as one of them, or connect over TCP with --url and --token-file";
 
-/// What to do about reasons that mean the same to every command.
+/// The advice for reasons that mean the same to every command.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::DiskFull,
-        "free space on the coordinator's disk, whose log says how much it takes; it goes on by itself",
+        "free space on the coordinator's disk (its log says how much is needed); it then continues by itself",
     ),
     (
         Reason::Draining,
-        "what is there goes on; a start ends the drain",
+        "locks and jobs already held go on; a restart ends the drain",
     ),
     (Reason::Foreign, BOTH_WAYS),
     (
         Reason::Unauthorized,
-        "--token-file FILE or SEXTON_TOKEN_FILE names the file that has the coordinator's token",
+        "--token-file FILE or SEXTON_TOKEN_FILE names the file with the coordinator's token",
     ),
     (
         Reason::Stopped,
-        "`sexton status` says whether it is there again; a command with --wait waits for that, too",
+        "`sexton status` shows whether it is back; with --wait, a command waits for that, too",
     ),
 ];
 
-/// What to do about a directory that a start refuses.
-const DAMAGED: &str = "`sexton inspect DATA` says what is whole, `sexton recover DATA --dry-run` what would be lost without the rest";
+/// The advice for a data directory that a start refuses.
+const DAMAGED: &str = "`sexton inspect DATA` shows what is intact, `sexton recover DATA --dry-run` what would be lost without the rest";
 
-/// What to do about an entry that panics whenever it is committed.
+/// The advice for a record that panics whenever it is committed.
 const DEFECT: &str = "this is a defect of sexton, not of the disk: keep a copy of the directory, and see \
-docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` says what would be lost without the entry";
+docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` shows what would be lost without the record";
 
-/// Why a command did not end well.
+/// Why a command failed: an exit status, a message, and what to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: u8,
     words: String,
-    /// What was found, each a line of its own below the words.
+    /// Details, printed one per line below the message.
     found: Vec<String>,
     help: Option<String>,
 }
 
-/// The reason that a refusal gives, of a request or of a part of one.
+/// Reads the `reason` of a refusal, for a whole request or a part of one.
 pub(crate) fn reason_of(refusal: &Value) -> Option<Reason> {
     Reason::parse(refusal.pointer("/reason")?.as_str()?)
 }
 
-/// The exit status of a program of Rust that panicked.
+/// The exit status of a Rust program that panicked.
 const PANICKED: u8 = 101;
 
 impl Failure {
@@ -76,38 +76,38 @@ impl Failure {
         }
     }
 
-    /// The answer is no, or a problem was found.
+    /// A negative answer, or a problem that was found.
     pub(crate) fn found(words: impl Into<String>) -> Self {
         Self::new(Exit::No as u8, words)
     }
 
-    /// The command line cannot be carried out.
+    /// A command line that cannot be carried out.
     pub(crate) fn usage(words: impl Into<String>) -> Self {
         Self::new(Exit::Usage as u8, words)
     }
 
-    /// Something cannot be read or reached.
+    /// Something that cannot be read or reached.
     pub(crate) fn unreachable(words: impl Into<String>) -> Self {
         Self::new(Exit::Unreachable as u8, words)
     }
 
-    /// Runs what looks into a log. A machine that panics about what stands there is a finding, in words; a panic of our
-    /// own has words, too.
+    /// Runs a command that decodes a log. A panic on what the log contains becomes a failure with a message, and so does one of
+    /// the program's own.
     pub(crate) fn of_panics(run: impl FnOnce() -> Result<(), Self>) -> Result<(), Self> {
         std::panic::set_hook(Box::new(|_| {}));
         guard(run).unwrap_or_else(|words| {
-            let words = format!("this is a fault of sexton: {words}");
+            let words = format!("this is a bug in sexton: {words}");
             Err(Self::new(PANICKED, words))
         })
     }
 
-    /// The node halted.
+    /// A coordinator that has halted.
     pub(crate) fn halted(words: impl Into<String>) -> Self {
         Self::new(Exit::Halted as u8, words)
     }
 
-    /// What a coordinator refused, from its problem document. `helps` says what to do about reasons that mean something of
-    /// their own to the command.
+    /// Converts the problem document of a refused request. `helps` has the advice for reasons that are specific to the command,
+    /// and takes precedence over the general advice.
     pub(crate) fn refused(document: &Value, helps: &[(Reason, &'static str)]) -> Self {
         let detail = text::words(document, "/detail");
         let reason = reason_of(document);
@@ -130,44 +130,44 @@ impl Failure {
         failure
     }
 
-    /// An end of the program in beanstalkd's place, with the exit status that beanstalkd has for it.
+    /// An exit as beanstalkd, with the exit status that beanstalkd would use.
     pub(crate) fn of_beanstalkd(status: u8, words: impl Into<String>) -> Self {
         Self::new(status, words)
     }
 
-    /// An end with the status of another command; without words, its own words were enough.
+    /// An exit with the status of another command. Leave `words` empty if that command has printed its own.
     pub(crate) fn of_command(status: u8, words: impl Into<String>) -> Self {
         Self::new(status, words)
     }
 
-    /// Nobody is listening any more.
+    /// A silent exit: the reader of the output is gone.
     pub(crate) fn quiet() -> Self {
         Self::new(0, "")
     }
 
-    /// What went wrong, for who shows it beside other things and goes on.
+    /// Returns the message, for callers that show it among other output and go on.
     pub(crate) fn words(&self) -> &str {
         &self.words
     }
 
-    /// The same with all that was found, in one line.
+    /// Returns the message and the details in one line.
     pub(crate) fn whole(&self) -> String {
         let parts =
             std::iter::once(self.words.as_str()).chain(self.found.iter().map(String::as_str));
         parts.collect::<Vec<_>>().join(" ")
     }
 
-    /// What to do about it.
+    /// Returns the advice.
     pub(crate) fn advice(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Whether the coordinator is there and says that it cannot go on.
+    /// Returns whether the coordinator reported that it has halted.
     pub(crate) fn is_halt(&self) -> bool {
         self.status == Exit::Halted as u8
     }
 
-    /// The same as a line of the log, for those who read nothing else; nothing is printed beside it.
+    /// Writes the failure to the log instead of printing it, and keeps only the exit status.
     pub(crate) fn logged(self) -> Self {
         let words = self.whole();
         let help = self.help.unwrap_or_default();
@@ -175,13 +175,13 @@ impl Failure {
         Self::new(self.status, "")
     }
 
-    /// Says what was found, a line each.
+    /// Adds details, printed one per line.
     pub(crate) fn listing(mut self, found: Vec<String>) -> Self {
         self.found = found;
         self
     }
 
-    /// Says what to do about it.
+    /// Adds advice on what to do.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -196,10 +196,10 @@ impl From<PersistError> for Failure {
             PersistError::Missing { .. }
             | PersistError::Gone { .. }
             | PersistError::Short { .. } => failure.help(
-                "put the missing files back; without them, `sexton recover DATA --dry-run` says what would be lost",
+                "put the missing files back; without them, `sexton recover DATA --dry-run` shows what would be lost",
             ),
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
-            PersistError::Held { .. } => failure.help("stop that coordinator, or give this one another --data directory"),
+            PersistError::Held { .. } => failure.help("stop that coordinator, or use another --data directory"),
             PersistError::Io { .. } if error.is_disk_full() => failure.help("free space on the disk, and start again"),
             PersistError::Io { .. } | PersistError::Store { .. } => failure,
         }
@@ -213,7 +213,7 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}")).help(DAMAGED),
             RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
                 Self::unreachable(format!("failed to {error}")).help(
-                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` says what would be lost without it",
+                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` shows what would be lost without it",
                 )
             }
             RecoveryError::Panicked { .. } => Self::halted(format!("failed to {error}")).help(DEFECT),
@@ -229,19 +229,19 @@ impl From<NodeError> for Failure {
             NodeError::Config(_) => Self::usage(format!("failed to {error}")),
             NodeError::Door { ref source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
                 Self::unreachable(format!("failed to {error}"))
-                    .help("another program listens there; give the door another address, or port 0 to pick one")
+                    .help("another program listens there; use another address, or port 0 to pick one")
             }
             NodeError::Token(_) => Self::unreachable(format!("failed to {error}")).help(
-                "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` closes it to others",
+                "make one: `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`; `chmod 600 FILE` makes it private",
             ),
             NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
-                let words = format!("`chmod 600 {}` closes it to others", file.display());
+                let words = format!("`chmod 600 {}` makes it private", file.display());
                 Self::unreachable(format!("failed to {error}")).help(words)
             }
             NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
-                .help("--tls-cert takes a chain of certificates, our own first, and --tls-key its private key, both in PEM"),
+                .help("--tls-cert takes a chain of certificates, the server's own first, and --tls-key its private key, both in PEM"),
             NodeError::Clock(_) => Self::unreachable(format!("failed to {error}"))
-                .help("set it, as by `timedatectl set-time` or `date --set`, and start again"),
+                .help("set it, for example with `timedatectl set-time` or `date --set`, and start again"),
             NodeError::Hosts(_) | NodeError::Door { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }
@@ -262,14 +262,12 @@ impl From<Halt> for Failure {
             | Halt::Panics(_)
             | Halt::Spent(_)
             | Halt::Rebuild(_)
-            | Halt::CoreThread(_) => {
-                failure.help("docs/operations.md, \"After a halt\", says what to do")
-            }
+            | Halt::CoreThread(_) => failure.help("see docs/operations.md, \"After a halt\""),
         }
     }
 }
 
-/// What is wrong with a command line, in the form of every other error; or the help that was asked for.
+/// Converts an error of the argument parser to the form of all other errors, or prints the help that was asked for.
 pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     if error.exit_code() == 0 {
         return written(error.print());
@@ -284,7 +282,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     let words: Vec<&str> = words.split_whitespace().collect();
     let failure = Failure::usage(words.join(" "));
     let lines = || shown.lines().map(str::trim);
-    // To take what looks like a negative number for a value is no help: none of ours is.
+    // A tip to pass a negative number as a value is useless: no argument takes one.
     let number = |tip: &&str| tip.contains("to pass '-");
     let tip = lines()
         .find_map(|line| line.strip_prefix("tip: "))
@@ -292,37 +290,37 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     let usage = lines().find_map(|line| line.strip_prefix("Usage: "));
     Err(match (tip, usage) {
         (Some(tip), _) => failure.help(tip),
-        (None, Some(usage)) => failure.help(format!("usage: {usage}; --help says more")),
-        (None, None) => failure.help("--help says what there is"),
+        (None, Some(usage)) => failure.help(format!("usage: {usage}; see --help")),
+        (None, None) => failure.help("see --help"),
     })
 }
 
-/// The help of a command that lacks a word.
+/// Prints the help of a command whose subcommand or argument is missing.
 fn tell_help(help: &str) {
     say(help);
 }
 
-/// A remark beside the output.
+/// Prints a message for the user, beside the output.
 pub(crate) fn tell(words: &str) {
     say(&format!("sexton: {words}\n"));
 }
 
-/// Writes a line of a log beside the output, as it is.
+/// Prints a line of a log, beside the output, unchanged.
 pub(crate) fn log(line: &str) {
     say(&format!("{line}\n"));
 }
 
-/// Writes to standard error. What nobody takes there, a full disk or a reader that has gone, is lost, and nothing else is.
+/// Writes to standard error. Errors, such as a full disk or a reader that is gone, are ignored.
 fn say(text: &str) {
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
 }
 
-/// Writes to standard output; a reader that has gone is no failure. What could steer a terminal is escaped on one.
+/// Writes to standard output. A reader that is gone is not an error. On a terminal, control characters are escaped.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints an answer as it is (`json`), or as people read it.
+/// Prints an answer as JSON, if `json`, or formatted by `page`.
 pub(crate) fn print_said(
     json: bool,
     said: &Value,
@@ -335,7 +333,7 @@ pub(crate) fn print_said(
     }
 }
 
-/// Writes bytes that somebody else made up to standard output, as [`print`] does.
+/// Writes bytes from elsewhere to standard output, escaped like [`print`] does.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let all = if out.is_terminal() {
@@ -346,8 +344,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     written(all.and_then(|()| out.flush()))
 }
 
-/// What came of writing to standard output or a file. A reader that has seen enough, such as `head`, is no failure
-/// worth words.
+/// Converts the result of a write to standard output or a file. A reader that has gone, such as `head`, is a silent exit.
 pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -358,12 +355,12 @@ pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     })
 }
 
-/// Whether standard error is a person's terminal that wants colours.
+/// Returns whether standard error is a terminal on which colours are wanted.
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
-/// Prints what went wrong, and gives the exit status.
+/// Prints a failure and returns the exit status.
 pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else {
         return ExitCode::SUCCESS;
@@ -383,11 +380,11 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     if let Some(help) = failure.help {
         say(&format!("  {bold}help:{plain} {}\n", text::plain(&help)));
     }
-    // One that is misspelt may be why.
+    // A misspelt variable may be the cause.
     for name in strange_variables() {
         let name = text::plain(&name);
         say(&format!(
-            "  {bold}help:{plain} the environment has {name}, which is no setting\n"
+            "  {bold}help:{plain} {name} in the environment is not a setting\n"
         ));
     }
     ExitCode::from(failure.status)

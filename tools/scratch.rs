@@ -1,7 +1,8 @@
-//! A directory that does not outlast the process that asked for it, however that ends: another process makes it, waits for
-//! the end, and removes what is there by then.
+//! A temporary directory that never outlives the process that uses it, however that process ends: a second process creates the
+//! directory, waits for the end of the first, and removes the directory.
 //!
-//! It is the one that removes in good order, too. What was renamed meanwhile is left alone: it has become something else.
+//! The second process removes the directory after a normal end, too. A directory that was renamed meanwhile is left alone, since
+//! it is no longer temporary.
 
 use crate::report::{self, Failure, tell};
 use clap::Args;
@@ -14,28 +15,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A store that is being killed may write a moment longer.
+/// The attempts to remove the directory: a store that is being killed may go on writing for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Stands before the letters that make the name a new one; without it, what follows is an error.
+/// Precedes the random part of the directory's name in the answer. An answer without it is an error message.
 const MADE: &str = "made ";
 
-/// A directory for a while.
+/// A temporary directory, removed on drop.
 pub(crate) struct Scratch {
     path: PathBuf,
-    /// It waits for the end of what is written to it.
+    /// The process that removes the directory when its standard input ends.
     remover: Child,
 }
 
 impl Scratch {
-    /// A new one in `folder`, whose name begins with `prefix`.
+    /// Creates a directory in `folder`, with a name that begins with `prefix`.
     pub(crate) fn make(folder: &Path, prefix: impl AsRef<OsStr>) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["keep-scratch", "--"])
             .arg(folder)
             .arg(&prefix);
-        // Outside the group that a terminal or a timeout sends its signals to.
+        // A process group of its own, so that signals from a terminal or a timeout do not reach it.
         command.process_group(0);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut remover = streams.spawn()?;
@@ -63,14 +64,14 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(mut input) = self.remover.stdin.take() {
-            // One that has ended already has nothing to be told.
+            // The write fails if the process has already ended, which is fine.
             drop(input.write_all(b"."));
         }
         drop(self.remover.wait());
     }
 }
 
-/// Keep a directory until standard input ends, for another process.
+/// Keep a directory until standard input ends, for another process
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct KeepScratch {
@@ -80,7 +81,7 @@ pub(crate) struct KeepScratch {
 
 impl KeepScratch {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // A service manager sends its signal to every process: this one ends when the others have.
+        // A service manager signals every process of the unit; this one must outlive the others.
         drop(ignore_signals());
         let made = tempfile::Builder::new()
             .prefix(&self.prefix)
@@ -92,7 +93,7 @@ impl KeepScratch {
         };
         let name = path.file_name().unwrap_or_default().as_bytes();
         let letters = name.get(self.prefix.len()..).unwrap_or_default();
-        // Who asked may be gone already, which its input says too.
+        // The parent may be gone already; then standard input ends, too.
         drop(writeln!(io::stdout(), "{MADE}{}", letters.escape_ascii()));
         let mut said = Vec::new();
         let in_order = io::stdin().read_to_end(&mut said).is_ok() && !said.is_empty();
@@ -106,7 +107,7 @@ impl KeepScratch {
     }
 }
 
-/// From now on. Who listens to a signal does not end by it, also if it listens no more.
+/// Ignores termination signals from now on. Registering a listener is enough, even if it is dropped at once.
 fn ignore_signals() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -122,7 +123,7 @@ fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory with everything in it; whether it was there.
+/// Removes a directory with everything in it; returns whether it existed.
 fn remove(path: &Path) -> io::Result<bool> {
     let mut attempts = 1;
     loop {

@@ -1,15 +1,15 @@
-//! Signals that come here while a command runs in the foreground, and go on to it.
+//! Receives signals while a command runs in the foreground, to forward them to it.
 
 use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 
-/// Signals that are heard from now on.
+/// Signals that are being listened for.
 pub(crate) struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
-    /// Hears these, by number. Needs a runtime.
+    /// Listens for the signals with these `numbers`. Must be called within a runtime.
     pub(crate) fn listen(numbers: &[i32]) -> io::Result<Self> {
         let listened = numbers
             .iter()
@@ -17,14 +17,14 @@ impl Signals {
         Ok(Self(listened.collect::<io::Result<_>>()?))
     }
 
-    /// Hands each on as it comes, until the end.
+    /// Calls `forward` with the number of each signal, until `end` resolves.
     pub(crate) async fn pass_on(mut self, mut end: Receiver<()>, mut forward: impl FnMut(i32)) {
         while let Err(number) = self.until(&mut end).await {
             forward(number);
         }
     }
 
-    /// What comes of this, or the number of a signal that comes before it.
+    /// Waits for `end` and returns its output, or the number of a signal that arrives first.
     pub(crate) async fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
         let next = std::future::poll_fn(|context| {
             let mut polled = self.0.iter_mut();

@@ -1,6 +1,6 @@
-//! Sizes in bytes as people write them.
+//! Parses sizes in bytes.
 
-/// What a flag for a size takes, as its help names it.
+/// The placeholder for a size in help texts.
 pub(crate) const SIZE: &str = "SIZE";
 
 const UNITS: [(&str, u32); 10] = [
@@ -16,9 +16,10 @@ const UNITS: [(&str, u32); 10] = [
     ("TiB", 40),
 ];
 
-/// The bytes of a size: a whole number, with a unit if it likes: `4096`, `64KiB`, `10M`. Units are powers of 1024.
+/// Parses a size: a whole number and an optional unit, such as `4096`, `64KiB`, `10M`. Units are powers of 1024.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let expected = || format!("{text:?} is no size: expected bytes, or such as 64KiB, 10M, 1GiB");
+    let expected =
+        || format!("{text:?} is not a size: expected bytes, or a form such as 64KiB, 10M, 1GiB");
     let end = text.find(|letter: char| !letter.is_ascii_digit());
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let number: u64 = number.parse().map_err(|_| expected())?;

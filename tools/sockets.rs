@@ -1,6 +1,6 @@
-//! Socket activation: listeners that a service manager opened and passed on, each by the name of its door.
+//! Socket activation: takes over listeners that a service manager opened, each named after its protocol.
 //!
-//! A descriptor that is not understood is refused rather than left over: whoever connected to it would wait for ever.
+//! An unknown descriptor is an error and not ignored: clients that connect to it would wait for ever.
 
 use crate::report::Failure;
 use listenfd::ListenFd;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 const HELP: &str = "name them by FileDescriptorName= in their socket units, one each: lockserver, beanstalk, http, socket";
 
-/// Takes what was passed (`LISTEN_FDS`, `LISTEN_FDNAMES`). To be called before there are threads, since it takes the
-/// variables away, so that no child believes they were for it.
+/// Takes the passed listeners (`LISTEN_FDS`, `LISTEN_FDNAMES`). Call it before any thread starts: it removes the variables, so
+/// that child processes do not use them.
 pub(crate) fn take() -> Result<Listeners, Failure> {
     let names = std::env::var_os("LISTEN_FDNAMES").unwrap_or_default();
     let names = names.to_string_lossy().into_owned();
@@ -28,7 +28,7 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
             Failure::usage(words).help(HELP)
         };
         let refused = |error: io::Error| wrong(&error.to_string());
-        let taken = || wrong("there is one of this name already");
+        let taken = || wrong("there already is one of this name");
         match name {
             "beanstalk" => {
                 let opened = take_either(&mut passed, index).map_err(refused)?;
@@ -57,13 +57,13 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
                     return Err(taken());
                 }
             }
-            _ => return Err(wrong("no door has this name")),
+            _ => return Err(wrong("no listener has this name")),
         }
     }
     Ok(listeners)
 }
 
-/// The first descriptor that was passed, whatever its name: where there is one door alone.
+/// Takes the first descriptor that was passed, whatever its name, for a program with a single listener.
 pub(crate) fn take_one() -> Result<Option<Opened>, Failure> {
     let mut passed = ListenFd::from_env();
     if passed.len() == 0 {
@@ -73,7 +73,7 @@ pub(crate) fn take_one() -> Result<Option<Opened>, Failure> {
         .map_err(|error| Failure::usage(format!("failed to use the passed descriptor: {error}")))
 }
 
-/// A listener of either kind.
+/// Takes a TCP or Unix listener.
 fn take_either(passed: &mut ListenFd, index: usize) -> io::Result<Option<Opened>> {
     let opened = match passed.take_tcp_listener(index) {
         Ok(listener) => listener.map(|listener| Opened::Tcp(Arc::new(listener))),
@@ -99,11 +99,14 @@ fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
     }
 }
 
-/// Passed listeners take the place of the addresses that the settings name. A door that is off stays off, and nobody
-/// may be left waiting before it.
+/// Replaces the addresses in `config` by the passed listeners.
+///
+/// # Errors
+///
+/// Returns an error if the listener of a passed descriptor is off: clients that connect to it would wait for ever.
 pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), Failure> {
     let off = |door: &str| {
-        let words = format!("failed to use the passed descriptor {door}: this door is off");
+        let words = format!("failed to use the passed descriptor {door}: this listener is off");
         Failure::usage(words).help(format!("give {door} an address, or stop its socket unit"))
     };
     let unusable = |error: io::Error| {

@@ -1,6 +1,6 @@
-//! Spans of time as people write them.
+//! Parses spans of time.
 
-/// What a flag for a span takes, as its help names it.
+/// The placeholder for a span in help texts.
 pub(crate) const SPAN: &str = "SPAN";
 
 const UNITS: [(&str, f64); 5] = [
@@ -11,14 +11,17 @@ const UNITS: [(&str, f64); 5] = [
     ("d", 86_400e3),
 ];
 
-/// Whole numbers of milliseconds up to here are exact, and so are spans of 285,000 years.
+/// The largest whole number of milliseconds that is exact in an `f64`: about 285,000 years.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The milliseconds of a span: a number of seconds, or numbers with units, the larger first, such as `90`, `1.5s`,
-/// `500ms`, `5m`, `1h30m`, `7d`.
+/// Parses a span and returns its milliseconds: a number of seconds, or numbers with units, the larger unit first, such as `90`,
+/// `1.5s`, `500ms`, `5m`, `1h30m`, `7d`.
 pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
-    let expected =
-        || format!("{text:?} is no span: expected seconds, or such as 500ms, 90s, 5m, 1h30m, 7d");
+    let expected = || {
+        format!(
+            "{text:?} is not a time span: expected seconds, or a form such as 500ms, 90s, 5m, 1h30m, 7d"
+        )
+    };
     let mut rest = text;
     let mut sum = 0.0;
     let mut larger = f64::INFINITY;
@@ -44,10 +47,10 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     }
     let (exact, sum) = (sum, sum.round());
     if (exact - sum).abs() > 1e-6 {
-        return Err(format!("{text:?} is no whole number of milliseconds"));
+        return Err(format!("{text:?} is not a whole number of milliseconds"));
     }
     if sum > EXACT {
-        return Err(format!("{text:?} is longer than any span"));
+        return Err(format!("{text:?} is too long"));
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -57,34 +60,32 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(sum as u64)
 }
 
-/// How long a job may be told to wait: as for those that are added.
+/// The longest delay of a job, in milliseconds, as for jobs that are added.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64 * 1000;
 
-/// The same for how long a job waits until it is tried again.
+/// Parses the delay of a job, at most [`DELAY_MS_MAX`].
 pub(crate) fn delay(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if ms > DELAY_MS_MAX {
         let most = DELAY_MS_MAX / 1000;
         return Err(format!(
-            "{text:?} is longer than a job waits: {most} seconds"
+            "{text:?} is too long: the maximum is {most} seconds"
         ));
     }
     Ok(ms)
 }
 
-/// The same for spans of whole seconds within bounds.
+/// Returns a parser of spans of whole seconds, from `least` to `most`.
 pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {
         let ms = milliseconds(text)?;
         let seconds = ms / 1000;
         if ms % 1000 != 0 {
-            Err(format!("{text:?} is no whole number of seconds"))
+            Err(format!("{text:?} is not a whole number of seconds"))
         } else if (least..=most).contains(&seconds) {
             Ok(seconds)
         } else {
-            Err(format!(
-                "{seconds} seconds are not within {least} to {most}"
-            ))
+            Err(format!("{seconds} seconds is not within {least} to {most}"))
         }
     }
 }

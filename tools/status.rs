@@ -1,4 +1,4 @@
-//! `sexton status`: how a running coordinator is, for people and as JSON.
+//! `sexton status`: the state of a running coordinator, as text and as JSON.
 
 use crate::client::{self, Target, Where};
 use crate::lease::all_stirring;
@@ -10,21 +10,21 @@ use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Show how a running coordinator is.
+/// Show the state of a running coordinator.
 ///
-/// Asks over `DATA/sexton.sock`, or where --url says.
+/// Connects to `DATA/sexton.sock`, or to the coordinator of --url.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status                      the coordinator of this user
   sexton status --json | jq .queues  as programs read it
-  sexton status > /dev/null          whether one runs: its exit status says so
+  sexton status > /dev/null          whether one runs, by exit status
 
-Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be asked; 4 it has halted.")]
+Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be reached; 4 it has halted.")]
 pub(crate) struct Status {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +41,7 @@ impl Status {
     }
 }
 
-/// The status of this coordinator.
+/// Asks the coordinator for its status.
 pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     let answer = client::get(target, "/v1/status")?;
     let status = answer.said()?;
@@ -52,7 +52,7 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     }
 }
 
-/// A line for each tree that SIGKILL did not end, or not provably. Who may not see processes sees none.
+/// Formats a line for each process tree that SIGKILL did not end, or not provably. Empty without the right to see processes.
 fn stuck(target: &Target) -> String {
     let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
     let answer = client::get(target, &path).ok();
@@ -62,15 +62,15 @@ fn stuck(target: &Target) -> String {
     records.filter_map(stuck_tree).collect()
 }
 
-/// So many trees that are being stopped are looked at.
+/// The most stopping trees that are looked at.
 const STOPPING_MAX: u32 = 1000;
 
 fn stuck_tree(record: &Value) -> Option<String> {
     let (unkillable, unknown) = (number(record, "/unkillable"), number(record, "/unknown"));
     let why = match (unkillable, unknown) {
         (0, 0) => return None,
-        (0, unknown) => format!("{unknown} may belong to it, and cannot be attributed"),
-        (unkillable, _) => format!("SIGKILL does not end {unkillable} of its tree"),
+        (0, unknown) => format!("{unknown} processes may belong to it, which cannot be proved"),
+        (unkillable, _) => format!("SIGKILL does not end {unkillable} processes of its tree"),
     };
     let (pid, id) = (words(record, "/pid"), words(record, "/id"));
     Some(format!(
@@ -79,7 +79,7 @@ fn stuck_tree(record: &Value) -> Option<String> {
     ))
 }
 
-/// Leases with a pass that runs or is to come, those that run first. A coordinator that does not list them has none here.
+/// Formats the leases with a running or requested pass, running ones first. Empty for a coordinator that cannot list them.
 fn leases(target: &Target) -> String {
     let answer = client::get(target, &format!("/v1/busiest?limit={LEASES_MAX}")).ok();
     let said = answer.and_then(|answer| answer.well(&[]).ok());
@@ -98,10 +98,10 @@ fn leases(target: &Target) -> String {
     format!("\n{}{more}", all_stirring(leases))
 }
 
-/// So many leases are shown at most.
+/// The most leases that are shown.
 const LEASES_MAX: u32 = 20;
 
-/// Phases of jobs, in the order in which they are shown.
+/// Phases of jobs, in the order of the output.
 const PHASES: [&str; 6] = [
     "ready",
     "delayed",
@@ -111,7 +111,7 @@ const PHASES: [&str; 6] = [
     "abandoned",
 ];
 
-/// The status as people read it.
+/// Formats the status for a terminal.
 fn page(status: &Value) -> String {
     let at = |path: &str| words(status, path);
     let count = |path: &str| grouped(number(status, path));
@@ -172,7 +172,7 @@ fn page(status: &Value) -> String {
         .collect()
 }
 
-/// How the coordinator before ended.
+/// Describes how the previous coordinator ended.
 fn before(status: &Value) -> &'static str {
     let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
     if clean {
@@ -182,14 +182,14 @@ fn before(status: &Value) -> &'static str {
     }
 }
 
-/// What the newest reload left as it was, if anything.
+/// Describes the problems of the last reload, if it had any.
 fn reload(status: &Value) -> Option<String> {
     let problems = status.pointer("/reloaded/problems")?.as_array()?;
     let problems: Vec<_> = problems.iter().filter_map(Value::as_str).collect();
     (!problems.is_empty()).then(|| format!("FAILED: {}", text::plain(&problems.join("; "))))
 }
 
-/// What is held of locks, jobs, leases and tasks.
+/// Formats the lines about locks, jobs, leases and tasks.
 fn held(status: &Value) -> [(&'static str, String); 4] {
     let count = |path: &str| grouped(number(status, path));
     let many = |path: &str, one: &str| text::count(number(status, path), one);
@@ -209,7 +209,7 @@ fn held(status: &Value) -> [(&'static str, String); 4] {
     ]
 }
 
-/// How many tasks stand how. A coordinator that does not tell has none here.
+/// Formats the number of tasks in each state. Empty for a coordinator that does not report them.
 fn tasks(status: &Value) -> String {
     let counts = [
         ("processing", "running"),
@@ -229,23 +229,23 @@ fn tasks(status: &Value) -> String {
     format!("{}, {failed} of them failed{pause}", counts.join(", "))
 }
 
-/// What limits of memory of commands hold for, if anything was launched.
+/// Describes how memory limits of commands apply, if anything was launched.
 fn limits(status: &Value) -> Option<String> {
     let words = match status.pointer("/memory_limits")?.as_str()? {
-        "tree" => "memory of a command and all that it started together (memory.max)",
-        _ => "memory for data of each process of a command (RLIMIT_DATA)",
+        "tree" => "the memory of a command and all its descendants together (memory.max)",
+        _ => "the data memory of each process of a command (RLIMIT_DATA)",
     };
     Some(words.to_owned())
 }
 
-/// What is taken on no more, if anything.
+/// Describes what a drain excludes, if one has begun.
 fn draining(status: &Value) -> Option<String> {
     let what = status.pointer("/draining_what")?.as_array()?;
     let what: Vec<_> = what.iter().filter_map(Value::as_str).collect();
     (!what.is_empty()).then(|| format!("no new {}", what.join(", ")))
 }
 
-/// That the wall clock is in doubt, if it is.
+/// Reports that the wall clock is in doubt, if it is.
 fn clock(status: &Value) -> Option<String> {
     let ahead = status.pointer("/clock_ahead_ms")?.as_u64()?;
     Some(format!(
@@ -254,7 +254,7 @@ fn clock(status: &Value) -> Option<String> {
     ))
 }
 
-/// The snapshots, and what came of the newest checkpoint.
+/// Describes the snapshots and the last checkpoint.
 fn snapshots(status: &Value) -> String {
     let at = |path: &str| words(status, &format!("/snapshots/{path}"));
     let upto = |slot: &str| match at(&format!("slots/{slot}")).as_str() {
@@ -273,7 +273,7 @@ fn snapshots(status: &Value) -> String {
     parts.join("; ")
 }
 
-/// The actors, a line each, their columns as wide as they must be.
+/// Formats a table of the actors.
 fn table(actors: &[Value]) -> String {
     let mut rows = vec![
         [
@@ -316,7 +316,7 @@ fn table(actors: &[Value]) -> String {
     for row in &rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words stand to the left, numbers to the right.
+            // Words are aligned left, numbers right.
             let padded = if (1..5).contains(&column) {
                 format!("{cell:>width$}  ")
             } else {
@@ -330,7 +330,7 @@ fn table(actors: &[Value]) -> String {
     text
 }
 
-/// The items of an actor on which time no longer acts.
+/// Formats the items of an actor that are quarantined: their deadlines no longer take effect.
 fn quarantined(actor: &Value) -> String {
     let none = Vec::new();
     let items = actor

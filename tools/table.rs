@@ -1,13 +1,13 @@
-//! Tables for people: columns as wide as they must be, words to the left, numbers to the right.
+//! Tables for terminals: columns as wide as needed, words aligned left, numbers right.
 
-/// What stands in a column.
+/// The kind of a column, which decides its alignment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
     Words,
     Number,
 }
 
-/// Rows under their heads.
+/// Formats `rows` below `heads`.
 pub(crate) fn table<const COLUMNS: usize>(
     heads: [(&str, Column); COLUMNS],
     rows: impl Iterator<Item = [String; COLUMNS]>,
@@ -16,7 +16,7 @@ pub(crate) fn table<const COLUMNS: usize>(
     columns(&heads, rows.map(Vec::from))
 }
 
-/// The same where only the run shows how many columns there are. Each row has one cell for each head.
+/// Formats a table with a number of columns that is known only at run time. Each row has one cell for each head.
 pub(crate) fn columns(
     heads: &[(String, Column)],
     rows: impl Iterator<Item = Vec<String>>,

@@ -1,4 +1,4 @@
-//! Values of an answer as people read them: words, counts, sizes, spans.
+//! Formats values of an answer for people: words, counts, sizes, spans.
 
 use serde_json::Value;
 use sexton::clock::Timestamp;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use time::UtcDateTime;
 
-/// What stands there, as a word; `-` if nothing does. Nothing of it can steer a terminal.
+/// Returns the value at `path` as text, or `-` if there is none. Control characters are replaced.
 pub(crate) fn words(value: &Value, path: &str) -> String {
     match value.pointer(path) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -17,13 +17,13 @@ pub(crate) fn words(value: &Value, path: &str) -> String {
     }
 }
 
-/// Text that may hold what somebody else made up, such as the name of a file, in one line that cannot steer a terminal.
+/// Returns `text` on one line without control characters. For text from elsewhere, such as file names.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter| if steers(letter) { ' ' } else { letter };
     text.chars().map(shown).collect()
 }
 
-/// Text of any lines, in which what could steer a terminal is escaped.
+/// Returns `text` with its line breaks, and other control characters escaped.
 pub(crate) fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -36,7 +36,7 @@ pub(crate) fn lines(text: &str) -> String {
     shown
 }
 
-/// JSON of any lines, in which what could steer a terminal is escaped as JSON has it.
+/// Returns JSON with its line breaks, and other control characters escaped as JSON does.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_left = |letter: char| letter == '\n' || !steers(letter);
     if text.chars().all(is_left) {
@@ -58,7 +58,7 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Node time as a date; `-` if it is none.
+/// Formats node time as a date; `-` if it is out of range.
 pub(crate) fn time(at: Timestamp) -> String {
     let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
     at.map_or("-".to_owned(), |at| {

@@ -1,7 +1,6 @@
-//! Command lines, split as by a shell that expands nothing; and lists of variables as supervisord has them. Both are what Python's
-//! `shlex` makes of them.
+//! Splits command lines like a shell without expansions, and lists of variables like supervisord. Both match Python's `shlex`.
 
-/// The words of a command line.
+/// Splits a command line into words.
 pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -21,7 +20,7 @@ pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Reads up to the closing quote. In double quotes a backslash is one, unless a quote or another follows.
+/// Reads up to the closing quote. In double quotes, a backslash escapes only a double quote or a backslash.
 fn quoted(quote: char, letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
     let open = || format!("there is no closing {quote}");
     loop {
@@ -41,7 +40,7 @@ fn quoted(quote: char, letters: &mut std::str::Chars<'_>, word: &mut String) -> 
     }
 }
 
-/// Names and values of `A="x",B=y`.
+/// Parses variables in the form `A="x",B=y` into names and values.
 pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
     let tokens = tokens(text)?;
     let mut tokens = tokens.iter().map(String::as_str);
@@ -56,14 +55,14 @@ pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
             return Err(format!("expected a comma after the value of {name}"));
         }
         let value = value.trim_matches(['\'', '"']).to_owned();
-        // The later of two counts.
+        // The last assignment to a name wins.
         variables.retain(|(other, _)| other != name);
         variables.push((name.to_owned(), value));
     }
     Ok(variables)
 }
 
-/// Words, quoted texts with their quotes, and single other letters.
+/// Splits `text` into words, quoted strings with their quotes, and single other characters.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut letters = text.chars().peekable();
@@ -92,7 +91,7 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
                     }
                 }
             }
-            // It stands between tokens, or is one by itself.
+            // White space separates tokens; any other character is a token by itself.
             _ => {}
         }
         if !letter.is_ascii_whitespace() {

@@ -1,4 +1,4 @@
-//! `sexton worker`: the standing workers of a running coordinator, which `[workers.NAME]` in its configuration defines.
+//! `sexton worker`: the workers of a running coordinator, defined by `[workers.NAME]` in its configuration.
 
 use crate::client::{Where, fields};
 use crate::process::Asking;
@@ -9,34 +9,33 @@ use crate::text::{plain, words};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-/// What the services of workers are called: this, and the worker's name.
+/// The prefix of the names of workers' services.
 const PREFIX: &str = "worker.";
 
-/// The service of a worker.
+/// Returns the name of the service of `worker`.
 pub(crate) fn service_of(worker: &str) -> String {
     format!("{PREFIX}{worker}")
 }
 
-/// The worker that a service is, if it is one.
+/// Returns the name of the worker that `service` runs, if it is a worker's service.
 pub(crate) fn name_of(service: &str) -> Option<&str> {
     service.strip_prefix(PREFIX)
 }
 
 /// Show, pause and resume the workers of the configuration.
 ///
-/// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on
-/// them. It is a service called worker.NAME, whose command is `sexton work`: `sexton service logs worker.NAME` shows what
-/// it writes.
+/// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on them. It
+/// runs as the service worker.NAME, whose command is `sexton work`; `sexton service logs worker.NAME` shows its output.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton worker list                 the status of all of them, and what they did
-  sexton worker pause mails          it begins no further job, and those that run come to their end
+  sexton worker list                 the status and job counts of all workers
+  sexton worker pause mails          it claims no more jobs, and finishes those it has
   sexton worker resume mails
 
-Exit status: 0 well; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 success; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
 coordinator runs there."
 )]
 pub(crate) struct Worker {
@@ -46,7 +45,7 @@ pub(crate) struct Worker {
     #[command(flatten)]
     at: Where,
 
-    /// Print what is answered, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -55,10 +54,10 @@ pub(crate) struct Worker {
 enum Action {
     /// Show the status of workers
     List,
-    /// Pause workers: they begin no further job until they are resumed, also over restarts of the coordinator
+    /// Pause workers: they claim no more jobs until they are resumed, even if the coordinator restarts
     ///
-    /// Jobs that run come to their end, within the worker's grace (60 s, if its table has none); what is left then is
-    /// killed, and its job given out again.
+    /// Running jobs may finish within the worker's grace (default 60 s). What is left then is killed, and its job is given out
+    /// again.
     Pause(Chosen),
     /// Resume workers
     Resume(Chosen),
@@ -66,11 +65,11 @@ enum Action {
 
 #[derive(Args)]
 struct Chosen {
-    /// Which
+    /// Names of the workers
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// How long to wait until they are paused, or run; 0 for not at all
+    /// How long to wait for the requested state; 0 for not at all
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }
@@ -86,7 +85,7 @@ impl Worker {
     }
 }
 
-/// The services that are workers.
+/// Returns the services that are workers.
 fn all(said: &Value) -> Vec<Value> {
     let services = said.pointer("/services").and_then(Value::as_array);
     let is_worker = |it: &&Value| name(it).is_some();
@@ -98,7 +97,7 @@ fn all(said: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// The name of a worker, if it is one.
+/// Returns the name of the worker that `service` runs, if it is one.
 fn name(service: &Value) -> Option<&str> {
     name_of(service.pointer("/name").and_then(Value::as_str)?)
 }
@@ -106,7 +105,7 @@ fn name(service: &Value) -> Option<&str> {
 impl Chosen {
     fn carry_out(&self, asking: &Asking, what: &str, status: &str) -> Result<(), Failure> {
         let mut found = Vec::new();
-        // All are told before any is waited for.
+        // Request every change first, then wait for each.
         for wait in [0, self.wait].into_iter().skip(usize::from(self.wait == 0)) {
             found.clear();
             for name in &self.names {
@@ -154,7 +153,7 @@ fn show(asking: &Asking, workers: &[Value]) -> Result<(), Failure> {
     print(&table(heads, rows))
 }
 
-/// What is the matter with a worker, in a worker's words.
+/// Returns a worker's status, in terms of pausing instead of stopping.
 fn status(worker: &Value) -> String {
     let status = words(worker, "/status");
     match (status.as_str(), worker.pointer("/wanted")) {
@@ -164,7 +163,7 @@ fn status(worker: &Value) -> String {
     }
 }
 
-/// The types, flags and command of a worker: its command without what all have.
+/// Returns the types, flags and command of a worker, without the words that every worker's command has.
 fn work(worker: &Value) -> String {
     let command = worker.pointer("/command").and_then(Value::as_array);
     let words = command.into_iter().flatten().filter_map(Value::as_str);

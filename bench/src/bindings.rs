@@ -10,7 +10,7 @@ use crate::figures::Latencies;
 use crate::interrupt::Stop;
 use crate::limits::{Limit, Limits, Row};
 use crate::load::now;
-use crate::output::{document, heading, print, show};
+use crate::output::show;
 use crate::passing::{Line, PATIENCE, Registered, WAITERS, contenders, in_line, lockserver};
 use crate::peer::directory;
 use crate::pulse::Fifo;
@@ -112,16 +112,7 @@ impl Bindings {
         }
         show("");
         let table = Limits::new(self.rows(), vec![("sexton", rounds)]);
-        if self.site.json {
-            return document(&json!({
-                "sexton": own,
-                "notes": notes,
-                "rounds": self.rounds,
-                "rows": table.document(),
-            }));
-        }
-        print(&heading(&own, &[], &notes))?;
-        print(&table.lines())
+        table.report(&own, &notes, self.rounds, self.site.json)
     }
 
     fn wants(&self, part: Part) -> bool {

@@ -181,6 +181,11 @@ impl Coordinator {
         self.peer.resident()
     }
 
+    /// Returns the processor time that it has used so far, including ended threads, to a hundredth of a second.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.peer.cpu()
+    }
+
     /// Returns the processor time that its threads have used so far, with nanosecond precision.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
         let cannot = || Failure::to("read what the coordinator took");

@@ -1,7 +1,9 @@
 //! A table of figures with a limit each, as printed by `processes`. A figure is a median of rounds; one beyond its limit is
 //! marked.
 
+use crate::failure::Failure;
 use crate::figures::{Spread, grouped};
+use crate::output::{document, heading, print};
 use crate::table::Round;
 use serde_json::{Map, Value, json};
 
@@ -9,6 +11,7 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Limit {
     Below(f64),
+    AtMost(f64),
     AtLeast(f64),
 }
 
@@ -16,6 +19,7 @@ impl Limit {
     fn holds(self, figure: f64) -> bool {
         match self {
             Self::Below(most) => figure < most,
+            Self::AtMost(most) => figure <= most,
             Self::AtLeast(least) => figure >= least,
         }
     }
@@ -23,6 +27,7 @@ impl Limit {
     fn words(self) -> String {
         match self {
             Self::Below(most) => format!("< {}", number(most)),
+            Self::AtMost(most) => format!("<= {}", number(most)),
             Self::AtLeast(least) => format!(">= {}", number(least)),
         }
     }
@@ -64,6 +69,26 @@ impl Limits {
         Self { rows, servers }
     }
 
+    /// Prints the table with the version of sexton and remarks, or as JSON.
+    pub(crate) fn report(
+        &self,
+        sexton: &str,
+        notes: &[String],
+        rounds: u32,
+        is_json: bool,
+    ) -> Result<(), Failure> {
+        if is_json {
+            return document(&json!({
+                "sexton": sexton,
+                "notes": notes,
+                "rounds": rounds,
+                "rows": self.document(),
+            }));
+        }
+        print(&heading(sexton, &[], notes))?;
+        print(&self.lines())
+    }
+
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {
         self.servers.iter().map(|(name, rounds)| {
             let figures = rounds.iter().filter_map(|round| round.get(row.name));
@@ -85,13 +110,15 @@ impl Limits {
             let mut line = Map::new();
             line.insert("row".to_owned(), json!(row.name));
             line.insert("unit".to_owned(), json!(row.unit));
-            let (below, least) = match row.limit {
-                Some(Limit::Below(most)) => (Some(most), None),
-                Some(Limit::AtLeast(least)) => (None, Some(least)),
-                None => (None, None),
+            let (name, limit) = match row.limit {
+                Some(Limit::Below(most)) => ("below", Some(most)),
+                Some(Limit::AtMost(most)) => ("at_most", Some(most)),
+                Some(Limit::AtLeast(least)) => ("at_least", Some(least)),
+                None => ("below", None),
             };
-            line.insert("below".to_owned(), json!(below));
-            line.insert("at_least".to_owned(), json!(least));
+            for each in ["below", "at_most", "at_least"] {
+                line.insert(each.to_owned(), json!(limit.filter(|_| each == name)));
+            }
             line.insert("holds".to_owned(), json!(self.holds(row)));
             for (name, spread) in self.spreads(row) {
                 line.insert(name.to_owned(), json!(spread));

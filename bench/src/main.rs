@@ -4,7 +4,8 @@
 //! `locks` measures locks over TCP beside Redis, `queue` jobs beside beanstalkd and Redis, `backlog` very many waiting jobs,
 //! `http` locks over HTTP beside etcd, `embed` a node inside the program, `recovery` a large table of locks and its recovery,
 //! `bindings` locks that end with processes (`passing`), `work` jobs and their workers (`workers`), `dispatch` tasks and their recovery
-//! (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory, and `replay` how fast a start reads the log.
+//! (`modes`, `bed`, `failing`), `churn` what many changes leave on disk and in memory, `page` the page (`pages` are its viewers), and
+//! `replay` how fast a start reads the log.
 //! `row` and `table` define what is measured, `site` finds the program and the place for data, `course` has rounds and durations,
 //! `codec` and `gateway` implement each server's protocol, `load` drives connections, `cycle`, `contend`, `held` and `job` are
 //! clients, `peer` starts servers, `fdatasync` measures a sync, `question` polls servers during the load,
@@ -26,6 +27,7 @@ mod embed_jobs;
 mod ending;
 mod failing;
 mod failure;
+mod fair;
 mod fdatasync;
 mod figures;
 mod gateway;
@@ -39,6 +41,8 @@ mod load;
 mod locks;
 mod modes;
 mod output;
+mod page;
+mod pages;
 mod passing;
 mod peer;
 mod processes;
@@ -84,6 +88,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench bindings                          locks that end with processes, and `lock run`
   sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and what they cost
   sexton-bench work                              jobs under `sexton work`, beside RQ and greenstalk
+  sexton-bench page                              moments of a long journal, open pages, views beside locks
   sexton-bench replay --entries 1000000          how fast a start reads the log
 
 docs/benchmarks.md says what each row does and how to read it.")]
@@ -101,6 +106,7 @@ enum Measure {
     Failing(failing::Failing),
     Http(http::Http),
     Locks(locks::Locks),
+    Page(page::Page),
     Processes(processes::Processes),
     Queue(queue::Queue),
     Recovery(recovery::Recovery),
@@ -127,6 +133,7 @@ fn main() -> Result<(), Failure> {
         Measure::Failing(failing) => failing.run(),
         Measure::Http(http) => http.run(stop),
         Measure::Locks(locks) => locks.run(stop),
+        Measure::Page(page) => page.run(stop),
         Measure::Processes(processes) => processes.run(stop),
         Measure::Queue(queue) => queue.run(stop),
         Measure::Recovery(recovery) => recovery.run(stop),

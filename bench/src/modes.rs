@@ -4,6 +4,12 @@ use crate::failing::How;
 use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
 
+/// The tests which show that no client can hold the locks of tasks.
+const RESERVED: [&str; 2] = [
+    "tests/scripts/lock/reserved.txt",
+    "tests/http/lock_refused.rs",
+];
+
 /// A failure mode.
 pub(crate) struct Mode {
     pub(crate) row: u32,
@@ -31,8 +37,8 @@ pub(crate) enum Making {
     Coordinator,
     /// By killing the keeper.
     Keeper,
-    /// It cannot happen, as this test shows.
-    Never(&'static str),
+    /// It cannot happen; the tests that show this.
+    Never(&'static [&'static str]),
 }
 
 #[expect(clippy::too_many_lines, reason = "a table, row after row")]
@@ -67,7 +73,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "parent fails to get the execute lock",
             ("10 s", 20.0),
             "",
-            Never("tests/scripts/dispatch/failures.txt"),
+            Never(&RESERVED),
         ),
         mode(
             4,
@@ -81,7 +87,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "child fails to get the update lock",
             ("10 s", 20.0),
             "",
-            Never("tests/scripts/dispatch/failures.txt"),
+            Never(&RESERVED),
         ),
         mode(
             6,
@@ -163,8 +169,8 @@ impl Mode {
         line.insert("runs".to_owned(), json!(took.len()));
         let spread = (!took.is_empty()).then(|| Spread::of(took.iter().copied()));
         line.insert("ms".to_owned(), json!(spread));
-        if let Making::Never(test) = self.making {
-            line.insert("never".to_owned(), json!(test));
+        if let Making::Never(tests) = self.making {
+            line.insert("never".to_owned(), json!(tests));
         }
         Value::Object(line)
     }
@@ -192,8 +198,8 @@ pub(crate) fn table(recovered: &[(Mode, Vec<f64>)]) -> String {
             ..
         } = mode;
         let start = format!("{row:>2}  {words:<37} {wip:>6}");
-        let line = if let Making::Never(test) = mode.making {
-            format!("{start}  cannot happen: {test}")
+        let line = if let Making::Never(tests) = mode.making {
+            format!("{start}  cannot happen: {}", tests.join(", "))
         } else {
             let Spread { median, max, .. } = Spread::of(took.iter().copied());
             let missed = if max < mode.limit { "" } else { " missed" };

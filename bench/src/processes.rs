@@ -8,7 +8,7 @@ use crate::figures::{Latencies, as_float};
 use crate::interrupt::Stop;
 use crate::limits::{Limit, Limits, Row};
 use crate::load::now;
-use crate::output::{document, heading, print, show};
+use crate::output::show;
 use crate::peer::directory;
 use crate::question::rest;
 use crate::rebuild::with_others;
@@ -145,16 +145,7 @@ impl Processes {
         let servers = servers.into_iter();
         let servers = servers.map(|(server, rounds)| (server.name(), rounds));
         let table = Limits::new(self.rows(), servers.collect());
-        if self.site.json {
-            return document(&json!({
-                "sexton": own,
-                "notes": notes,
-                "rounds": self.rounds,
-                "rows": table.document(),
-            }));
-        }
-        print(&heading(&own, &[], &notes))?;
-        print(&table.lines())
+        table.report(&own, &notes, self.rounds, self.site.json)
     }
 
     fn wants(&self, part: Part) -> bool {

@@ -52,7 +52,11 @@ impl Replay {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let directory = directory(&self.dir.clone().unwrap_or_else(std::env::temp_dir))?;
         let began = now();
-        self.write(directory.path(), stop)?;
+        let log = Log {
+            entries: self.entries,
+            held: self.held,
+        };
+        log.write(directory.path(), stop)?;
         let writing = now() - began;
         let disk = RealDisk::new(directory.path());
         let bytes: u64 = disk
@@ -106,9 +110,18 @@ impl Replay {
         };
         print(&text)
     }
+}
 
+/// A log of lock entries.
+pub(crate) struct Log {
+    pub(crate) entries: u32,
+    /// Locks held at any time.
+    pub(crate) held: u32,
+}
+
+impl Log {
     /// Writes the log with a node that never syncs.
-    fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
+    pub(crate) fn write(&self, data: &Path, stop: &Stop) -> Result<(), Failure> {
         let node = Node::open(Config {
             fsync: Fsync::Never,
             // The whole log is to be replayed, so no part of it may be removed.

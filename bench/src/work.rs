@@ -3,12 +3,13 @@
 
 use crate::coordinator::{Coordinator, Grounds, ask};
 use crate::failure::Failure;
+use crate::fair::{BIG, Claims, FEW, SMALL};
 use crate::fdatasync;
 use crate::figures::{Latencies, as_float};
 use crate::interrupt::Stop;
 use crate::limits::{Limit, Limits, Row};
 use crate::load::now;
-use crate::output::{document, heading, print, show};
+use crate::output::show;
 use crate::peer::directory;
 use crate::pulse::Fifo;
 use crate::site::Site;
@@ -38,9 +39,10 @@ for line in lines:
 /// function that does nothing, the loop of greenstalk reserves and deletes.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton-bench work                            everything but `drain`, three rounds, about two minutes
+  sexton-bench work                            everything but `drain` and `fair`, three rounds, about two minutes
   sexton-bench work --python venv/bin/python   where rq and greenstalk are installed
   sexton-bench work --parts drain --rounds 1   a million jobs
+  sexton-bench work --parts fair --rounds 1    ten jobs of one tenant beside a million of another
 
 docs/benchmarks.md says how to read it.")]
 pub(crate) struct Work {
@@ -72,6 +74,10 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     drain: u32,
 
+    /// Number of jobs of the other tenant, for `fair`
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    fair: u32,
+
     /// The Python with rq, redis and greenstalk; what it lacks is left out
     #[arg(long, value_name = "PROGRAM", default_value = PYTHON)]
     python: String,
@@ -91,6 +97,8 @@ enum Part {
     Start,
     /// Very many jobs, to the end
     Drain,
+    /// Ten jobs of one tenant beside very many of another
+    Fair,
 }
 
 impl Work {
@@ -131,21 +139,12 @@ impl Work {
             self.rows(),
             servers.map(|(name, _, rounds)| (name, rounds)).collect(),
         );
-        if self.site.json {
-            return document(&json!({
-                "sexton": own,
-                "notes": notes,
-                "rounds": self.rounds,
-                "rows": table.document(),
-            }));
-        }
-        print(&heading(&own, &[], &notes))?;
-        print(&table.lines())
+        table.report(&own, &notes, self.rounds, self.site.json)
     }
 
     fn wants(&self, part: Part) -> bool {
         if self.parts.is_empty() {
-            part != Part::Drain
+            !matches!(part, Part::Drain | Part::Fair)
         } else {
             self.parts.contains(&part)
         }
@@ -154,7 +153,7 @@ impl Work {
     #[expect(clippy::too_many_lines, reason = "a table, row after row")]
     fn rows(&self) -> Vec<Row> {
         let many = self.drain;
-        let rows: [(Part, &str, String, &str, Option<Limit>); 12] = [
+        let rows: [(Part, &str, String, &str, Option<Limit>); 13] = [
             (
                 Part::Command,
                 "command",
@@ -239,6 +238,16 @@ impl Work {
                 "times",
                 Some(Limit::Below(1.0)),
             ),
+            (
+                Part::Fair,
+                "fair",
+                format!(
+                    "ends of slots to the k-th of {FEW} beside {}, for k",
+                    self.fair
+                ),
+                "times",
+                Some(Limit::AtMost(2.0)),
+            ),
         ];
         let wanted = rows.into_iter().filter(|row| self.wants(row.0));
         wanted
@@ -277,6 +286,9 @@ impl Measuring<'_> {
         }
         if self.work.wants(Part::Drain) {
             self.drained(&mut round, &kept)?;
+        }
+        if self.work.wants(Part::Fair) {
+            round.insert("fair", self.fair(&kept)?);
         }
         Ok(round)
     }
@@ -363,6 +375,23 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
+    /// Adds a few jobs of one tenant while a run works on very many of another; returns how long the k-th of them waits, in ends
+    /// of slots for each k.
+    fn fair(&self, command: &[String]) -> Result<f64, Failure> {
+        let coordinator = self.start()?;
+        push_to(BIG, &coordinator, self.work.fair, self.stop)?;
+        let claims = Claims::listen(&coordinator)?;
+        let flags = ["--any-ready", "--lines"];
+        let mut runner = self.runner(coordinator.data(), &flags, command)?;
+        let waited = claims.begun().and_then(|()| {
+            push_to(SMALL, &coordinator, FEW, self.stop)?;
+            claims.largest_wait()
+        });
+        let killed = runner.kill().and_then(|()| runner.wait());
+        killed.map_err(Failure::to("end sexton work"))?;
+        waited
+    }
+
     /// Works off very many jobs; measures processor time, and memory as they become fewer.
     fn drained(&self, round: &mut Round, command: &[String]) -> Result<(), Failure> {
         let coordinator = self.start()?;
@@ -392,14 +421,19 @@ impl Measuring<'_> {
     }
 }
 
-/// Adds jobs, each on disk when this returns.
+/// Adds jobs to the queue that is measured, each on disk when this returns.
 fn push(coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure> {
+    push_to("bench", coordinator, jobs, stop)
+}
+
+/// The same for another queue.
+fn push_to(queue: &str, coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Result<(), Failure> {
     let mut stream = coordinator.connect()?;
     let mut left = jobs;
     while left > 0 {
         stop.check()?;
         let now = left.min(PUSHED);
-        let pushed = vec![json!({ "queue": "bench", "body": "x" }); now as usize];
+        let pushed = vec![json!({ "queue": queue, "body": "x" }); now as usize];
         ask(
             &mut stream,
             "/v1/queues/push-all",

@@ -5,8 +5,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
-    Contended, Listed, LockMachine, Message, Name, Query, Refused, Reply, Selection, Standing, Tie,
-    Watch,
+    Contended, Listed, LockMachine, Message, Name, Query, Ranking, Refused, Reply, Selection,
+    Standing, Tie, Watch,
 };
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
@@ -363,10 +363,14 @@ impl Locks {
         }
     }
 
-    /// Returns the locks with the most waiters, and the number of locks with any. If there are more than a few thousand of
-    /// those, not all are examined.
-    pub async fn contended(&self, most: u32) -> Result<(Vec<Contended>, u32), LockError> {
-        let asked = vec![Item::Query(Query::Contended { most })];
+    /// Returns the `most` contended locks that rank first, and the number of locks with any waiters. If there are more than
+    /// a few thousand of those, not all are examined.
+    pub async fn contended(
+        &self,
+        most: u32,
+        by: Ranking,
+    ) -> Result<(Vec<Contended>, u32), LockError> {
+        let asked = vec![Item::Query(Query::Contended { most, by })];
         let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
         if let Reply::Contended { locks, all } = reply {
             Ok((locks, all))

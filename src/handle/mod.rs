@@ -9,6 +9,8 @@ mod events;
 mod job_wait;
 mod leases;
 mod locks;
+#[cfg(feature = "replay")]
+mod past;
 mod pop;
 mod processes;
 mod queue_error;
@@ -27,6 +29,10 @@ pub use self::events::Events;
 pub use self::job_wait::JobWait;
 pub use self::leases::{LeaseError, Leases, Requested};
 pub use self::locks::{Entry, LockError, Locks, Terms};
+#[cfg(feature = "replay")]
+pub(crate) use self::past::Readers;
+#[cfg(feature = "replay")]
+pub use self::past::{Answered, Past, PastError};
 pub use self::pop::Exchanged;
 pub use self::processes::{
     ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
@@ -53,6 +59,7 @@ use crate::spine::directory::Admission;
 use crate::spine::each::MailboxOf;
 use crate::spine::event::Position;
 use crate::spine::feed::Reader;
+use crate::spine::ledger::EntryCounts;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::Halt;
@@ -93,6 +100,8 @@ pub(crate) struct Facts {
     pub(crate) draining: watch::Sender<Drains>,
     /// How far the wall clock is ahead, in milliseconds, while it is not trusted.
     pub(crate) clock_ahead: Arc<AtomicU64>,
+    /// The number of entries that each actor has appended.
+    pub(crate) entries: Arc<EntryCounts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
     pub(crate) snapshots: checkpoint::Shown,
@@ -100,6 +109,8 @@ pub(crate) struct Facts {
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
     pub(crate) system: System,
     pub(crate) keeping: Keeping,
+    #[cfg(feature = "replay")]
+    pub(crate) past: Readers,
 }
 
 /// A request from a handle to the core thread.
@@ -233,6 +244,11 @@ impl Handle {
     pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
         (self.listening((0, 0)), journal)
+    }
+
+    /// Returns the number of journal entries that an actor has appended since the start. Does not query the actor.
+    pub fn entries_of(&self, actor: ActorId) -> u64 {
+        self.facts.entries.of(actor)
     }
 
     /// Returns the socket on which task commands report, if there is one.

@@ -140,10 +140,19 @@ impl Queues {
 
     /// Begins to wait for a job of these queues. Among waits for the same queues, the earliest is served first.
     pub fn wait_for_job(&self, queues: &[QueueName]) -> JobWait {
-        let watch = Watch::Job(self.claim_of(queues));
+        self.begin_wait(self.claim_of(queues))
+    }
+
+    /// Begins to wait for a job as [`Queues::pop_any`] claims one. Waits that name their queues are served before those
+    /// that do not, and among the latter the earliest is served first.
+    pub fn wait_for_any(&self, of: AnyType) -> JobWait {
+        self.begin_wait(self.turn_of(of))
+    }
+
+    fn begin_wait(&self, pop: Pop) -> JobWait {
         let wait = self
             .mailbox
-            .begin_watch_or((watch, self.key), self.unheard());
+            .begin_watch_or((Watch::Job(pop), self.key), self.unheard());
         let draining = self.draining.clone();
         JobWait { wait, draining }
     }

@@ -10,8 +10,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
-    Body, BusyQueue, Choice, Counts, ErrorText, JobSelection, JobView, Message, Put, Query,
-    QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
+    Body, Choice, Counts, ErrorText, JobSelection, JobView, Message, Put, Query, QueueMachine,
+    QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
 };
 use crate::handle::Drains;
 use crate::handle::queue_error::{QueueError, refusal};
@@ -294,7 +294,7 @@ impl Queues {
         &self,
         from: Slot,
         most: u32,
-    ) -> Result<(Vec<BusyQueue>, Option<Slot>), QueueError> {
+    ) -> Result<(Vec<QueueView>, Option<Slot>), QueueError> {
         match self.walk(Query::Busiest { from, most }).await? {
             Reply::Busiest { queues, next } => Ok((queues, next)),
             other => Err(refusal(&other)),

@@ -258,7 +258,8 @@ struct Worker {
 impl Worker {
     /// Runs jobs until the worker or the node is to stop.
     async fn work<J: Job>(mut self) {
-        loop {
+        // A wait that begins during a drain may still be given a job.
+        while !self.handle.draining().claims {
             let mut waiting = self.queues.wait_for_job(std::slice::from_ref(&self.queue));
             let claimed = tokio::select! {
                 biased;

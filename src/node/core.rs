@@ -6,6 +6,8 @@ use super::{NodeError, cut_words, faults, ports, swept};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
+#[cfg(feature = "replay")]
+use crate::handle::Readers;
 use crate::handle::{Command, Drain, Facts, Handle, System};
 use crate::ids::Chance;
 use crate::ids::Seq;
@@ -103,13 +105,10 @@ impl Core {
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
         each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), rules));
-        let (journal, files) = match past.files {
-            None => (None, None),
-            Some(files) => {
-                let (journal, files) = files.start(&mut ledger, config.fsync)?;
-                (Some(journal), Some(files))
-            }
-        };
+        let started = past
+            .files
+            .map(|files| files.start(&mut ledger, config.fsync));
+        let (journal, files) = started.transpose()?.unzip();
         for began in each!(host in &mut past.hosts => host.start(start)) {
             began.map_err(NodeError::Start)?;
         }
@@ -117,11 +116,10 @@ impl Core {
             Admission::new(config.open_commands_max).for_requests_of(config.request_bytes_max());
         let log = journal.as_ref().map(|files| files.journal.clone());
         let spine = Rc::new(Spine::new(ledger, journal, self.halt));
-        let checkpoints = Checkpoints::new(Rc::clone(&spine), config.checkpoints, &past.found)
-            .and_then(config.after_checkpoint);
-        let checkpoints = Rc::new(checkpoints);
+        let checkpoints = checkpoints(&spine, &config, &past.found);
         let (asks, asked) = mpsc::unbounded_channel();
         let keeping = keeping(&config)?;
+        let entries = Arc::clone(spine.ledger().counts());
         let facts = Facts {
             data: config.data.clone(),
             fsync: config.fsync,
@@ -134,12 +132,15 @@ impl Core {
             admission: admission.clone(),
             draining: watch::Sender::default(),
             clock_ahead: Arc::clone(spine.ledger().ahead()),
+            entries,
             commands: self.commands,
             checkpoints: asks,
             snapshots: checkpoints.shown(),
             listeners: Mutex::default(),
             system: System::default(),
             keeping: keeping.clone(),
+            #[cfg(feature = "replay")]
+            past: Readers::default(),
         };
         tend(&spine);
         let rules = config.rules.clone();
@@ -184,6 +185,12 @@ fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
         Some(clock) => Arc::new(clock.clone()),
         None => Arc::new(SystemClock::starting_at(last_at)),
     }
+}
+
+/// Returns the checkpoints of a node, as configured.
+fn checkpoints(spine: &Rc<Spine>, config: &Config, found: &recovery::Past) -> Rc<Checkpoints> {
+    let checkpoints = Checkpoints::new(Rc::clone(spine), config.checkpoints, found);
+    Rc::new(checkpoints.and_then(config.after_checkpoint))
 }
 
 /// Has every actor check what is due whenever the clock is moved.

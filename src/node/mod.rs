@@ -19,6 +19,8 @@ pub use crate::handle::{
     Added, Drain, Drains, Entry, Events, Fault, Handle, Inventoried, JobWait, LeaseError, Leases,
     Left, LockError, Locks, QueueError, Queues, Requested, Services, TaskError, Tasks, Terms,
 };
+#[cfg(feature = "replay")]
+pub use crate::handle::{Answered, Past, PastError};
 #[cfg(feature = "jobs")]
 pub use crate::handle::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::ids::Seq;

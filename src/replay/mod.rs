@@ -10,13 +10,22 @@
 //! | `replayed.rs` | a machine whatever its types |
 //! | `story.rs` | what happened to one item |
 //! | `run.rs` | records and lines in order; verifying |
+//! | `advance.rs` | records without lines, for long journals |
+//! | `timeline.rs` | the state after any entry of a journal, and what happened around it |
+//! | `waypoint.rs` | states on the way, from which a replay can begin |
 
+mod advance;
 mod line;
 mod replayed;
 mod run;
 mod story;
+mod timeline;
+mod waypoint;
 
 pub use line::{HEADER, Kind, Line, LineError, header_after};
 pub use replayed::{Replayed, Told};
 pub use run::{Differing, Mismatch, Replay, ReplayError};
 pub use story::{Before, Followed, StoryEvent};
+pub use timeline::{
+    AROUND, ActorAt, Bounds, SAMPLE, STORY_MAX, StateAt, Story, Timeline, TimelineError, Watch,
+};

@@ -3,6 +3,7 @@
 use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
 use crate::persist::journal::Record;
+use crate::persist::snapshots::Page;
 use crate::replay::story::{Before, Followed, StoryEvent};
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::{Entry, Poisoned};
@@ -22,6 +23,8 @@ pub trait Replayed: Recovering {
         record: &Record<'_>,
         followed: Option<&Followed>,
     ) -> Result<Told, RecoveryError>;
+    /// Returns the state of an item before a record is applied.
+    fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError>;
     /// Returns the effects on the followed item, once the record that `before` was taken of is applied.
     fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent>;
     /// Decodes a poisoned message from a journal record, as JSON.
@@ -46,6 +49,10 @@ pub trait Replayed: Recovering {
     fn state_digest(&self) -> Digest;
     /// Returns the state as JSON.
     fn view(&self) -> Value;
+    /// Its state: of each kind of item the first `most`.
+    fn sample(&self, most: usize) -> Value;
+    /// The pages that changed after this entry, as they are now.
+    fn pages_since(&mut self, since: Seq) -> Vec<Page>;
 }
 
 /// An entry, as JSON.
@@ -71,11 +78,12 @@ impl<M: Actor> Replayed for Replica<M> {
         record: &Record<'_>,
         followed: Option<&Followed>,
     ) -> Result<Told, RecoveryError> {
-        let stamp = Stamp {
-            seq: record.seq,
-            at: record.at,
-        };
-        Ok(self.told(stamp, &Self::decode(record)?, followed))
+        Ok(self.told(stamp_of(record), &Self::decode(record)?, followed))
+    }
+
+    fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError> {
+        let (stamp, entry) = (stamp_of(record), Self::decode(record)?);
+        Ok(followed.before(self.machine(), stamp, (&entry.message, &entry.outcome)))
     }
 
     fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent> {
@@ -164,6 +172,14 @@ impl<M: Actor> Replayed for Replica<M> {
     fn view(&self) -> Value {
         to_json(&self.machine().view())
     }
+
+    fn sample(&self, most: usize) -> Value {
+        to_json(&self.machine().sample(most))
+    }
+
+    fn pages_since(&mut self, since: Seq) -> Vec<Page> {
+        Self::pages_since(self, since)
+    }
 }
 
 impl<M: Actor> Replica<M> {
@@ -178,6 +194,13 @@ impl<M: Actor> Replica<M> {
             key: entry.key,
             about: self.machine().about(&entry.outcome),
         }
+    }
+}
+
+fn stamp_of(record: &Record<'_>) -> Stamp {
+    Stamp {
+        seq: record.seq,
+        at: record.at,
     }
 }
 

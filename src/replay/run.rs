@@ -17,17 +17,17 @@ use serde_json::Value;
 
 /// A replay in progress.
 pub struct Replay {
-    actors: Vec<Box<dyn Replayed>>,
-    last: Seq,
-    at: Timestamp,
+    pub(super) actors: Vec<Box<dyn Replayed>>,
+    pub(super) last: Seq,
+    pub(super) at: Timestamp,
     /// The accumulated effect of the marks so far.
-    marked: Marked,
+    pub(super) marked: Marked,
     verify: bool,
     /// Whether records are only read, because there is no state to apply them to.
     reads_only: bool,
     mismatches: Vec<Mismatch>,
     noted: Noted,
-    followed: Option<Followed>,
+    pub(super) followed: Option<Followed>,
 }
 
 /// An entry about which today's rules would decide differently.
@@ -151,13 +151,17 @@ impl Replay {
             actors.push(actor.as_mut());
         }
         recovery::load(slots, slot, seal, &mut actors, false)?;
-        self.last = seal.manifest.begun;
-        self.at = seal.manifest.at;
-        self.marked = seal.manifest.marked.clone();
+        let manifest = &seal.manifest;
+        self.begin_at((manifest.begun, manifest.at), manifest.marked.clone());
+        Ok(())
+    }
+
+    /// Goes on from this entry, now that the actors hold the state of it.
+    pub(super) fn begin_at(&mut self, (last, at): (Seq, Timestamp), marked: Marked) {
+        (self.last, self.at, self.marked) = (last, at, marked);
         for (actor, rules) in self.marked.rules.clone() {
             self.go_by(actor, &rules);
         }
-        Ok(())
     }
 
     /// Collects the digests in a checkpoint's mark, to compare each when the replay reaches it.
@@ -254,7 +258,7 @@ impl Replay {
                         line.events = actor.after(item, before);
                     }
                     line.about = told.about;
-                } else if let Some(item) = followed.filter(|item| item.actor() == line.actor) {
+                } else if let Some(item) = followed.filter(|item| item.concerns(&line.actor)) {
                     line.events = item.unknown(&told.message);
                 }
                 line.message = Some(told.message);
@@ -267,7 +271,7 @@ impl Replay {
                 line.actor = actor.name().to_owned();
                 line.kind = Kind::Poisoned;
                 let item = self.followed.as_ref();
-                let item = item.filter(|item| item.actor() == line.actor);
+                let item = item.filter(|item| item.concerns(&line.actor));
                 line.events = item.map_or_else(Vec::new, |item| item.panicked(&poisoned));
                 line.message = Some(poisoned.message);
                 line.stage = Some(poisoned.stage);
@@ -429,7 +433,7 @@ impl Replay {
         Ok(())
     }
 
-    fn mark(&mut self, stamp: Stamp, mark: &Mark) {
+    pub(super) fn mark(&mut self, stamp: Stamp, mark: &Mark) {
         self.marked.apply(mark);
         match mark {
             Mark::Rules { actor, rules } => self.go_by(*actor, rules),
@@ -498,15 +502,19 @@ impl Replay {
     }
 
     fn of_record(&mut self, record: &Record<'_>) -> Result<&mut dyn Replayed, RecoveryError> {
-        let (seq, actor) = (record.seq, record.actor);
-        match self
-            .actors
-            .iter_mut()
-            .find(|replayed| replayed.actor() == actor)
-        {
-            Some(replayed) => Ok(replayed.as_mut()),
-            None => Err(RecoveryError::UnknownActor { seq, actor }),
-        }
+        actor_of(&mut self.actors, record)
+    }
+}
+
+/// The actor whose record it is.
+pub(super) fn actor_of<'a>(
+    actors: &'a mut [Box<dyn Replayed>],
+    record: &Record<'_>,
+) -> Result<&'a mut dyn Replayed, RecoveryError> {
+    let (seq, actor) = (record.seq, record.actor);
+    match actors.iter_mut().find(|replayed| replayed.actor() == actor) {
+        Some(replayed) => Ok(replayed.as_mut()),
+        None => Err(RecoveryError::UnknownActor { seq, actor }),
     }
 }
 
@@ -520,7 +528,7 @@ fn following(last: Seq) -> Result<Seq, String> {
 
 /// Returns a line unchanged where there is no state to replay it on.
 fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, String> {
-    let item = followed.filter(|item| item.actor() == line.actor);
+    let item = followed.filter(|item| item.concerns(&line.actor));
     if let Some((item, message)) = item.zip(line.message.as_ref()) {
         line.events = item.unknown(message);
     }

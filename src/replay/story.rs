@@ -1,7 +1,8 @@
-//! The story of one item: everything in a log that happened to a job, a queue, or the locks under a key.
+//! The story of one item: everything in a log that happened to a job, a queue, a task, or the locks under a key.
 
 use crate::actors::lock::Name;
 use crate::actors::queue::QueueName;
+use crate::ids::ProcessId;
 use crate::spine::event::{Field, Happening};
 use crate::spine::ledger::Poisoned;
 use crate::spine::machine::{Actor, Stamp};
@@ -19,6 +20,16 @@ pub enum Followed {
     Queue(QueueName),
     /// Every lock under this key.
     Key(Name),
+    /// The lock with this key and index.
+    Lock(Name, Name),
+    /// The lease with this name.
+    Lease(Name),
+    /// The process with this id.
+    Process(ProcessId),
+    /// The task with this number.
+    Task(u64),
+    /// Every item of every actor.
+    Everything,
 }
 
 /// An effect of an entry on an item, in terms that users know.
@@ -32,11 +43,15 @@ pub struct StoryEvent {
 }
 
 impl Followed {
-    /// Returns the name of the actor that owns such items.
-    pub const fn actor(&self) -> &'static str {
+    /// Returns whether entries of `actor` may concern the item.
+    pub fn concerns(&self, actor: &str) -> bool {
         match self {
-            Self::Job(_) | Self::Queue(_) => "queue",
-            Self::Key(_) => "lock",
+            Self::Job(_) | Self::Queue(_) => actor == "queue",
+            Self::Key(_) | Self::Lock(..) => actor == "lock",
+            Self::Lease(_) => actor == "lease",
+            Self::Process(_) => actor == "process",
+            Self::Task(_) => actor == "dispatch",
+            Self::Everything => true,
         }
     }
 
@@ -52,6 +67,17 @@ impl Followed {
             Self::Job(id) => has("job", &|found| *found == Field::Number(*id)),
             Self::Queue(queue) => has("queue", &|found| is_name(queue.as_bytes(), found)),
             Self::Key(key) => has("key", &|found| is_name(key.as_bytes(), found)),
+            Self::Lock(key, index) => {
+                has("key", &|found| is_name(key.as_bytes(), found))
+                    && has("index", &|found| is_name(index.as_bytes(), found))
+            }
+            Self::Lease(lease) => has("lease", &|found| is_name(lease.as_bytes(), found)),
+            Self::Process(id) => {
+                let id = id.to_string();
+                has("process", &|found| is_name(id.as_bytes(), found))
+            }
+            Self::Task(id) => has("task", &|found| *found == Field::Number(*id)),
+            Self::Everything => true,
         }
     }
 
@@ -60,7 +86,13 @@ impl Followed {
         let is_it = |member: &str, value: &Value| match self {
             Self::Job(id) => member == "id" && value.as_u64() == Some(*id),
             Self::Queue(queue) => member == "queue" && value.as_str() == Some(&*queue.to_string()),
-            Self::Key(key) => member == "key" && value.as_str() == Some(&*key.to_text()),
+            Self::Key(key) | Self::Lock(key, _) => {
+                member == "key" && value.as_str() == Some(&*key.to_text())
+            }
+            Self::Lease(name) => member == "name" && value.as_str() == Some(&*name.to_text()),
+            Self::Process(id) => member == "id" && value.as_str() == Some(&*id.to_string()),
+            Self::Task(id) => member == "task" && value.as_u64() == Some(*id),
+            Self::Everything => true,
         };
         match message {
             Value::Object(members) => members
@@ -75,7 +107,13 @@ impl Followed {
     pub(super) const fn number(&self) -> Option<u64> {
         match self {
             Self::Job(id) => Some(*id),
-            Self::Queue(_) | Self::Key(_) => None,
+            Self::Queue(_)
+            | Self::Key(_)
+            | Self::Lock(..)
+            | Self::Lease(_)
+            | Self::Process(_)
+            | Self::Task(_)
+            | Self::Everything => None,
         }
     }
 }
@@ -92,7 +130,7 @@ pub struct Before {
 
 impl Followed {
     fn glance<M: Actor>(&self, machine: &M) -> Option<String> {
-        let number = self.number().filter(|_| self.actor() == M::NAME);
+        let number = self.number().filter(|_| self.concerns(M::NAME));
         number.and_then(|number| machine.glance(number))
     }
 
@@ -111,7 +149,7 @@ impl Followed {
                 all.push(StoryEvent::from(&what));
             }
         };
-        if self.actor() == M::NAME {
+        if self.concerns(M::NAME) {
             machine.story(stamp, message, outcome, &mut publish);
         }
         let glance = self.glance(machine);
@@ -149,7 +187,7 @@ impl Followed {
         let mut event = StoryEvent::new(word);
         let inner = message.get(word).and_then(Value::as_object);
         for (member, value) in inner.into_iter().flatten() {
-            if ["id", "index", "key", "owner", "queue"].contains(&member.as_str()) {
+            if ["id", "index", "key", "owner", "queue", "task"].contains(&member.as_str()) {
                 let name = if member == "id" { "job" } else { member };
                 event = event.with(name, value.clone());
             }
@@ -164,6 +202,13 @@ impl fmt::Display for Followed {
             Self::Job(id) => write!(f, "job {id}"),
             Self::Queue(queue) => write!(f, "queue {queue}"),
             Self::Key(key) => write!(f, "key {}", key.to_text()),
+            Self::Lock(key, index) => {
+                write!(f, "lock {} {}", key.to_text(), index.to_text())
+            }
+            Self::Lease(name) => write!(f, "lease {}", name.to_text()),
+            Self::Process(id) => write!(f, "process {id}"),
+            Self::Task(id) => write!(f, "task {id}"),
+            Self::Everything => f.write_str("everything"),
         }
     }
 }

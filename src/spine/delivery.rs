@@ -2,7 +2,7 @@
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, RequestKey, Seq};
-use crate::spine::machine::{Asked, Machine, Now};
+use crate::spine::machine::{Asked, Machine, Moment, Now};
 use serde::{Deserialize, Serialize};
 
 /// One command of a delivery.
@@ -186,6 +186,17 @@ impl Report {
 
 /// Provokes panics in tests: called before each step in which a machine may panic, with the message if there is one.
 pub type Saboteur<M> = Box<Sabotage<<M as Machine>::Message>>;
+
+/// Replaces outcomes in tests: returns another outcome than the decided one, or `None` to keep it.
+pub type Forger<M> = Box<
+    dyn Fn(
+            &M,
+            &Moment,
+            &<M as Machine>::Message,
+            &<M as Machine>::Outcome,
+        ) -> Option<<M as Machine>::Outcome>
+        + Send,
+>;
 
 /// A function that provokes panics for messages of type `T`.
 pub type Sabotage<T> = dyn Fn(Stage, Option<&T>) + Send;

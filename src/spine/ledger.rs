@@ -49,6 +49,24 @@ pub struct Poisoned<M> {
     pub message: M,
 }
 
+/// The number of entries that each actor has appended since the start.
+#[derive(Debug, Default)]
+pub struct EntryCounts([AtomicU64; 8]);
+
+impl EntryCounts {
+    /// Returns the number of entries of an actor.
+    pub fn of(&self, actor: ActorId) -> u64 {
+        let count = self.0.get(usize::from(actor.0));
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn add(&self, actor: ActorId) {
+        if let Some(count) = self.0.get(usize::from(actor.0)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The ordering point.
 pub struct Ledger {
     clock: Arc<dyn Clock>,
@@ -75,6 +93,7 @@ pub struct Ledger {
     /// Without a journal, no records are gathered and no numbers reserved.
     memory: bool,
     appended: Appended,
+    counts: Arc<EntryCounts>,
     /// Numbers skipped after the tail.
     skipped: u64,
 }
@@ -130,6 +149,7 @@ impl Ledger {
                 records: tail.entries,
                 bytes: tail.bytes,
             },
+            counts: Arc::default(),
             skipped: next.0 - 1 - tail.last.0,
         }
     }
@@ -218,6 +238,11 @@ impl Ledger {
     /// Returns how far the wall clock is ahead of its expected time while it is in doubt, in milliseconds; otherwise zero.
     pub fn ahead(&self) -> &Arc<AtomicU64> {
         &self.ahead
+    }
+
+    /// Returns the number of entries that each actor has appended.
+    pub fn counts(&self) -> &Arc<EntryCounts> {
+        &self.counts
     }
 
     /// Returns the time by both clocks. The wall clock is taken as last recorded in the log.
@@ -313,6 +338,9 @@ impl Ledger {
         stamp: Stamp,
         push: impl FnOnce(&mut Batch, About),
     ) {
+        if kind == Kind::Entry {
+            self.counts.add(actor);
+        }
         if self.memory {
             return;
         }

@@ -186,7 +186,11 @@ pub trait Shown: Machine {
     type View: Serialize;
 
     /// Returns a view of the complete state.
-    fn view(&self) -> Self::View;
+    fn view(&self) -> Self::View {
+        self.sample(usize::MAX)
+    }
+    /// Returns a view of the state with at most `most` items of each kind.
+    fn sample(&self, most: usize) -> Self::View;
     /// Returns gauges for the status and the metrics: names in `snake_case`, with a description of each.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()

@@ -6,6 +6,7 @@
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
+use crate::lookup::pages::Copied;
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::format::Kind;
@@ -16,6 +17,7 @@ use crate::spine::guard::panic_words;
 use crate::spine::ledger::Entry;
 use crate::spine::loading::{self, Arriving};
 use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
+use crate::spine::pages;
 use crate::spine::parallel::{Coming, Made, ahead, both};
 use crate::spine::receipts::Receipts;
 use crate::spine::record::decode_record;
@@ -81,6 +83,19 @@ impl<M: Actor> Replica<M> {
     /// Returns the machine, to let time act on it.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
+    }
+
+    /// The pages that changed after this entry, as they are now.
+    pub fn pages_since(&mut self, since: Seq) -> Vec<Page> {
+        self.machine.pages().begin(since, Seq(u64::MAX));
+        let (copied, _) = pages::slice(&mut self.machine, &self.receipts, usize::MAX);
+        let page = |it: Copied| Page {
+            actor: M::ID,
+            page: it.page,
+            changed: it.changed,
+            content: it.content,
+        };
+        copied.into_iter().map(page).collect()
     }
 
     /// Commits one entry.

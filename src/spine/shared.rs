@@ -2,7 +2,6 @@
 //!
 //! Promises: answers leave only up to where the journal can be relied on; once halted, nothing is acknowledged.
 
-use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
 use crate::persist::disk::Disk;
@@ -24,11 +23,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
-
-/// A delivery that follows the previous one by at least this much counts as the only one.
-const QUIET: Duration = Duration::from_millis(2);
 
 /// Why a node halted.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -70,9 +65,10 @@ pub struct Spine {
     /// The threshold that `until_appended` waits for, and its notification.
     enough: Cell<Option<Enough>>,
     appended: Notify,
-    /// The number of deliveries since the last write, and the time of the last of them: a single one is written in place.
+    /// Deliveries that appended records since the last write: a single one is written in place.
     gathered: Cell<u32>,
-    gathered_at: Cell<Timestamp>,
+    /// How many records had been appended after the last delivery.
+    gathered_to: Cell<u64>,
     durable: watch::Sender<Seq>,
     halt: watch::Sender<Option<Halt>>,
     /// Whether the node stopped cleanly.
@@ -150,7 +146,7 @@ impl Spine {
             enough: Cell::new(None),
             appended: Notify::new(),
             gathered: Cell::new(0),
-            gathered_at: Cell::new(Timestamp(0)),
+            gathered_to: Cell::new(0),
             durable: watch::Sender::new(durable),
             halt,
             stopped: Cell::new(false),
@@ -262,15 +258,13 @@ impl Spine {
 
     /// Notes that a delivery was done, and has its records written once all others that are ready have had their turn.
     pub fn delivered(&self) {
-        let (now, dirty) = {
-            let mut ledger = self.ledger.borrow_mut();
-            (ledger.now(), ledger.is_dirty())
+        let (appended, dirty) = {
+            let ledger = self.ledger.borrow();
+            (ledger.appended().records, ledger.is_dirty())
         };
-        // Earlier timers and queries, which left nothing to write, do not count as load now.
-        if now.since(self.gathered_at.replace(now)) >= QUIET {
-            self.gathered.set(0);
+        if self.gathered_to.replace(appended) != appended {
+            self.gathered.set(self.gathered.get() + 1);
         }
-        self.gathered.set(self.gathered.get() + 1);
         if dirty {
             self.dirty.notify_one();
         }
@@ -293,7 +287,7 @@ impl Spine {
         }
     }
 
-    /// Writes what was gathered: in place if it is a single delivery on a quiet node, otherwise through the journal thread.
+    /// Writes what was gathered: in place if it came from a single delivery, otherwise through the journal thread.
     pub fn write(&self) {
         let Some(journal) = &self.journal else { return };
         let mut ledger = self.ledger.borrow_mut();

@@ -215,7 +215,7 @@ fn a_backup_within_the_data_is_refused() {
         let output = run(&data, &files.path().join(into), &[]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{into}: {said}");
-        assert!(said.contains("which is to be copied"), "{into}: {said}");
+        assert!(said.contains("the directory to copy"), "{into}: {said}");
     }
     for left in ["copy", "snapshots/b", "journal/x"] {
         assert!(!data.join(left).exists(), "{left} was made");

@@ -145,7 +145,7 @@ fn signals_drain_and_end_it() {
     server.signal(Signal::TERM);
     let (status, said) = server.end();
     assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("-c has no meaning"), "{said}");
+    assert!(said.contains("-c is ignored"), "{said}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn whoever_asks_its_directory_is_told_that_it_runs_there() {
     let refused = output(sexton, &["status", "--data", data]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(3), "{said}");
-    let process = format!("process {} runs on {data}", server.child.id());
+    let process = format!("process {} uses {data}", server.child.id());
     assert!(said.contains(&process), "{said}");
     assert!(!said.contains("starts one"), "{said}");
 }

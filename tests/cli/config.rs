@@ -242,10 +242,10 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
         .env("SEXTON_LOCK_ENTRIES", "5000");
     let daemon = Daemon::start(command);
     daemon.signal(rustix::process::Signal::HUP);
-    daemon.until_logged("the settings are read: none waits for a restart");
+    daemon.until_logged("settings reloaded");
     let log = daemon.log();
     assert!(
-        log.contains("SEXTON_LOCK_ENTRYS, which is no setting"),
+        log.contains("SEXTON_LOCK_ENTRYS in the environment is not a setting"),
         "{log}"
     );
     assert!(!log.contains("SEXTON_LOCK_ENTRIES"), "{log}");
@@ -254,7 +254,7 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
         "{log}"
     );
     assert_eq!(
-        log.contains("belongs to user 12345, who may"),
+        log.contains("belongs to user 12345, who can"),
         is_given_away,
         "{log}"
     );
@@ -274,7 +274,7 @@ fn a_file_that_is_none_is_told() {
     std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a file is written");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let words = format!("{}:2: there are bytes that are no UTF-8", path.display());
+    let words = format!("{}:2: there are bytes that are not UTF-8", path.display());
     assert!(errors.contains(&words), "{errors}");
     std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a file is written");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
@@ -424,7 +424,7 @@ fn tables_say_how_often_tenants_have_their_turns() {
     for line in [
         "2: tenants.a: weight: expected a whole number from 1 to 1000",
         "4: tenants.b: weight: expected a whole number from 1 to 1000",
-        "5: tenants.c d: no tenant is called so",
+        "5: tenants.c d: this cannot be the name of a tenant",
         "7: tenants.e: expected a table with weight",
         "9: tenants.f: share: there is no such key; expected weight",
     ] {
@@ -445,13 +445,13 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     );
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
-    let rate = "throttle: expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
+    let keys = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
+    let rate = "throttle: expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
     let expected = [
         "2: queues.a: class: the class redis is not in this version: expected durable or memory".to_owned(),
         "4: queues.b: order: \"best\": expected priority, fifo, timestamp, random or any".to_owned(),
-        "5: queues.b: max_tries: expected a whole number that is not too large, from 0 on".to_owned(),
-        "6: queues.c d: no type of jobs is called so".to_owned(),
+        "5: queues.b: max_tries: expected a whole number of at least 0 that is not too large".to_owned(),
+        "6: queues.c d: this cannot be the name of a job type".to_owned(),
         format!("8: queues.e: expected a table with {keys}"),
         format!("10: queues.f: max-tries: there is no such key; expected one of {keys}"),
         "11: queues.f: claim_ttl: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
@@ -463,8 +463,8 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         format!("21: queues.j: {rate}"),
         format!("23: queues.k: {rate}"),
         "25: queues.l: backoff.first: expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"".to_owned(),
-        "25: queues.l: backoff.factor: expected a whole number from 1 on".to_owned(),
-        "25: queues.l: backoff.jitter: expected a number from 0 to 1 with three decimals at most".to_owned(),
+        "25: queues.l: backoff.factor: expected a whole number of at least 1".to_owned(),
+        "25: queues.l: backoff.jitter: expected a number from 0 to 1 with at most three decimals".to_owned(),
         "25: queues.l: backoff.least: there is no such key; expected one of first, factor, max, jitter".to_owned(),
         "27: queues.m: backoff: expected a table with first, factor, max, jitter, or false".to_owned(),
         "29: queues.n: backoff: first, 2h, is longer than max, 1h".to_owned(),

@@ -109,7 +109,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     let mut lost = Showing::start(&data, &["events", "--after", "0"]);
     assert!(
         lost.line()
-            .starts_with("events are lost: of what came behind 0 and up to ")
+            .starts_with("events are lost: those after 0, up to ")
     );
     let origins = format!("{}, node", sexton::actors::names().join(", "));
     for (flag, word, known) in [
@@ -162,7 +162,7 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     stderr.read_to_string(&mut errors).expect("it is text");
     assert_eq!(status, Some(3), "{errors}");
     assert!(
-        errors.contains("the coordinator ended without a last word"),
+        errors.contains("the coordinator ended unexpectedly"),
         "{errors}"
     );
 }

@@ -2,6 +2,7 @@
 
 use crate::daemon::text;
 use crate::left_out::left_out;
+use crate::network::{FAR_ADDRESS, Network};
 use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +19,7 @@ pub(crate) struct Far {
     sshd: Option<Child>,
     pub(crate) port: u16,
     files: TempDir,
+    network: Option<Network>,
 }
 
 fn quiet(command: &mut Command) {
@@ -28,6 +30,11 @@ fn quiet(command: &mut Command) {
 impl Far {
     /// `None`, which is said, where there is no sshd.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_in(None)
+    }
+
+    /// The same, at the far end of a network of its own if there is one.
+    pub(crate) fn start_in(network: Option<Network>) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
         let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
             .into_iter()
@@ -59,15 +66,16 @@ impl Far {
         let port = listener.local_addr().expect("it has one").port();
         drop(listener);
         let root = text(files.path());
+        let address = network.as_ref().map_or("127.0.0.1", |_| FAR_ADDRESS);
         write(
             "sshd_config",
             format!(
-                "Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n\
+                "Port {port}\nListenAddress {address}\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n\
              PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nMaxStartups 100\nLogLevel ERROR\n"
             ),
         );
         let host = read("host.pub");
-        write("known", format!("[127.0.0.1]:{port} {host}"));
+        write("known", format!("[{address}]:{port} {host}"));
         let user = Command::new("id")
             .arg("-un")
             .output()
@@ -77,7 +85,7 @@ impl Far {
         write(
             "config",
             format!(
-                "Host far\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {root}/key\n IdentitiesOnly yes\n \
+                "Host far\n HostName {address}\n Port {port}\n User {}\n IdentityFile {root}/key\n IdentitiesOnly yes\n \
              UserKnownHostsFile {root}/known\n",
                 user.trim()
             ),
@@ -90,6 +98,7 @@ impl Far {
             sshd: None,
             port,
             files,
+            network,
         };
         far.listen(sshd);
         Some(far)
@@ -101,19 +110,31 @@ impl Far {
 
     pub(crate) fn listen(&mut self, sshd: &str) {
         let config = self.path("sshd_config");
-        let child = Command::new(sshd)
+        let mut command = match &self.network {
+            None => Command::new(sshd),
+            Some(network) => network.far(sshd),
+        };
+        let child = command
             .args(["-D", "-e", "-f"])
             .arg(config)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
         self.sshd = Some(child.expect("it starts"));
+        if let Some(network) = &self.network {
+            return network.until_listens(self.port);
+        }
         until("sshd listens", || {
             let stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).ok()?;
             let mut banner = String::new();
             BufReader::new(stream).read_line(&mut banner).ok()?;
             banner.starts_with("SSH-").then_some(())
         });
+    }
+
+    /// The network between it and the coordinator.
+    pub(crate) fn network(&self) -> &Network {
+        self.network.as_ref().expect("it has one of its own")
     }
 
     /// Nobody gets in any more; who is in stays.
@@ -160,6 +181,21 @@ impl Far {
     /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
+            kill_process(pid, Signal::KILL).expect("it is ours");
+        }
+    }
+
+    /// Leaves it as it is found after a start: nothing lives, and the boot is another. These are the commands that run.
+    pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
+        let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
+        for pid in &all {
+            kill_process(*pid, Signal::STOP).expect("it is ours");
+        }
+        let kept = std::fs::read_dir(self.path("state")).expect("it is kept");
+        for entry in kept.flatten() {
+            std::fs::write(entry.path().join("boot"), "another\n").expect("it is written");
+        }
+        for pid in all {
             kill_process(pid, Signal::KILL).expect("it is ours");
         }
     }

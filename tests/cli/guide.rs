@@ -90,3 +90,10 @@ fn what_the_page_of_redis_locks_shows_is_what_happens() {
     }
     is_so(include_str!("../../docs/coming-from-redis-locks.md"), false);
 }
+
+const QUEUES: &str = include_str!("../../docs/coming-from-beanstalkd-celery-rq-and-sidekiq.md");
+
+#[test]
+fn what_the_page_of_beanstalkd_and_celery_shows_is_what_happens() {
+    is_so(QUEUES, true);
+}

@@ -1,9 +1,9 @@
-//! The examples of `--help` are run, each page of it in one shell with a coordinator of its own.
+//! Runs the examples of `--help`, those of each command in one shell with its own coordinator.
 
 use crate::daemon::{ended, sexton};
 use crate::shown::Reader;
 
-/// Examples that are not run here: how they begin, and why.
+/// Examples that are not run here: the beginning of the example, and the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     ("sexton beanstalkd", "it serves: tests/cli/beanstalkd.rs"),
     (
@@ -15,27 +15,27 @@ const NOT_RUN: &[(&str, &str)] = &[
         "the coordinator has ended: tests/cli/drain.rs",
     ),
     ("sexton events", "it does not end: tests/cli/events.rs"),
-    ("sexton job ", "it takes a job: tests/cli/work_report.rs"),
+    ("sexton job ", "it needs a job: tests/cli/work_report.rs"),
     (
         "sexton kill --pid-file",
-        "it takes such a file: tests/cli/pid_files.rs",
+        "it needs such a file: tests/cli/pid_files.rs",
     ),
     (
         "sexton lease import",
-        "it takes SQLite and a repository of Fossil",
+        "it needs SQLite and a Fossil repository",
     ),
     (
         "sexton lease run nightly",
-        "nothing has set its command: tests/cli/lease.rs",
+        "its command is not set: tests/cli/lease.rs",
     ),
     ("sexton lock watch", "it does not end: tests/cli/lock.rs"),
-    ("sexton man | man", "it takes man(1)"),
+    ("sexton man | man", "it needs man(1)"),
     (
         "sexton recover",
-        "a coordinator runs on it: docs/tools.md, which is run, has the same",
+        "a coordinator uses the directory: site.rs runs the same example of docs/tools.md",
     ),
-    ("sexton run -- make", "it takes make(1)"),
-    ("sexton serve", "it serves; README.md, which is run, has it"),
+    ("sexton run -- make", "it needs make(1)"),
+    ("sexton serve", "it serves: readme.rs runs it"),
     (
         "sexton server add web-1",
         "there is no such machine: tests/cli/far.rs",
@@ -44,31 +44,35 @@ const NOT_RUN: &[(&str, &str)] = &[
         "sexton server update --from https",
         "there is no such machine: tests/cli/servers.rs",
     ),
-    ("sexton status --json | jq", "it takes jq(1)"),
-    ("sexton task save", "it takes a task: tests/cli/task.rs"),
-    ("sexton task wait", "it takes a task: tests/cli/task.rs"),
-    ("sexton top --data", "it takes a terminal: tests/cli/top.rs"),
+    ("sexton status --json | jq", "it needs jq(1)"),
+    ("sexton task save", "it needs a task: tests/cli/task.rs"),
+    ("sexton task wait", "it needs a task: tests/cli/task.rs"),
+    ("sexton top --data", "it needs a terminal: tests/cli/top.rs"),
     ("sexton top --json", "it does not end: tests/cli/top.rs"),
     (
         "sexton work mails purges --wait",
         "it does not end: tests/cli/work.rs",
     ),
     (
+        "sexton work mails --any-ready --wait",
+        "it does not end: tests/cli/work_any.rs",
+    ),
+    (
         "sexton work thumbs --wait",
         "it does not end: tests/cli/work_lines.rs",
     ),
-    ("systemctl", "it takes a machine with systemd"),
+    ("systemctl", "it needs a running systemd"),
     (
         "token=$(sexton lock acquire backup --json | jq",
-        "it takes jq(1)",
+        "it needs jq(1)",
     ),
     (
         "sexton lock release backup --token \"$token\"",
-        "it takes jq(1)",
+        "it needs jq(1)",
     ),
 ];
 
-/// What stands in the examples, and what is run in its place.
+/// Replacements in the examples.
 const INSTEAD: &[(&str, &str)] = &[
     ("/var/lib/sexton", "sexton"),
     ("/var/log/", "$PWD/"),
@@ -79,7 +83,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("~/.local/state/", ""),
     ("~/", "./"),
     ("DATA", "sexton"),
-    // Another command of the page holds it.
+    // Another example holds the lock.
     ("acquire backup --wait 10m", "acquire backup --wait 1"),
 ];
 
@@ -93,7 +97,7 @@ const FILES: &[(&str, &str)] = &[
     ("supervisord.conf", "[program:web]\ncommand=./web\n"),
 ];
 
-/// The words of each command, and its page of help, from the program itself.
+/// Asks the program for the words of each command and its help.
 fn pages() -> Vec<(Vec<String>, String)> {
     let mut pages = Vec::new();
     let mut next = vec![Vec::new()];
@@ -116,13 +120,13 @@ fn pages() -> Vec<(Vec<String>, String)> {
     pages
 }
 
-/// Whether a line of examples begins a command, and not what is said of one on a line that was too long.
+/// Returns whether a line of examples begins with a command, and not with the continuation of a description.
 fn is_command(line: &str) -> bool {
     let first = line.split(' ').next().unwrap_or_default();
     ["sexton", "export", "systemctl"].contains(&first) || first.ends_with("=$(sexton")
 }
 
-/// The commands of the examples of a page. Two spaces part a command from what is said of it.
+/// Returns the commands of the examples of a help text. Two spaces separate a command from its description.
 fn examples(page: &str) -> Vec<String> {
     let one = page.split_once("\nExample: ");
     let several = page.split_once("\nExamples");
@@ -144,7 +148,7 @@ fn reason(example: &str) -> Option<usize> {
         .position(|(begin, _)| example.starts_with(begin))
 }
 
-/// A reader with what the examples need.
+/// Returns a reader with the files that the examples need.
 fn reader(examples: &[String]) -> Reader {
     let reader = Reader::new();
     for (name, text) in FILES {
@@ -160,7 +164,7 @@ fn reader(examples: &[String]) -> Reader {
     reader
 }
 
-/// The answer may be no, for nothing of what they name is there; but each is understood, and does what it is to do.
+/// Examples may fail with exit status 1, since the objects that they name need not exist; usage errors are not accepted.
 #[test]
 fn every_example_of_help_runs() {
     let mut used = vec![false; NOT_RUN.len()];
@@ -202,7 +206,10 @@ fn every_example_of_help_runs() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
     assert!(count > 150, "{count} examples were run");
     for (used, (begin, reason)) in used.iter().zip(NOT_RUN) {
-        assert!(*used && !reason.is_empty(), "there is no example {begin}");
+        assert!(
+            *used && !reason.is_empty(),
+            "no example begins with {begin}"
+        );
     }
 }
 

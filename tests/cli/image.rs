@@ -1,5 +1,5 @@
-//! The description of a container image, and the program as a container of it would have it: process 1, of the image's user,
-//! without any capability. The image itself is built by hand, which takes a registry of images.
+//! Checks the Containerfile, and runs the program as in a container of that image: as process 1, as the image's user, without
+//! capabilities. The image itself is built by hand, since that needs an image registry.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, text};
 use crate::left_out::left_out;
@@ -14,7 +14,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The instructions of the description: words, and what they are given.
+/// Returns the instructions of the Containerfile: name and arguments.
 fn instructions() -> Vec<(String, String)> {
     let file = root().join("packaging/Containerfile");
     let text = std::fs::read_to_string(file).expect("it is text");
@@ -23,24 +23,22 @@ fn instructions() -> Vec<(String, String)> {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parted = |line: &str| {
-        let (word, rest) = line
-            .split_once(' ')
-            .expect("an instruction is given something");
+        let (word, rest) = line.split_once(' ').expect("an instruction has arguments");
         (word.to_owned(), rest.trim().to_owned())
     };
     lines.map(parted).collect()
 }
 
-/// What the last instruction of this name is given.
+/// Returns the arguments of the last instruction of this name.
 fn given(word: &str) -> Option<String> {
     let instructions = instructions().into_iter();
     let mut found = instructions.filter(|(name, _)| name == word);
     found.next_back().map(|(_, rest)| rest)
 }
 
-/// The words of a command that is given as a list.
+/// Returns the words of a command in its exec form.
 fn words(text: &str) -> Vec<String> {
-    serde_json::from_str(text).expect("a list in JSON, so no shell runs it")
+    serde_json::from_str(text).expect("a JSON list, so no shell runs it")
 }
 
 #[test]
@@ -52,14 +50,14 @@ fn the_image_is_of_one_user_with_a_volume_and_no_port() {
     assert_eq!(
         words(&given("CMD").expect("it has one")),
         ["serve"],
-        "nothing opens it beyond loopback"
+        "it listens on loopback only"
     );
     assert_eq!(given("EXPOSE"), None);
     assert_eq!(given("STOPSIGNAL").as_deref(), Some("SIGTERM"));
 }
 
 #[test]
-fn the_image_is_described_by_what_is_there() {
+fn the_image_uses_files_and_stages_that_exist() {
     let known = [
         "CMD",
         "COPY",
@@ -76,7 +74,10 @@ fn the_image_is_described_by_what_is_there() {
     let mut stages = BTreeSet::new();
     let mut folder = PathBuf::new();
     for (word, rest) in instructions() {
-        assert!(known.contains(&word.as_str()), "{word} is no instruction");
+        assert!(
+            known.contains(&word.as_str()),
+            "{word} is not an instruction"
+        );
         let words: Vec<&str> = rest.split_whitespace().collect();
         match word.as_str() {
             "FROM" => {
@@ -91,7 +92,7 @@ fn the_image_is_described_by_what_is_there() {
                     continue;
                 };
                 assert!(stages.contains(stage), "there is no stage {stage}");
-                // Where `packaging/program` leaves it.
+                // The path to which `packaging/program` writes.
                 let copied = Path::new(words[1]);
                 assert_eq!(copied, folder.join("target/dist/dynamic/sexton"));
             }
@@ -111,7 +112,7 @@ fn the_image_is_described_by_what_is_there() {
     );
 }
 
-/// The user of the image, by its number.
+/// Returns the user id of the image's user.
 fn user() -> u32 {
     let made = instructions()
         .into_iter()
@@ -148,12 +149,12 @@ fn child_of(pid: Pid) -> Option<Pid> {
 }
 
 #[test]
-fn the_image_lives_as_its_description_says() {
+fn the_image_starts_is_healthy_and_stops() {
     if !geteuid().is_root() {
-        return left_out("the life of a container: namespaces are root's to make");
+        return left_out("the life of a container: only root can create namespaces");
     }
     let files = tempfile::tempdir().expect("a temporary directory");
-    // Others than root pass through.
+    // The image's user needs access.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(files.path(), open).expect("it is ours");
     let data = files.path().join("data");
@@ -173,7 +174,7 @@ fn the_image_lives_as_its_description_says() {
     let entry = words(&given("ENTRYPOINT").expect("it has one"));
     assert_eq!(entry, ["sexton"], "which is the program");
     container.args(words(&given("CMD").expect("it has one")));
-    // No interface is up in its network, not even loopback.
+    // No network interface is up there, not even loopback.
     container
         .env("SEXTON_LOCKSERVER", "off")
         .env("SEXTON_BEANSTALK", "off");
@@ -191,6 +192,6 @@ fn the_image_lives_as_its_description_says() {
     };
     assert_eq!(health(), Some(0), "{}", text(&data));
     kill_process(init, Signal::TERM).expect("it is there");
-    assert!(daemon.end().0.success(), "it stops in good order");
-    assert_eq!(health(), Some(3), "and is not healthy any more");
+    assert!(daemon.end().0.success(), "it stops cleanly");
+    assert_eq!(health(), Some(3), "it is no longer healthy");
 }

@@ -174,7 +174,7 @@ fn what_is_not_carried_over_is_named_with_its_line() {
         assert!(line.starts_with(&begin), "{begin} in {line}");
     }
     let rest: Vec<&str> = lines.collect();
-    let last = "sexton: 6 services, 0 of them not started as they are; 11 remarks about what is not carried over";
+    let last = "sexton: 6 services, 0 of them with autostart = false; 11 remarks about what is not carried over";
     assert_eq!(rest, [last], "{told}");
 }
 
@@ -217,12 +217,12 @@ fn secrets_are_never_written_down() {
         assert!(printed.contains(expected), "{expected} in {printed}");
     }
     assert!(
-        told.contains("[program:b] environment: %(ENV_NOWHERE)s: is not in the environment"),
+        told.contains("[program:b] environment: %(ENV_NOWHERE)s: it is not in the environment"),
         "{told}"
     );
     // What is not known is not started.
     assert_eq!(printed.matches("autostart = false").count(), 2, "{printed}");
-    assert!(told.contains("2 of them not started"), "{told}");
+    assert!(told.contains("2 of them with autostart = false"), "{told}");
     let (_, services, _) = imported(&main);
     assert_eq!(services.as_object().map(serde_json::Map::len), Some(2));
 }
@@ -290,11 +290,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
     for (name, starts) in of_services(&services, "autostart") {
         assert_eq!(starts, true, "{name}");
     }
-    assert_eq!(
-        told.matches("] user: it is carried over").count(),
-        3,
-        "{told}"
-    );
+    assert_eq!(told.matches("] user: carried over").count(), 3, "{told}");
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&new)]);
     let served = Served {
@@ -332,7 +328,7 @@ fn a_program_of_another_user_never_runs_as_ours() {
     std::fs::write(&main, touching(here, &users)).expect("a file is written");
     let mut command = become_them(import(&main));
     let [_, told] = ended(output(command.args(["-o", text(&new)])), 0);
-    assert!(told.contains("2 of them not started"), "{told}");
+    assert!(told.contains("2 of them with autostart = false"), "{told}");
     let data = files.path().join("data");
     let flags = ["--data", text(&data), "--config", text(&new)];
     let served = Served {
@@ -369,7 +365,7 @@ fn output_is_rotated_as_the_program_says() {
             ("c", &json!({"bytes_max": 0, "kept": 5})),
         ]
     );
-    let words = "[program:b] stdout_logfile_maxbytes: it goes to a file here, and that is rotated";
+    let words = "[program:b] stdout_logfile_maxbytes: it goes to a file here, which is rotated";
     assert!(told.contains(words), "{told}");
     std::fs::write(
         &main,

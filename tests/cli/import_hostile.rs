@@ -29,23 +29,23 @@ fn everything_wrong_is_told_at_once_with_its_line() {
         (4, "[program:a] autostart: expected true or false"),
         (5, "expected [SECTION] or KEY=VALUE"),
         (2, "[program:a] process_name: with more than one process"),
-        (7, "[program:a] stands at "),
+        (7, "[program:a] is already at "),
         (9, "[program:b] command: is missing"),
         (
             10,
             "[program:b] autorestart: expected true, false or unexpected",
         ),
-        (11, "a program has a name without blanks"),
-        (14, "[program:e] command: %(nobody)s: no such name"),
+        (11, "the name of a program must not have blanks"),
+        (14, "[program:e] command: %(nobody)s: there is no such name"),
         (15, "[program:e] environment: expected KEY=\"value\""),
-        (16, "[program:e] stopsignal: \"NOPE\" is no signal"),
+        (16, "[program:e] stopsignal: \"NOPE\" is not a signal"),
         (
             17,
             "[program:e] exitcodes: expected exit codes from 0 to 255",
         ),
         (19, "[group:g] programs: there is no [program:zz]"),
         (21, "[program:f] numprocs: 500 services"),
-        (24, "[include] files: is missing"),
+        (24, "[include] files: missing"),
     ] {
         let expected = place(line) + words;
         assert!(told.contains(&expected), "{expected} in {told}");
@@ -57,7 +57,7 @@ fn what_is_no_text_is_refused_by_line() {
     for (content, words) in [
         (
             &b"[program:a]\ncommand=\xff\n"[..],
-            ":2: there are bytes that are no UTF-8",
+            ":2: there are bytes that are not UTF-8",
         ),
         (b"[program:a]\n\ncommand=a\0b\n", ":3: there is a zero byte"),
     ] {
@@ -126,9 +126,9 @@ fn files_are_included_once_and_no_deeper() {
         printed.contains("[services.b]") && !printed.contains("[services.c]"),
         "{printed}"
     );
-    assert_eq!(told.matches("has been read already").count(), 3, "{told}");
+    assert_eq!(told.matches("has already been read").count(), 3, "{told}");
     assert!(
-        told.contains("b.conf:3: [include]: an included file includes no others"),
+        told.contains("b.conf:3: [include]: an included file cannot include others"),
         "{told}"
     );
 
@@ -156,7 +156,7 @@ fn files_are_included_once_and_no_deeper() {
     .expect("a file");
     let told = refused(&main, 2);
     assert!(told.contains("deep: it is no regular file"), "{told}");
-    let twin = format!("c.conf:1: [program:c] stands at {}:3 already", text(&main));
+    let twin = format!("c.conf:1: [program:c] is already at {}:3", text(&main));
     assert!(told.contains(&twin), "{told}");
 }
 

@@ -156,13 +156,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "nothing",
         |_| {},
         0,
-        &["sealed and whole", "would load snapshot"],
+        &["sealed and intact", "would load snapshot"],
     ),
     (
         "a bit of the newer snapshot",
         |made| flip(&made.slot(made.newer, "db"), 70_000),
         1,
-        &["db is not what was sealed", "without a loss"],
+        &["db is not what was sealed", "nothing is lost"],
     ),
     (
         "a bit of the older snapshot",
@@ -216,7 +216,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a seal of a newer sexton",
         |made| newer(&made.seal(made.newer), true),
         3,
-        &["of a newer sexton", "format 9 is newer than"],
+        &["written by a newer sexton", "format 9 is newer than"],
     ),
     (
         "both snapshots",
@@ -227,7 +227,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         3,
         &[
             "would be refused",
-            "is gone",
+            "are gone",
             "db is not what was sealed",
             "db has 1000 bytes",
         ],
@@ -256,8 +256,8 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         },
         1,
         &[
-            "as it was sealed, and the journal no longer goes back to it",
-            "without a loss",
+            "it matches its seal, but the journal no longer goes back to it",
+            "nothing is lost",
         ],
     ),
     (
@@ -286,19 +286,19 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a segment of a newer sexton",
         |made| newer(made.last(), false),
         3,
-        &["it is of format 9", "would be refused"],
+        &["format 9 is newer than", "would be refused"],
     ),
     (
         "a segment's version alone",
         |made| put(made.last(), 8, &9_u32.to_le_bytes()),
         1,
-        &["is damaged at offset 0", "without a loss"],
+        &["is damaged at offset 0", "nothing is lost"],
     ),
     (
         "a segment's header",
         |made| flip(&made.segments[1], 17),
         1,
-        &["is damaged at offset 0", "without a loss"],
+        &["is damaged at offset 0", "nothing is lost"],
     ),
     (
         "the last records, which no snapshot has",
@@ -310,7 +310,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a segment that was being prepared",
         |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("it can be written"),
         0,
-        &["00000099.tmp is no segment"],
+        &["00000099.tmp is not a segment"],
     ),
     (
         "a pipe for a lock",
@@ -328,13 +328,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a link for a lock",
         |made| linked(made, "lock"),
         3,
-        &["would be refused", "lock: it is a link"],
+        &["would be refused", "lock: it is a symbolic link"],
     ),
     (
         "a link for the journal",
         |made| linked(made, "journal"),
         3,
-        &["would be refused", "journal: it is a link"],
+        &["would be refused", "journal: it is a symbolic link"],
     ),
     (
         "a link for a segment",
@@ -343,7 +343,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
             linked(made, last.strip_prefix(&made.data).expect("it is inside"));
         },
         3,
-        &["would be refused", ".seg: it is a link"],
+        &["would be refused", ".seg: it is a symbolic link"],
     ),
     (
         "a link in a snapshot",
@@ -356,7 +356,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
             );
         },
         3,
-        &["would be refused", "db: it is a link"],
+        &["would be refused", "db: it is a symbolic link"],
     ),
     (
         "no journal",
@@ -368,7 +368,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "no snapshots",
         |made| fs::remove_dir_all(made.data.join("snapshots")).expect("it is there"),
         3,
-        &["would be refused", "is gone"],
+        &["would be refused", "are gone"],
     ),
 ];
 
@@ -438,11 +438,11 @@ fn what_is_held_under_a_key_is_shown() {
     let output = inspect(files.path(), &["--key", "odd"]);
     let text = said(&output);
     assert!(
-        text.contains(r#""0": "owner 1" owns it with token"#),
+        text.contains(r#""0": "owner 1" holds it with token"#),
         "{text}"
     );
     assert!(
-        text.contains(r#""0": "owner 3" waits in place 2"#),
+        text.contains(r#""0": "owner 3" waits in position 2"#),
         "{text}"
     );
     let (held, story) = text.split_once("(node time").expect("it says whose time");
@@ -453,7 +453,7 @@ fn what_is_held_under_a_key_is_shown() {
     );
     let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
     assert!(
-        absent.contains(r"no\x00ne nobody owns anything"),
+        absent.contains(r"no\x00ne nobody holds anything"),
         "{absent}"
     );
     let counts = said(&inspect(files.path(), &["--actor", "lock"]));
@@ -484,7 +484,7 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     refused(files.path(), "it is empty");
     refused(&files.path().join("absent"), "there is no such");
     fs::write(files.path().join("notes"), "x").expect("it can be written");
-    refused(files.path(), "it is no data directory");
+    refused(files.path(), "it is not a data directory");
     let file = inspect(&files.path().join("notes"), &[]);
     assert_eq!(file.status.code(), Some(3));
     assert!(said(&file).contains("it is a file"), "{}", said(&file));
@@ -499,7 +499,7 @@ fn a_directory_without_a_past_has_no_end_to_speak_of() {
     assert_eq!((status, &found["start"]["clean"]), (Some(0), &Value::Null));
     let text = said(&inspect(files.path(), &[]));
     assert!(
-        text.contains("would begin anew numbers go on at 1"),
+        text.contains("would begin anew sequence numbers continue at 1"),
         "{text}"
     );
 }
@@ -550,7 +550,7 @@ fn names_of_files_cannot_steer_a_terminal() {
     fs::create_dir_all(data.join("snapshots/a")).expect("a folder can be made");
     fs::create_dir(data.join("journal")).expect("a folder can be made");
     for folder in ["snapshots/a", "journal"] {
-        let name = "\u{1b}[31mx\nsnapshot a   sealed and whole";
+        let name = "\u{1b}[31mx\nsnapshot a   sealed and intact";
         fs::write(data.join(folder).join(name), "x").expect("a file can be made");
     }
     let output = inspect(data, &[]);

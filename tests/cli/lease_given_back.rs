@@ -82,10 +82,7 @@ fn who_is_interrupted_while_it_waits_gives_its_place_back() {
         let mut waiting = Waiting::start();
         let said = done(waiting.interrupted(signal, || {}));
         assert_eq!(said.status, status, "{said:?}");
-        assert!(
-            said.err.contains("k: its place is given back\n"),
-            "{said:?}"
-        );
+        assert!(said.err.contains("k: request withdrawn\n"), "{said:?}");
         let lease = waiting.lease();
         assert!(lease["next"].is_null(), "{lease}");
         waiting.end_first();

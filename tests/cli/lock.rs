@@ -210,7 +210,10 @@ fn a_stop_that_outlasts_a_wait_is_no_halt() {
     coordinator.daemon.end();
     let ended = done(waiting.wait_with_output().expect("it ends"));
     assert_eq!(ended.status, 3, "{ended:?}");
-    assert!(ended.err.contains("stopped, and was not back"), "{ended:?}");
+    assert!(
+        ended.err.contains("stopped and did not come back"),
+        "{ended:?}"
+    );
     drop(coordinator.files);
 }
 
@@ -279,7 +282,7 @@ fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
     assert!(begun.starts_with("draining: no new locks"), "{begun}");
     let refused = coordinator.run(&["lock", "acquire", "b", "--owner", "one"]);
     assert_eq!(refused.status, 1);
-    assert!(refused.err.contains("drains"), "{refused:?}");
+    assert!(refused.err.contains("is draining"), "{refused:?}");
     assert_eq!(
         coordinator.run(&["drain", "--wait", "1"]).status,
         1,

@@ -225,7 +225,7 @@ fn what_a_command_leaves_holds_the_lock_on() {
     );
     let said = tree.run(&["lock", "run", "k", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 5, "{said:?}");
-    assert!(said.err.contains("still runs"), "{said:?}");
+    assert!(said.err.contains("still running"), "{said:?}");
     assert_eq!(conflict(&tree).status, 1, "what it left runs on");
     std::fs::write(format!("{}.end", text(&place)), "").expect("it can be written");
     let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How many bytes the program of a package may have.
+/// The maximum size of the program in a package, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 20_000_000;
 
 fn packaging(name: &str) -> PathBuf {
@@ -96,7 +96,7 @@ fn the_package_has_what_a_debian_machine_needs() {
     );
 }
 
-/// The sizes of a program as it is, without what debuggers read, and without symbols, which is how packages have it.
+/// Returns the size of a program unchanged, without debug information, and without symbols, as in packages.
 fn sizes(build: &Path) -> [u64; 3] {
     ["none", "debug", "all"].map(|strip| {
         let files = tempfile::tempdir().expect("a temporary directory");
@@ -110,14 +110,15 @@ fn sizes(build: &Path) -> [u64; 3] {
     })
 }
 
-/// What was built for packages, where `packaging/program` has put it.
+/// Returns the path of a program built by `packaging/program`, if there is one.
 fn built(kind: &str) -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/dist");
-    Some(target.join(kind).join("sexton")).filter(|it| it.is_file())
+    let target = Path::new(PROGRAM).ancestors().nth(2)?;
+    let build = target.join("dist").join(kind).join("sexton");
+    Some(build).filter(|it| it.is_file())
 }
 
 #[test]
-fn the_program_of_a_package_is_no_larger_than_it_may_be() {
+fn the_program_of_a_package_has_at_most_20_mb() {
     if !has("strip") {
         return left_out("the size of a stripped program: there is no strip");
     }
@@ -130,22 +131,25 @@ fn the_program_of_a_package_is_no_larger_than_it_may_be() {
     }
 }
 
-/// The kind of a header that names the program which loads this one.
+/// The type of a program header that names the dynamic loader, `PT_INTERP`.
 const INTERPRETER: usize = 3;
 
-/// Whether a program names another that loads it: one that is static names none.
+/// Returns whether a program is static: it names no dynamic loader.
 fn is_static(program: &Path) -> bool {
     let bytes = std::fs::read(program).expect("it can be read");
-    let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]).into();
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 2).and_then(|it| it.try_into().ok());
+        u16::from_le_bytes(word.expect("it is within the file")).into()
+    };
     let [headers, size, count]: [usize; 3] = [word(32), word(54), word(56)];
     let mut kinds = (0..count).map(|at| word(headers + at * size));
     !kinds.any(|kind| kind == INTERPRETER)
 }
 
-/// One is built by hand, as docs/operations.md says, and stays where it was put.
+/// The static program is built by hand with `packaging/program static`; without it, only the test program is checked.
 #[test]
-fn a_program_that_was_built_static_is_static_and_serves() {
-    assert!(!is_static(Path::new(PROGRAM)), "the tests' own is not");
+fn the_static_program_is_static_and_serves() {
+    assert!(!is_static(Path::new(PROGRAM)), "the test program is not");
     let Some(program) = built("static") else {
         return;
     };
@@ -160,7 +164,7 @@ fn a_program_that_was_built_static_is_static_and_serves() {
         .args(["--http", "127.0.0.1:0", "--data"])
         .arg(&data);
     let daemon = Daemon::start(serve);
-    // A name is looked up by what the C library has within.
+    // The static C library resolves the name.
     let url = format!("http://localhost:{}", daemon.http().port());
     let mut status = Command::new(&program);
     let printed = well(status.args(["lock", "list", "--url", &url]));
@@ -290,7 +294,7 @@ fn the_package_is_installed_upgraded_and_removed() {
 }
 
 #[test]
-fn what_packages_are_built_of_is_a_shell_script_each() {
+fn the_packaging_scripts_are_valid_shell() {
     for name in ["contents", "deb", "program", "tarball"] {
         well(Command::new("sh").arg("-n").arg(packaging(name)));
     }

@@ -171,7 +171,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
     std::fs::remove_file(&path).expect("it is there");
     std::fs::create_dir(&path).expect("a directory");
     let [_, told] = kill(&path, &[], 3);
-    assert!(told.contains("it is no regular file"), "{told}");
+    assert!(told.contains("it is not a regular file"), "{told}");
     assert_eq!(
         list(files.path()).pointer("/pid_files"),
         Some(&Value::Array(vec![]))

@@ -219,7 +219,7 @@ fn what_takes_too_long_is_stopped_with_its_tree_and_says_so() {
     ]);
     assert_eq!(
         (done.status, done.err.as_str()),
-        (124, "sexton: sleep: its time was over\n")
+        (124, "sexton: sleep: timed out\n")
     );
     assert_eq!(tree.all()[0]["stopped_by"], "timeout");
 }

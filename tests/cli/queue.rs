@@ -78,7 +78,7 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     assert_eq!(coordinator.well(&same), "3\n");
     let again = coordinator.run(&same);
     assert_eq!((again.status, again.out.as_str()), (0, "3\n"));
-    assert!(again.err.contains("job 3 is there already"), "{again:?}");
+    assert!(again.err.contains("job 3 already exists"), "{again:?}");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     coordinator.well(&["push", "q", "y", "--once"]);
     let (id, token) = pop(&coordinator, "q");
     let ended = coordinator.well(&["fail", &id, &token]);
-    assert_eq!(ended, "ended: it was to be run at most once\n");
+    assert_eq!(ended, "ended: it runs at most once\n");
     let id = coordinator.well(&["push", "q", "z"]);
     let (_, token) = pop(&coordinator, "q");
     assert_eq!(coordinator.well(&["bury", id.trim(), &token]), "buried\n");
@@ -124,9 +124,9 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     refused(&coordinator, &["pause", "q", "60"], "no such job or queue");
     let ready = coordinator.well(&["push", "q", "z"]);
     let kicked = coordinator.well(&["kick", "--id", ready.trim()]);
-    assert_eq!(kicked, "ready already\n");
+    assert_eq!(kicked, "already ready\n");
     let stats = coordinator.well(&["stats"]);
-    let gone = "\n3 done since the start, in queues that are gone too\n";
+    let gone = "\n3 done since the start, including queues that are gone\n";
     assert!(stats.ends_with(gone), "{stats}");
 }
 
@@ -249,7 +249,7 @@ fn queues_are_listed_paused_and_named_by_chance() {
     assert_eq!(none.status, 1);
     let next = |types: &str| coordinator.well(&["next", "--types", types]);
     assert_eq!(next("mails"), "t1:mails\n");
-    assert_eq!(coordinator.well(&["pause", "mails", "0"]), "goes on\n");
+    assert_eq!(coordinator.well(&["pause", "mails", "0"]), "resumed\n");
     coordinator.well(&["flush", "t1:mails"]);
     assert_eq!(next("mails,none"), "mails\n");
     let told = coordinator.json(&["next", "--types", "mails"]);

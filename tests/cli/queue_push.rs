@@ -39,14 +39,17 @@ fn a_batch_of_lines_is_added_as_one() {
     assert_eq!(coordinator.well(&["push", "--batch", &file]), "3\n");
 
     for (lines, why) in [
-        ("{\"body\": \"a\"}\nno\n", "line 2 of the batch is no job"),
+        (
+            "{\"body\": \"a\"}\nno\n",
+            "line 2 of the batch is not a job",
+        ),
         (
             "\n{\"body\": \"a\"}\n{\"body\": 7}\n",
             "line 3 of the batch, body",
         ),
         (
             "{\"body\": \"a\"}\n".repeat(1001).as_str(),
-            "1001 jobs, and 1000 are the most",
+            "1001 jobs, but the limit is 1000",
         ),
         ("\n", "the batch has no jobs"),
     ] {

@@ -40,11 +40,11 @@ const INLINE_NOT_RUN: &[(&str, &str)] = &[
         "sexton serve --config app.toml",
         "run with the file that the README shows, by the test of services below",
     ),
-    ("sexton status", "run, to compare what it shows, below"),
     ("sexton serve", "it stands in blocks, which are run"),
     ("sexton run", "the guide that the row links to is run"),
     ("sexton kill", "the guide that the row links to is run"),
     ("sexton lock run", "it stands in a block, which is run"),
+    ("sexton work", "it stands in a block, which is run"),
     ("sexton top", "tests/cli/top.rs has it on a terminal"),
     ("sexton import supervisord", "tests/cli/import.rs runs it"),
 ];
@@ -72,6 +72,9 @@ fn halves() -> (&'static str, &'static str) {
 fn newcomer() -> Reader {
     let reader = Reader::new();
     reader.file("backup", "#!/bin/sh\nexit 0\n");
+    let scripts = fenced(README, "sh");
+    let thumb = scripts.first().expect("it shows a script");
+    reader.file("thumb", &(thumb.join("\n") + "\n"));
     reader
 }
 
@@ -79,6 +82,8 @@ fn newcomer() -> Reader {
 fn what_a_newcomer_is_shown_runs() {
     let steps = session(halves().0);
     assert!(steps.len() >= 2, "{steps:?}");
+    let works = |step: &Step| step.command.starts_with("sexton work ");
+    assert!(steps.iter().any(works), "a job is worked on: {steps:?}");
     newcomer().follow(&steps);
 }
 
@@ -154,28 +159,23 @@ fn the_service_that_is_shown_comes_back() {
     until("it runs again", || pid().filter(|now| *now != first));
 }
 
-/// The status that is shown has the lines of a real one.
+/// The screenshot in the README exists, is as wide as a readable page, and is small enough to load quickly.
 #[test]
-fn the_status_that_is_shown_is_one() {
-    let texts = fenced(README, "text");
-    let reader = Reader::new();
-    let ran = reader.run(["sexton serve &".to_owned(), "sexton status".to_owned()]);
-    let label = |line: &str| {
-        line.split("  ")
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    let real: Vec<String> = ran[1].printed.lines().map(label).collect();
-    for line in &texts[0] {
-        assert!(real.contains(&label(line)), "{line:?} is not in {real:?}");
-    }
+fn the_picture_that_is_shown_is_one() {
+    let (_, link) = README.split_once("![").expect("there is one");
+    let (_, path) = link.split_once("](").expect("it leads somewhere");
+    let (path, _) = path.split_once(')').expect("it ends");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let picture = std::fs::read(root.join(path)).expect("it is there");
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
+    // The first chunk begins with width and height.
+    assert_eq!(picture[16..20], 1280_u32.to_be_bytes());
+    assert!(picture.len() < 150_000, "{} bytes", picture.len());
 }
 
 #[test]
 fn every_command_is_run_or_named_with_the_reason() {
-    let known = ["console", "python", "toml", "text", "rust,no_run"];
+    let known = ["console", "python", "sh", "toml", "text", "rust,no_run"];
     for language in languages(README) {
         assert!(known.contains(&language), "nothing runs {language:?}");
     }

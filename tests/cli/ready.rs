@@ -84,10 +84,10 @@ fn a_notice_makes_a_service_ready_and_its_words_are_shown() {
     // It says other things before that.
     until("its words are shown", || {
         let view = application.view("db");
-        (view["instances"][0]["said"] == "every door is open").then_some(())
+        (view["instances"][0]["said"] == "all listeners are open").then_some(())
     });
     let listed = application.well(&[]);
-    assert!(listed.contains("every door is open"), "{listed}");
+    assert!(listed.contains("all listeners are open"), "{listed}");
 }
 
 #[test]

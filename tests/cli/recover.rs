@@ -280,7 +280,7 @@ const HARMS: &[Harm] = &[
         "the snapshots are gone",
         |data| fs::remove_dir_all(data.join("snapshots")).expect("it is there"),
         0,
-        "nothing: neither snapshot reads",
+        "nothing: neither snapshot can be read",
     ),
     (
         "the newer snapshot is gone, and a record after the older is damaged",
@@ -386,7 +386,7 @@ fn a_directory_that_starts_or_runs_is_left_alone() {
     for flags in [&["--dry-run"][..], &[]] {
         let output = recover(&data, flags);
         assert_eq!(output.status.code(), Some(3), "{}", text(&output));
-        assert!(text(&output).contains("runs on it"), "{}", text(&output));
+        assert!(text(&output).contains("is using it"), "{}", text(&output));
     }
     daemon.kill();
     let before = everything(&data);

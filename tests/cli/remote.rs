@@ -20,24 +20,24 @@ use std::process::{Command, Stdio};
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 /// A coordinator whose tasks run there and nowhere else.
-fn start() -> Option<(Far, Tree)> {
+pub(crate) fn start() -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::start();
     far.add_to(&tree, 4);
     Some((far, tree))
 }
 
-fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
+pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
     tree.well(&words).trim_end().parse().expect("a number")
 }
 
-fn show(tree: &Tree, id: u64) -> Value {
+pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
     serde_json::from_str(&printed).expect("it is JSON")
 }
 
-fn over(tree: &Tree, id: u64) -> Value {
+pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     until("the task is over", || {
         let task = show(tree, id);
         (task["status"] == "complete").then_some(task)
@@ -45,7 +45,7 @@ fn over(tree: &Tree, id: u64) -> Value {
 }
 
 /// The lines of a file, once there are this many.
-fn lines(path: &Path, count: usize) -> Vec<String> {
+pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     until("it is written there", || {
         let text = std::fs::read_to_string(path).ok()?;
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -54,7 +54,7 @@ fn lines(path: &Path, count: usize) -> Vec<String> {
 }
 
 /// A script that says its PID and that it begins, waits until a file is there, and says that it ends.
-fn waits(far: &Far, more: &str) -> String {
+pub(crate) fn waits(far: &Far, more: &str) -> String {
     let (log, go) = (far.path("log"), far.path("go"));
     format!(
         "echo begin $$ >> {log}; while [ ! -e {go} ]; do sleep 0.02; done; {more} echo end >> {log}",
@@ -63,12 +63,12 @@ fn waits(far: &Far, more: &str) -> String {
     )
 }
 
-fn let_go(far: &Far) {
+pub(crate) fn let_go(far: &Far) {
     std::fs::write(far.path("go"), "").expect("it is written");
 }
 
 /// Whether a process runs: one that has ended may still have its PID.
-fn lives(pid: &str) -> bool {
+pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
         .rsplit_once(')')
@@ -76,8 +76,14 @@ fn lives(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z")
 }
 
+/// Nothing is kept there any more, and an audit finds nothing.
+pub(crate) fn assert_settled(far: &Far, tree: &Tree) {
+    far.assert_forgotten();
+    tree.assert_all_agrees();
+}
+
 /// Each attempt that began had ended before the next did.
-fn assert_one_at_a_time(log: &[String]) {
+pub(crate) fn assert_one_at_a_time(log: &[String]) {
     for pair in log.windows(2) {
         let both = pair.iter().all(|line| line.starts_with("begin"));
         let pid = pair[0].rsplit(' ').next().unwrap_or_default();
@@ -147,7 +153,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     assert!(err.contains("err\n"), "{err}");
     let record = tree.well(&["ps", &process, "--json"]);
     assert!(!record.contains("hush-hush"), "{record}");
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -192,7 +198,7 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
     assert_eq!(task["past"][0]["cause"], "not-launched", "{task}");
     tree.well(&["task", "terminate", "--now", &id.to_string()]);
     over(&tree, id);
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -216,7 +222,7 @@ fn a_connection_that_is_cut_is_made_again_and_the_attempt_goes_on() {
         "{task}"
     );
     assert_eq!(lines(&log, 2).len(), 2);
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -250,7 +256,7 @@ fn an_attempt_outlives_who_waits_for_it_here_and_the_coordinator() {
         "{task}"
     );
     assert_eq!(lines(&log, 2).len(), 2);
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -275,7 +281,7 @@ fn who_keeps_an_attempt_there_is_killed_and_nothing_of_it_is_left() {
         assert_eq!(task["exit"], exit, "{task}");
         assert_eq!(task["past"][0]["cause"], "died", "{task}");
         assert!(!lives(&command), "{command} lives");
-        far.assert_forgotten();
+        assert_settled(&far, &tree);
     }
 }
 
@@ -286,25 +292,13 @@ fn a_machine_that_was_started_again_says_so() {
     };
     let id = add(&tree, &[], &waits(&far, ""));
     let begun = lines(&far.path("log"), 1);
-    // As it is found after a start: nothing lives, and the boot is another.
     let command: i32 = begun[0]
         .rsplit(' ')
         .next()
         .and_then(|it| it.parse().ok())
         .expect("its PID");
     far.shut();
-    for pid in far.keepers().into_iter().chain(Pid::from_raw(command)) {
-        kill_process(pid, Signal::STOP).expect("it is ours");
-    }
-    for entry in std::fs::read_dir(far.path("state"))
-        .expect("it is kept")
-        .flatten()
-    {
-        std::fs::write(entry.path().join("boot"), "another\n").expect("it is written");
-    }
-    for pid in far.keepers().into_iter().chain(Pid::from_raw(command)) {
-        kill_process(pid, Signal::KILL).expect("it is ours");
-    }
+    far.reboot(Pid::from_raw(command));
     let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"]
         .into_iter()
         .find(|it| Path::new(it).exists());
@@ -320,7 +314,7 @@ fn a_machine_that_was_started_again_says_so() {
         .expect("it has one")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
-    assert!(err.contains("started again"), "{err}");
+    assert!(err.contains("rebooted"), "{err}");
 }
 
 #[test]
@@ -357,7 +351,7 @@ fn what_is_to_end_is_ended_there_with_all_that_it_started() {
         tree.well(&["server", "list", "--json"])
             .contains("\"servers\":[]")
     );
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -398,7 +392,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("Host key verification failed"), "{err}");
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 /// One request to a socket of reports; its answer.
@@ -452,7 +446,7 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
         (&"completed".into(), &count.into()),
         "{task}"
     );
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -487,7 +481,7 @@ fn the_wrapper_bears_with_whatever_comes() {
 }
 
 /// A coordinator that gives up a machine sooner.
-fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
+pub(crate) fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::configured(&format!("[tasks]\nserver_lost_after = \"{lost_after}\"\n"));
     far.add_to(&tree, 4);
@@ -521,7 +515,7 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
         "{task}"
     );
     assert_eq!(lines(&far.path("log"), 2).len(), 2);
-    far.assert_forgotten();
+    assert_settled(&far, &tree);
 }
 
 #[test]
@@ -559,5 +553,5 @@ fn a_machine_that_does_not_answer_is_given_up_when_the_attempt_has_ended_there()
             "{task}"
         );
     }
-    assert_eq!(tree.run(&["audit"]).status, 0);
+    tree.assert_all_agrees();
 }

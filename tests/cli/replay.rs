@@ -131,7 +131,7 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let cases: [(&str, &[u8], &str); 3] = [
         ("load.py", b"import os\n", "line 1: column 1: "),
-        ("00000001.seg", b"\xff\xfe", "it is no text"),
+        ("00000001.seg", b"\xff\xfe", "it is not UTF-8"),
         (
             "headless.jsonl",
             b"{\"sexton\":\"log\",\"version\":1,\"after\":9}\n",

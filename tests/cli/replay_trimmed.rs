@@ -88,7 +88,7 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
         );
         let said = text(&short.stderr);
         assert!(
-            said.contains("this begins with snapshot"),
+            said.contains("the replay begins with snapshot"),
             "{until}: {said}"
         );
         let (short, long): (Value, Value) = (
@@ -205,7 +205,7 @@ fn states_are_compared_with_what_checkpoints_noted() {
     let verified = replay(&log, &["--verify"]);
     let said = text(&verified.stdout);
     assert_eq!(verified.status.code(), Some(1), "{said}");
-    assert!(said.contains("a checkpoint noted digest"), "{said}");
+    assert!(said.contains("a checkpoint has digest"), "{said}");
     let said = replay(&log, &["--verify", "--json"]);
     let said: Value = serde_json::from_slice(&said.stdout).expect("it is JSON");
     assert_eq!(said["checkpoints"]["compared"], 3 * actors);
@@ -224,7 +224,7 @@ fn what_is_gone_is_refused_in_words() {
             let said = text(&refused.stderr);
             assert_eq!(refused.status.code(), Some(3), "{until}: {said}");
             assert!(
-                said.contains("the journal begins behind sequence number"),
+                said.contains("the journal begins after sequence number"),
                 "{said}"
             );
             assert!(said.contains("which is later"), "{said}");
@@ -244,7 +244,7 @@ fn what_is_gone_is_refused_in_words() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(
-        said.contains(&format!("begins behind sequence number {after}")),
+        said.contains(&format!("begins after sequence number {after}")),
         "{said}"
     );
     assert!(refused.stdout.is_empty(), "nothing is shown of it");
@@ -275,7 +275,7 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("the journal begins behind sequence number"),
+        said.contains("the journal begins after sequence number"),
         "{said}"
     );
 }

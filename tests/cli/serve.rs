@@ -95,7 +95,7 @@ fn help_teaches() {
         "--lockserver-long <BYTES>",
         "Examples:",
         "sexton serve --memory",
-        "Exit status: 0 stopped in good order; 2 wrong flags",
+        "Exit status: 0 stopped cleanly; 2 wrong flags",
     ];
     for line in lines {
         assert!(help.contains(line), "{line:?} in {help}");
@@ -185,7 +185,7 @@ fn localhost_is_an_address_and_a_variable_that_is_none_of_ours_is_named() {
     status.args(["status", "--data", text(files.path())]);
     let (_, _, quiet) = run(&mut status);
     let (exit, _, misspelt) = run(status.env("SEXTON_DTA", "x"));
-    let words = ["the environment has SEXTON_DTA, which is no setting"];
+    let words = ["SEXTON_DTA in the environment is not a setting"];
     assert!(!quiet.contains(words[0]), "{quiet}");
     says((exit, misspelt), 3, &words);
 }
@@ -292,7 +292,7 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
     says(
         found,
         3,
-        &["another coordinator holds it", "not said its name"],
+        &["another coordinator holds it", "is not recorded yet"],
     );
     let mut client = Client::connect(first.lockserver()).expect("let in");
     let lock = request("k", "i", "alice", (60, 60, 0));

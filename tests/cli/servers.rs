@@ -1,6 +1,7 @@
 //! `sexton server`: inventories, and when servers are looked up.
 
-use crate::daemon::text;
+use crate::coordinator::done;
+use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
 use sexton::handle::REFRESH;
@@ -35,7 +36,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
 
     // A server says that it is there.
     let said = tree.well(&["server", "announce"]);
-    assert_eq!(said, "the servers are looked up now\n");
+    assert_eq!(said, "the servers are being looked up now\n");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
         listed
@@ -140,5 +141,64 @@ fn an_inventory_comes_from_a_command_or_a_url() {
     assert!(
         listed.contains(r#""threads":3"#) && listed.contains("deploy@a"),
         "{listed}"
+    );
+}
+
+#[test]
+fn an_inventory_has_room_for_thousands_of_other_machines() {
+    let tree = Tree::start();
+    let files = tempdir().expect("there is room");
+    let inventory = files.path().join("servers.json");
+    let update = |count: usize| {
+        let host = |nth| {
+            let host = format!("web-{nth}.eu-central-1.example.org");
+            format!(r#"{{"host":"{host}","max_procs":4,"ssh":{{"to":"deploy@{host}"}}}}"#)
+        };
+        let hosts: Vec<String> = (0..count).map(host).collect();
+        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("it is written");
+        tree.run(&["server", "update", "--from", text(&inventory)])
+    };
+    let added = update(1000);
+    assert_eq!(
+        (added.status, added.out.as_str()),
+        (1, "1000 added, 0 removed, 0 changed\n"),
+        "{added:?}"
+    );
+    assert_eq!(update(1000).status, 0, "nothing is left to change");
+    let listed = tree.get("/v1/servers");
+    assert_eq!(listed["servers"].as_array().map(Vec::len), Some(1000));
+    let refused = update(15_000);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("1048576 bytes"), "{refused:?}");
+    assert_eq!(tree.get("/v1/servers"), listed, "nothing changed");
+}
+
+#[test]
+fn a_server_announces_itself_by_url() {
+    let files = tempdir().expect("there is room");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
+    let url = format!("http://{}", daemon.http());
+    let announce = || {
+        let mut announce = sexton();
+        announce.args(["server", "announce", "--url", &url]);
+        done(announce.output().expect("it runs"))
+    };
+    let refused = announce();
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let here = |words: &[&str]| {
+        let mut asking = sexton();
+        asking.env("SEXTON_DATA", &data).args(words);
+        let done = done(asking.output().expect("it runs"));
+        assert_eq!(done.status, 0, "{done:?}");
+        done.out
+    };
+    here(&["lease", "set", REFRESH, "period", "1ms"]);
+    here(&["lease", "set", REFRESH, "command", "--", "true"]);
+    let told = announce();
+    assert_eq!(
+        (told.status, told.out.as_str()),
+        (0, "the servers are being looked up now\n"),
+        "{told:?}"
     );
 }

@@ -115,7 +115,7 @@ fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", files.path().join("absent"));
     let daemon = Daemon::start(command);
-    daemon.until_logged("the service manager could not be told");
+    daemon.until_logged("failed to notify the service manager");
     assert!(Client::connect(daemon.lockserver()).is_ok());
 }
 
@@ -144,7 +144,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     // Each of these takes a turn of the loop in which a sign of life would be due.
     for _ in 0..3 {
         daemon.signal(Signal::USR1);
-        daemon.until_logged("nowhere to write to");
+        daemon.until_logged("SIGUSR1 ignored");
     }
     daemon.signal(Signal::TERM);
     let (status, log) = daemon.end();
@@ -284,7 +284,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     ][..];
     let said = refuse("sexton.socket", listening(), None, memory);
     assert!(
-        said.contains("descriptor 0 (sexton.socket): no door has this name"),
+        said.contains("descriptor 0 (sexton.socket): no listener has this name"),
         "{said}"
     );
     assert!(said.contains("FileDescriptorName="), "{said}");
@@ -292,7 +292,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     assert!(said.contains("(unnamed)"), "{said}");
     let said = refuse("http:http", listening(), listening(), memory);
     assert!(
-        said.contains("descriptor 1 (http): there is one of this name already"),
+        said.contains("descriptor 1 (http): there already is one of this name"),
         "{said}"
     );
     let said = refuse(
@@ -301,7 +301,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
         None,
         &["--memory", "--beanstalk", "off", "--lockserver", "off"],
     );
-    assert!(said.contains("lockserver: this door is off"), "{said}");
+    assert!(said.contains("lockserver: this listener is off"), "{said}");
     let (listener, at) = listener();
     let connected = TcpStream::connect(at).expect("it listens");
     let said = refuse("lockserver", Some(connected.into()), None, memory);

@@ -350,7 +350,7 @@ fn a_stop_in_good_order_ends_services_and_the_next_start_brings_them_back() {
         application.until_running("web"),
     );
     let log = application.stop();
-    assert!(log.contains("the services are stopped"), "{log}");
+    assert!(log.contains("services stopped"), "{log}");
     assert!(!lives(db) && !lives(web));
     application.serve();
     assert_ne!(application.until_running("web"), web);
@@ -463,9 +463,9 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
         ("restart = \"often\"", "restart: \"often\": expected always"),
         (
             "stop_signal = \"NONE\"",
-            "stop_signal: \"NONE\" is no signal",
+            "stop_signal: \"NONE\" is not a signal",
         ),
-        ("grace = \"2h\"", "grace: expected an hour at most"),
+        ("grace = \"2h\"", "grace: expected at most an hour"),
         ("period = \"soon\"", "period: expected seconds"),
         (
             "intensity = true",

@@ -104,14 +104,14 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     write("lock-entries = 100\n");
     let daemon = serve(&files, &["--config", text(&config)]);
     daemon.signal(Signal::HUP);
-    daemon.until_logged("the settings are read: none waits for a restart");
+    daemon.until_logged("settings reloaded");
 
     let place = config.display();
     write("lock-entries = 200\nlog = \"debug\"\n[queues.mails]\nmax_tries = 3\n");
     daemon.signal(Signal::HUP);
     daemon.until_logged("log changed and is in force");
     daemon.until_logged(&format!(
-        "these changed, and need a restart: lock-entries ({place}:1), the tables of [queues]"
+        "these settings changed and need a restart: lock-entries ({place}:1), the tables of [queues]"
     ));
 
     write("lock-entries = 0\n");
@@ -134,7 +134,7 @@ fn usr1_takes_a_checkpoint() {
         1
     );
     daemon.signal(Signal::USR1);
-    daemon.until_logged("took the checkpoint that SIGUSR1 asked for");
+    daemon.until_logged("took the checkpoint requested by SIGUSR1");
     let slots = files.path().join("data/snapshots");
     assert!(slots.read_dir().expect("it is there").next().is_some());
 }
@@ -211,7 +211,7 @@ fn usr1_writes_statistics_and_locks() {
 fn usr1_without_files_says_so_and_goes_on() {
     let daemon = Daemon::serve(&["--memory"]);
     daemon.signal(Signal::USR1);
-    daemon.until_logged("nowhere to write to");
+    daemon.until_logged("SIGUSR1 ignored");
     let mut client = Client::connect(daemon.lockserver()).expect("let in");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),

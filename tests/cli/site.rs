@@ -1,7 +1,7 @@
-//! Every command that a page shows is run as it is shown, or is named with the reason why it is not.
+//! Runs every command of the documentation as shown there, or lists it with the reason why it is not run.
 //!
-//! Pages that are one session from top to bottom have tests of their own, in `readme.rs` and `guide.rs`. The blocks of all
-//! others are in `site_blocks.rs`.
+//! Pages that consist of one session have tests of their own, in `readme.rs` and `guide.rs`. `site_blocks.rs` lists the blocks of
+//! all other pages.
 
 use crate::left_out::left_out;
 use crate::shown::{Reader, Step, as_a_reader, is_as_shown};
@@ -9,7 +9,7 @@ use crate::site_blocks::{BLOCKS, Block, NOT_RUN, Output, SESSIONS};
 use std::path::Path;
 use std::process::Command;
 
-/// The pages of the repository, by their paths.
+/// Returns the paths of all pages of the repository, relative to its root.
 fn pages() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = Vec::new();
@@ -30,7 +30,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The commands of a fenced block, with what is shown below each. In a block that is a script, all of it is one command.
+/// Returns the commands of a fenced block, each with the output shown below it. A script is one command.
 fn steps(language: &str, lines: &[&str]) -> Vec<Step> {
     let step = |command: &str| Step {
         command: command.to_owned(),
@@ -48,7 +48,7 @@ fn steps(language: &str, lines: &[&str]) -> Vec<Step> {
                         last.command = format!("{}\n{line}", last.command);
                     }
                     (None, Some(last)) => last.printed.push((*line).to_owned()),
-                    // A block that begins with something else shows no commands.
+                    // A block that does not begin with a command has none.
                     (None, None) => return Vec::new(),
                 }
             }
@@ -58,7 +58,7 @@ fn steps(language: &str, lines: &[&str]) -> Vec<Step> {
     }
 }
 
-/// The blocks of a page that show commands.
+/// Returns the blocks of a page that contain commands.
 fn blocks(page: &str) -> Vec<Vec<Step>> {
     let mut blocks = Vec::new();
     let mut within: Option<(&str, Vec<&str>)> = None;
@@ -82,21 +82,27 @@ fn read(page: &str) -> String {
     std::fs::read_to_string(path).expect("a page is text")
 }
 
-fn is_named(page: &str, step: &Step) -> bool {
-    let mut named = NOT_RUN.iter();
-    named.any(|(on, begin, _)| *on == page && step.command.starts_with(begin))
+fn is_listed(page: &str, step: &Step) -> bool {
+    let mut listed = NOT_RUN.iter();
+    listed.any(|(on, begin, _)| *on == page && step.command.starts_with(begin))
 }
 
-/// The steps of the block that begins with these words.
+/// Returns the steps of the block whose first command begins with `block.begins`; an exact match is preferred.
 fn found(block: &Block) -> Vec<Step> {
     let blocks = blocks(&read(block.page));
-    let first = |it: &Vec<Step>| it[0].command.clone();
-    let at = blocks.iter().position(|it| first(it) == block.begins);
-    let at = at.or(blocks
-        .iter()
-        .position(|it| first(it).starts_with(block.begins)));
+    let exact = blocks.iter().position(|it| first(it) == block.begins);
+    let begins = |it: &Vec<Step>| first(it).starts_with(block.begins);
+    let at = exact.or_else(|| blocks.iter().position(begins));
     let steps = at.and_then(|at| blocks.into_iter().nth(at));
     steps.unwrap_or_else(|| panic!("{}: no block begins with {}", block.page, block.begins))
+}
+
+/// The first command of a block; `blocks` returns none that is empty.
+fn first(block: &[Step]) -> &str {
+    let [first, ..] = block else {
+        panic!("the block is empty");
+    };
+    &first.command
 }
 
 fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
@@ -107,7 +113,7 @@ fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
     text
 }
 
-/// A text in which each number is the same one.
+/// Replaces every number in a text by `0`.
 fn without_numbers(text: &str) -> String {
     let mut plain = String::new();
     let mut within = false;
@@ -122,31 +128,32 @@ fn without_numbers(text: &str) -> String {
     plain
 }
 
-/// Runs a block in one shell, after what sets its scene, and compares what it prints.
+/// Runs a block in one shell, after the commands that prepare it, and compares the output.
 fn follow(block: &Block) {
     let steps = found(block);
     let shown: Vec<&Step> = steps
         .iter()
-        .filter(|step| !is_named(block.page, step))
+        .filter(|step| !is_listed(block.page, step))
         .collect();
     let reader = Reader::new();
     let page = read(block.page);
     if let Some(at) = block.tables {
         let tables = crate::shown::fenced(&page, "toml");
-        reader.file("app.toml", &tables[at].join("\n"));
+        let table = tables.get(at).expect("the page has that many tables");
+        reader.file("app.toml", &table.join("\n"));
     }
     for (name, text) in block.files {
         reader.file(name, text);
     }
     let mut commands: Vec<String> = block.before.iter().map(|it| (*it).to_owned()).collect();
-    let first = commands.len();
+    let begin = commands.len();
     if let Some(file) = block.as_file {
-        reader.file(file, &shown[0].command);
+        reader.file(file, first(&steps));
     } else {
         let replaced = |step: &&Step| replaced(&step.command, block.instead);
         commands.extend(shown.iter().map(replaced));
     }
-    let last = commands.len();
+    let end = commands.len();
     commands.extend(block.after.iter().map(|it| (*it).to_owned()));
     let ran = reader.run(commands.iter().cloned());
     let errors = reader.read("errors");
@@ -159,7 +166,7 @@ fn follow(block: &Block) {
         Output::AsShown(like) => (like, str::to_owned),
         Output::ButNumbers(like) => (like, without_numbers),
     };
-    for (step, ran) in shown.iter().zip(ran.get(first..last).unwrap_or_default()) {
+    for (step, ran) in shown.iter().zip(ran.get(begin..end).unwrap_or_default()) {
         let lines = step.printed.iter();
         let expected = |line: &String| numbers(&reader.replaced(&replaced(line, like)));
         let expected: Vec<String> = lines.map(expected).collect();
@@ -185,54 +192,54 @@ fn run(page: &str) {
 }
 
 #[test]
-fn what_the_page_of_tools_shows_runs() {
+fn the_blocks_of_the_page_on_tools_run() {
     run("docs/tools.md");
 }
 
 #[test]
-fn what_the_page_of_operations_shows_runs() {
+fn the_blocks_of_the_page_on_operations_run() {
     run("docs/operations.md");
 }
 
 #[test]
-fn what_the_page_of_services_shows_runs() {
+fn the_blocks_of_the_page_on_services_run() {
     run("docs/services.md");
 }
 
 #[test]
-fn what_the_page_of_tasks_shows_runs() {
+fn the_blocks_of_the_page_on_tasks_run() {
     run("docs/tasks.md");
 }
 
 #[test]
-fn what_the_page_of_leases_shows_runs() {
+fn the_blocks_of_the_page_on_leases_run() {
     run("docs/leases.md");
 }
 
 #[test]
-fn what_the_page_of_supervisord_shows_runs() {
+fn the_blocks_of_the_page_on_supervisord_run() {
     run("docs/coming-from-supervisord.md");
 }
 
 #[test]
-fn what_the_page_of_http_shows_runs() {
+fn the_blocks_of_the_page_on_http_run() {
     run("docs/protocols/http.md");
 }
 
 #[test]
-fn what_the_page_of_workers_shows_runs() {
+fn the_blocks_of_the_page_on_workers_run() {
     run("docs/protocols/work.md");
 }
 
 #[test]
-fn what_the_page_of_lockserver_shows_runs() {
+fn the_blocks_of_the_page_on_lockserver_run() {
     run("docs/protocols/lockserver.md");
 }
 
-/// A page, and the block that a test below runs in a way of its own.
+/// Blocks that a separate test below runs: the page, and the beginning of the first command.
 const OF_THEIR_OWN: &[(&str, &str)] = &[("docs/tools.md", "sexton job progress")];
 
-/// Each line is the end of a script that works on a job.
+/// Each line of the block is the last line of a script that works on a job.
 #[test]
 fn reports_on_a_job_are_as_the_page_of_tools_shows_them() {
     let (page, begins) = OF_THEIR_OWN[0];
@@ -265,12 +272,12 @@ fn reports_on_a_job_are_as_the_page_of_tools_shows_them() {
 }
 
 #[test]
-fn every_command_of_every_page_is_run_or_named_with_the_reason() {
+fn every_command_of_every_page_is_run_or_listed_with_the_reason() {
     let mut count = 0;
     let mut missing = Vec::new();
     let mut used = vec![false; NOT_RUN.len()];
     for page in pages() {
-        let is_session = SESSIONS.iter().any(|(named, _)| *named == page);
+        let is_session = SESSIONS.iter().any(|(session, _)| *session == page);
         for block in blocks(&read(&page)) {
             let first = block[0].command.as_str();
             let mut ours = BLOCKS
@@ -283,7 +290,7 @@ fn every_command_of_every_page_is_run_or_named_with_the_reason() {
                 for (used, (on, begin, _)) in used.iter_mut().zip(NOT_RUN) {
                     *used |= *on == page && step.command.starts_with(begin);
                 }
-                if !is_session && !is_run && !is_named(&page, step) {
+                if !is_session && !is_run && !is_listed(&page, step) {
                     missing.push(format!("{page}: {}", step.command));
                 }
             }
@@ -293,12 +300,12 @@ fn every_command_of_every_page_is_run_or_named_with_the_reason() {
     assert!(missing.is_empty(), "\n{}\n", missing.join("\n"));
     for (used, (page, command, reason)) in used.iter().zip(NOT_RUN) {
         assert!(!reason.is_empty());
-        assert!(used, "{command} is named, and not in {page}");
+        assert!(used, "{page} does not contain {command}");
     }
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
     for (page, test) in SESSIONS {
         let test = std::fs::read_to_string(tests.join(test)).expect("the test is there");
-        assert!(test.contains(page), "{page} is run by no such test");
+        assert!(test.contains(page), "the test does not run {page}");
     }
 }
 
@@ -313,7 +320,7 @@ fn scripts_that_are_not_run_are_scripts() {
             as_a_reader(&mut bash);
             let output = bash.args(["-n", "-c", &block[0].command]).output();
             let Ok(output) = output else {
-                return left_out("what of the pages is not run, for bash to read: it is not there");
+                return left_out("the syntax of scripts that are not run: there is no bash");
             };
             assert!(output.status.success(), "{page}: {output:?}");
         }

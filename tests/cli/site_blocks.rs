@@ -1,31 +1,31 @@
-//! The blocks of the pages that `site.rs` runs: what sets the scene of each, and what stands in the place of names and numbers
-//! that are another's. And the commands that are not run, each with the reason.
+//! The blocks that `site.rs` runs, each with its preparation and with replacements for names and numbers that differ from run to
+//! run; and the commands that are not run, each with the reason.
 
-/// What is compared with what a page shows below a command, if it shows anything there.
+/// How the output of a command is compared with the output that the page shows, if it shows any.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
-    /// Everything that is printed, where these words of the page are replaced by others.
+    /// It must be equal, after these replacements in the page's output.
     AsShown(&'static [(&'static str, &'static str)]),
-    /// The same, where one number is as good as another.
+    /// The same, but any number matches any other.
     ButNumbers(&'static [(&'static str, &'static str)]),
-    /// Nothing: that each command ends well is all. The page shows no output, or that of another history.
+    /// It is not compared; each command must succeed. The page shows no output, or that of a different history.
     Any,
 }
 
 /// A block of a page.
 pub(crate) struct Block {
     pub(crate) page: &'static str,
-    /// How its first command begins.
+    /// The beginning of its first command.
     pub(crate) begins: &'static str,
-    /// Which of the page's blocks of TOML is `app.toml`.
+    /// The index of the page's TOML block that becomes `app.toml`.
     pub(crate) tables: Option<usize>,
     pub(crate) files: &'static [(&'static str, &'static str)],
-    /// Programs without which it is left out.
+    /// The block is skipped if one of these programs is missing.
     pub(crate) needs: &'static [&'static str],
     pub(crate) before: &'static [&'static str],
-    /// What stands in the commands, and what is run in its place.
+    /// Replacements in the commands.
     pub(crate) instead: &'static [(&'static str, &'static str)],
-    /// The file that the block is the content of, where it is no session.
+    /// If set, the block is not run as commands, but written to this file.
     pub(crate) as_file: Option<&'static str>,
     pub(crate) after: &'static [&'static str],
     pub(crate) output: Output,
@@ -44,118 +44,122 @@ const PLAIN: Block = Block {
     output: Output::Any,
 };
 
-/// The commands of a shell that finds the number of the task that was added last.
+/// A shell expansion to the number of the task that was added last.
 const TASK: &str = "$(sexton task list | awk 'END { print $1 }')";
 
 const WELL: &str = "#!/bin/sh\nexit 0\n";
 const STAYS: &str = "#!/bin/sh\nexec sleep 1000\n";
 
-/// Pages that are one session, and the test that runs it.
+/// Pages that consist of one session, and the test that runs it.
 pub(crate) const SESSIONS: &[(&str, &str)] = &[
     ("README.md", "readme.rs"),
     ("docs/first-hour.md", "guide.rs"),
     ("docs/coming-from-flock-cron-and-pid-files.md", "guide.rs"),
     ("docs/coming-from-redis-locks.md", "guide.rs"),
+    (
+        "docs/coming-from-beanstalkd-celery-rq-and-sidekiq.md",
+        "guide.rs",
+    ),
 ];
 
-/// Commands that are not run here: page, how they begin, and why.
+/// Commands that are not run here: the page, the beginning of the command, and the reason.
 pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
     (
         "docs/index.md",
         "cargo install",
-        "it builds the program anew, which the tests have from cargo",
+        "it builds the program, which cargo has built for the tests",
     ),
     (
         "docs/index.md",
         "sexton serve",
-        "the README's first lines are run",
+        "README.md begins with the same commands, and its test runs them",
     ),
-    ("CONTRIBUTING.md", "cargo test", "this is run by it"),
+    ("CONTRIBUTING.md", "cargo test", "it runs this test"),
     (
         "CONTRIBUTING.md",
         "just check",
-        ".ci/run has the same commands",
+        ".ci/run runs the same commands",
     ),
     (
         "snapshots/README.md",
         "just golden",
-        "it makes anew what other tests compare with",
+        "it regenerates the files that other tests compare with",
     ),
     (
         "docs/tools.md",
         "sexton serve --http",
-        "it opens a port of every address; tests/cli/remote.rs has TLS with a token",
+        "it listens on every address; tests/cli/remote.rs tests TLS with a token",
     ),
     (
         "docs/tools.md",
         "sexton lock list --url",
-        "there is no such machine; tests/cli/remote.rs has one",
+        "there is no such machine; tests/cli/remote.rs tests it with a local one",
     ),
     (
         "docs/tools.md",
         "sexton serve --socket-group",
-        "there is no such group; tests/cli/remote.rs has one",
+        "there is no such group; tests/cli/remote.rs tests it with an existing one",
     ),
     (
         "docs/tools.md",
         "sexton top     ",
-        "it takes a terminal, which tests/cli/top.rs has",
+        "it needs a terminal; tests/cli/top.rs provides one",
     ),
     (
         "docs/tools.md",
         "while job=",
-        "it takes a mail server; bash reads it",
+        "it needs a mail server; a test below checks its syntax",
     ),
     (
         "docs/tools.md",
         "sexton recover DATA --skip",
-        "nothing is damaged here; tests/cli/recover.rs makes it so",
+        "nothing is damaged here; tests/cli/recover.rs damages a directory",
     ),
     (
         "docs/operations.md",
         "packaging/deb",
-        "it builds the program anew; tests/cli/packages.rs runs it with one",
+        "it builds the program; tests/cli/packages.rs runs it with an existing one",
     ),
     (
         "docs/operations.md",
         "dpkg -i",
-        "tests/cli/packages.rs installs it in a root of its own",
+        "tests/cli/packages.rs installs it in a separate root directory",
     ),
     (
         "docs/operations.md",
         "systemctl ",
-        "it takes a machine with systemd",
+        "it needs a running systemd",
     ),
     (
         "docs/operations.md",
         "sexton status --data /var/lib/sexton",
-        "it is for the machine on which the package is installed",
+        "it needs the installed package",
     ),
     (
         "docs/operations.md",
         "cargo build --profile dist",
-        "it builds the program anew",
+        "it builds the program",
     ),
     (
         "docs/operations.md",
         "install -m",
-        "it changes the machine; tests/cli/packages.rs looks at the same files",
+        "it changes the machine; tests/cli/packages.rs checks the same files",
     ),
     (
         "docs/tasks.md",
         "sexton audit --fix",
-        "nothing is wrong here; tests/cli/audit.rs makes it so",
+        "nothing is wrong here; tests/cli/audit.rs makes something wrong",
     ),
     (
         "docs/tasks.md",
         "sexton server add",
-        "there is no such machine; tests/cli/far.rs has one",
+        "there is no such machine; tests/cli/far.rs tests it with a local one",
     ),
     ("docs/page.md", "ssh ", "there is no such machine"),
     (
         "docs/protocols/http.md",
         "curl -sN",
-        "it does not end; tests/http/ reads such a stream",
+        "it does not end; tests/http/ reads the same stream",
     ),
 ];
 
@@ -169,7 +173,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     Block {
         page: "docs/tools.md",
         begins: "sexton queue push",
-        // Of the two, one is ready when the other is claimed.
+        // A second job, so that one is ready while the other is claimed.
         before: &["sexton serve &", "sexton queue push purges x"],
         instead: &[
             ("--wait 60", "--wait 60 | tee claim"),
@@ -180,10 +184,17 @@ pub(crate) const BLOCKS: &[Block] = &[
     Block {
         page: "docs/tools.md",
         begins: "sexton work mails",
-        files: &[("send", WELL), ("work", WELL)],
-        before: &["sexton serve &", "sexton queue push mails x"],
-        // The second one would go on for ever.
-        instead: &[("--wait --procs", "--procs")],
+        files: &[("call", WELL), ("send", WELL), ("work", WELL)],
+        before: &[
+            "sexton serve &",
+            "sexton queue push mails x",
+            "sexton queue push calls x",
+        ],
+        // With --wait they would not end.
+        instead: &[
+            ("--wait --procs", "--procs"),
+            ("--wait --throttle", "--throttle"),
+        ],
         ..PLAIN
     },
     Block {
@@ -365,7 +376,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         page: "docs/leases.md",
         begins: "sexton lease show sync",
         files: &[("sync", WELL)],
-        // One pass is over, and the next one waits for its time.
+        // One pass has ended, and the next one waits for its date.
         before: &[
             "sexton serve &",
             "sexton lease run sync -- ./sync",
@@ -388,8 +399,8 @@ pub(crate) const BLOCKS: &[Block] = &[
         output: Output::ButNumbers(&[
             ("/etc/supervisor/", ""),
             (
-                "7 services, 1 of them not started as they are; 19 remarks",
-                "... services, ... remarks",
+                "7 services, 1 of them with autostart = false; 19 remarks",
+                "... services, ... of them with autostart = false; ... remark...",
             ),
         ]),
         ..PLAIN
@@ -398,7 +409,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         page: "docs/protocols/lockserver.md",
         begins: "ask()",
         needs: &["bash", "od"],
-        // The shell that runs blocks knows no `/dev/tcp`.
+        // The shell that runs the blocks has no `/dev/tcp`.
         instead: &[
             ("ask() { ", "cat > ask <<'END'\n"),
             ("; }", "\nEND"),

@@ -153,7 +153,7 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
 
     let data = directory.path().join("data");
     end(start(&data, &[]), Signal::KILL);
-    refused(&data, "which a killed one left behind");
+    refused(&data, "which a killed coordinator left behind");
     let again = start(&data, &[]);
     let page = text(&status(&data, &[]).stdout);
     assert!(page.contains("after an unclean end"), "{page}");
@@ -182,7 +182,7 @@ fn a_token_is_read_again_at_hup_and_never_told() {
     let mut told = with(TOKEN);
 
     coordinator.signal(Signal::HUP);
-    coordinator.until_logged("the token file is as it was");
+    coordinator.until_logged("the token file is unchanged");
     write_private(&file, "brief");
     coordinator.signal(Signal::HUP);
     coordinator.until_logged("the old token file stays in force");

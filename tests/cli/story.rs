@@ -90,7 +90,7 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
     assert!(all.contains(&format!("job={other}")), "{all}");
     assert!(story.lines().all(|line| all.contains(line)), "{all}");
     let none = read("replay", &data, &["--queue", "purges"], 0);
-    assert!(none.contains("nothing of queue purges"), "{none}");
+    assert!(none.contains("nothing about queue purges"), "{none}");
     let told = read("replay", &data, &["--job", &job, "--json"], 0);
     let told: Value = serde_json::from_str(told.lines().next().expect("a line")).expect("JSON");
     assert_eq!(told["events"][0]["kind"], "added");
@@ -159,7 +159,7 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     let mut lines = BufReader::new(events.stdout.take().expect("it is piped")).lines();
     let mut line = || lines.next().expect("a line").expect("it is text");
     let first = line();
-    assert!(first.contains("999999999999 is yet to come"), "{first}");
+    assert!(first.contains("999999999999 does not exist yet"), "{first}");
     assert!(!first.contains("lost"), "{first}");
     push(&data, "mails", "600");
     run(&data, &["lock", "acquire", "acct", "--owner", "ann"], 0);

@@ -12,6 +12,7 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
@@ -64,7 +65,7 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     )
 }
 
-/// No thread of a server is taken.
+/// No thread of a server is taken, no lock is held, and an audit finds nothing.
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
@@ -76,6 +77,7 @@ pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     });
     let locks = tree.get("/v1/locks");
     assert_eq!(locks["locks"].as_array().map(Vec::len), Some(0), "{locks}");
+    tree.assert_all_agrees();
 }
 
 #[test]
@@ -160,6 +162,22 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
     assert_no_thread_is_taken(&tree);
 }
 
+/// Rows 1 and 4: an argument is longer than the kernel takes.
+#[test]
+fn arguments_that_the_kernel_does_not_take_are_its_error() {
+    let tree = Tree::start();
+    let long = "x".repeat(140_000);
+    let body = format!(r#"{{"launch":{{"command":["true","{long}"],"dir":"/"}}}}"#);
+    let added = tree.post("/v1/tasks/add", &body);
+    let id = added["id"].as_u64().expect("a number");
+    let task = tried(&tree, id, 1);
+    assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
+    let failure = task["past"][0]["failure"].as_str().expect("it says why");
+    assert!(failure.contains("Argument list too long"), "{failure}");
+    tree.well(&["task", "terminate", "--now", &id.to_string()]);
+    assert_no_thread_is_taken(&tree);
+}
+
 /// Row 1: the keeper is dead, and nobody is told. Another one launches.
 #[test]
 fn a_task_runs_although_the_keeper_was_killed() {
@@ -233,6 +251,12 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
         ),
     );
     assert_eq!(came_to(&task), ("system-error", "silent"), "{task}");
+    // Signs of life do not help a burst that is stuck.
+    let beats = r#""$0" task heartbeat && echo $$ > "$SEXTON_DATA/beats"; (while "$0" task heartbeat; do sleep 0.05; done) & sleep 1000"#;
+    let flags = ["--progress", "30s", "--fail-after", "3s"];
+    let task = over(&tree, add(&tree, &flags, beats));
+    assert_eq!(came_to(&task), ("system-error", "overdue"), "{task}");
+    running(&tree, "beats");
     let beats = r#"for i in 1 2 3 4 5; do "$0" task heartbeat; sleep 0.1; done"#;
     let task = over(&tree, add(&tree, &["--progress", "30s"], beats));
     assert_eq!(task["exit"], "completed", "{task}");
@@ -424,6 +448,15 @@ fn reports_are_heard_of_attempts_that_live() {
         stream.read_to_string(&mut answer).expect("an answer");
         serde_json::from_str::<Value>(&answer).expect("it is JSON")
     };
+    // A line whose sender is killed while it writes.
+    let torn = |half: &str| {
+        let mut stream = UnixStream::connect(tree.data.join("report.sock")).expect("it listens");
+        stream.write_all(half.as_bytes()).expect("it is read");
+        stream.shutdown(Shutdown::Write).expect("it is connected");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        serde_json::from_str::<Value>(&answer).expect("it is JSON")
+    };
     let with =
         |secret: &str, report: &str| say(&format!(r#"{{"secret":"{secret}","report":{report}}}"#));
     let beat = r#"{"do":"heartbeat"}"#;
@@ -440,6 +473,11 @@ fn reports_are_heard_of_attempts_that_live() {
         (with(&secret, r#"{"do":"save","body_b64":"%"}"#), "field"),
         (say("GET /v1/status HTTP/1.1\r"), "malformed"),
         (say("\u{0}\u{1}"), "malformed"),
+        (
+            torn(&format!(r#"{{"secret":"{secret}","report":{{"do":"sa"#)),
+            "malformed",
+        ),
+        (torn(""), "malformed"),
     ] {
         assert_eq!(
             (&line["ok"], &line["reason"]),

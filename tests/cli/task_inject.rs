@@ -199,11 +199,11 @@ fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
 #[test]
 fn a_cleanup_that_fails_changes_nothing_of_the_task() {
     let tree = faulty();
-    for point in [
-        "before-cleanup",
-        "within-cleanup:segv",
-        "after-cleanup:abort",
-        "within-cleanup:stop",
+    for (point, signal) in [
+        ("before-cleanup", None),
+        ("within-cleanup:segv", Some(11)),
+        ("after-cleanup:abort", Some(6)),
+        ("within-cleanup:stop", None),
     ] {
         let flags = ["--inject", point, "--cleanup", "true"];
         for task in came(&tree, &flags, "true") {
@@ -217,9 +217,23 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
             }
             let id = task["id"].as_u64().expect("a number");
             until("what cleans up has ended", || {
-                let past = &show(&tree, id)["past"][0];
-                (past["cleanup_code"] != 0).then_some(())
+                let told = tree.well(&["task", "transcript", &id.to_string(), "--json"]);
+                let told: Value = serde_json::from_str(&told).expect("it is JSON");
+                let phases = told["stories"][0]["phases"].as_array()?.iter();
+                phases
+                    .into_iter()
+                    .find(|it| it["phase"] == "cleaned")
+                    .map(drop)
             });
+            let past = &show(&tree, id)["past"][0];
+            assert_eq!(
+                (
+                    past["cleanup_code"].as_u64(),
+                    past["cleanup_signal"].as_u64()
+                ),
+                (None, signal),
+                "{point}: {past}"
+            );
         }
     }
     let none = tree.run(&["task", "add", "--inject", "before-cleanup", "--", "true"]);

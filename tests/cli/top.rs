@@ -46,8 +46,8 @@ fn where_nobody_looks_one_frame_is_printed() {
     assert!(begin.starts_with(before), "{page}");
     for words in [
         "lockserver/s",
-        "no lock is waited for",
-        "no queues: each would stand here",
+        "no lock has waiters",
+        "no queues; each appears here",
         "journal/s",
         "owners",
         "connections",

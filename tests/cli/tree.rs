@@ -44,6 +44,20 @@ impl Tree {
         })
     }
 
+    /// One whose coordinator somebody else starts, with this in its configuration file.
+    pub(crate) fn started_by(starter: Command, config: &str) -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let data = files.path().join("data");
+        let file = files.path().join("sexton.toml");
+        std::fs::write(&file, config).expect("it can be written");
+        let flags = ["--data", text(&data), "--config", text(&file)];
+        Self {
+            daemon: Some(Daemon::start(serve_by(starter, &flags))),
+            data,
+            _files: files,
+        }
+    }
+
     /// One whose coordinator is of this user. Only root may ask for another than its own.
     pub(crate) fn of_user(user: u32) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
@@ -108,6 +122,12 @@ impl Tree {
         done.out
     }
 
+    /// An audit finds nothing: what the actors hold agrees, with each other and with the machine.
+    pub(crate) fn assert_all_agrees(&self) {
+        let audit = self.run(&["audit"]);
+        assert_eq!(audit.status, 0, "{audit:?}");
+    }
+
     /// Launches a shell script in the background; its id.
     pub(crate) fn detach(&self, script: &str) -> String {
         let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
@@ -130,9 +150,20 @@ impl Tree {
 
     /// What a path over HTTP answers.
     pub(crate) fn get(&self, path: &str) -> Value {
+        self.exchange(&format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    /// What it answers to this body.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Value {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let length = body.len();
+        self.exchange(&format!("{head}Content-Length: {length}\r\n\r\n{body}"))
+    }
+
+    fn exchange(&self, request: &str) -> Value {
         let mut stream = UnixStream::connect(self.data.join("sexton.sock")).expect("it listens");
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("it is read");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");

@@ -298,7 +298,17 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
         &["work", "t:mails", "--", "true"][..],
         &["work", "mails", "--procs", "0", "--", "true"],
         &["work", "mails"],
-        &["work", "mails", "--any-ready", "--wait", "--", "true"],
+        &[
+            "work",
+            "mails",
+            "--any-ready",
+            "--tenant",
+            "t",
+            "--",
+            "true",
+        ],
+        &["work", "mails", "--throttle", "fast", "--", "true"],
+        &["work", "mails", "--throttle", "1001", "--", "true"],
     ] {
         assert_eq!(tree.run(words).status, 2, "{words:?}");
     }
@@ -339,7 +349,7 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     until_lines(&log, 2);
     let cancel = ["queue", "cancel", &id, "--reason", "wrong file"];
     assert_eq!(tree.well(&cancel), "cancelled 1 job\n");
-    assert_eq!(tree.well(&cancel), "abandoned or cancelled already\n");
+    assert_eq!(tree.well(&cancel), "already abandoned or cancelled\n");
     let done = done(child.wait_with_output().expect("it ends"));
     let said = serde_json::from_str(&done.out);
     let noted = std::fs::read_to_string(&log).expect("it ran");

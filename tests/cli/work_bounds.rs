@@ -66,12 +66,63 @@ fn one_that_floods_its_output_is_cut_off() {
     assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
+/// A shell whose word grows for ever. Some shells end by a signal then, and say nothing.
+const LEAK: &str = "x=0123456789abcdef; while :; do x=$x$x; done";
+
 #[test]
 fn one_that_leaks_reaches_its_limit() {
-    // A shell whose word grows for ever.
-    let script = "x=0123456789abcdef; while :; do x=$x$x; done";
-    let error = bad(&["--memory", "64MiB"], script);
-    assert!(!error.is_empty(), "{error}");
+    let error = bad(&["--memory", "64MiB"], LEAK);
+    let names_it = error.contains("memory") && error.contains("64.0 MiB");
+    assert!(names_it, "{error}");
+    let error = bad(&["--memory", "64MiB"], &format!("exec 2>/dev/null; {LEAK}"));
+    let names_it = error.contains("memory") && error.contains("64.0 MiB");
+    assert!(names_it, "without a word of its own: {error}");
+}
+
+#[test]
+fn one_that_fails_far_below_its_limit_says_nothing_of_memory() {
+    let error = bad(&["--memory", "1G"], "echo no such user >&2; exit 1");
+    assert_eq!(error, "no such user");
+}
+
+/// The same for workers that are kept; another one works on the next job.
+fn bad_line(words: &[&str], script: &str) -> String {
+    let ok = "echo \"{\\\"id\\\":$id,\\\"ok\\\":true}\" >&3";
+    let script = format!(
+        "while read -r line <&3; do id=${{line#*\\\"id\\\":}}; id=${{id%%,*}}; \
+           case $line in *good*) {ok};; *) {script}; {ok};; esac; done"
+    );
+    let tree = Tree::start();
+    for body in ["bad", "good", "good"] {
+        push(&tree, "mails", body);
+    }
+    let (said, done) = work(&tree, &[&["mails", "--lines"], words].concat(), &script);
+    let outcomes = [0, 1, 2].map(|nth| said["jobs"][nth]["status"].as_str().unwrap_or(""));
+    assert_eq!(
+        outcomes,
+        ["failed", "ok", "ok"],
+        "{said} {:.2000}",
+        done.err
+    );
+    let error = said["jobs"][0]["error"].as_str();
+    error.expect("an error").to_owned()
+}
+
+#[test]
+fn a_kept_worker_that_leaks_reaches_its_limit() {
+    let error = bad_line(&["--memory", "64MiB"], LEAK);
+    let names_it = error.contains("memory") && error.contains("64.0 MiB");
+    assert!(names_it, "{error}");
+}
+
+#[test]
+fn a_kept_worker_that_floods_its_output_is_cut_off_and_has_no_other_job() {
+    // It is told by SIGPIPE,
+    let error = bad_line(&["--output-max", "1M"], "exec head -c 1073741824 /dev/zero");
+    assert_eq!(error, "it wrote more than 1.0 MiB");
+    // or a command that it started is, and it goes on as if nothing were the matter.
+    let error = bad_line(&["--output-max", "64k"], "yes >&2");
+    assert_eq!(error, "it wrote more than 64.0 KiB");
 }
 
 /// Each of them may have what all have together: only where that is counted is there a limit.
@@ -87,7 +138,7 @@ fn those_that_leak_together_reach_a_limit_that_status_names() {
     let page = tree.well(&["status"]);
     match tree.get("/v1/status")["memory_limits"].as_str() {
         Some("tree") => {
-            assert_eq!(job["error"], "it reached its limit of memory (64.0 MiB)");
+            assert_eq!(job["error"], "it reached its memory limit (64.0 MiB)");
             assert!(page.contains("memory.max"), "{page}");
         }
         Some("process") => {

@@ -16,7 +16,7 @@ fn what_a_command_prints_can_be_read_when_the_job_is_over() {
     let id = push(&tree, "sums", "1 2");
     let early = tree.run(&["queue", "result", &id]);
     assert_eq!(early.status, 1, "{early:?}");
-    assert!(early.err.contains("is not over"), "{early:?}");
+    assert!(early.err.contains("has not ended"), "{early:?}");
     let script = "read a b; echo a word >&2; echo $((a + b))";
     let (_, done) = work(&tree, &["sums", "--keep-result", "1h"], script);
     assert!(done.err.contains("a word"), "it is passed on: {done:?}");

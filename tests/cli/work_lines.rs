@@ -164,7 +164,7 @@ fn a_foreign_answer_ends_the_worker() {
 #[test]
 fn an_answer_that_is_none_ends_the_worker() {
     let error = broken("echo hello >&3; sleep 3600", &["mails"]);
-    assert!(error.contains("is no answer"), "{error}");
+    assert!(error.contains("is not an answer"), "{error}");
     let long = "head -c 100000 /dev/zero | tr '\\0' x >&3; sleep 3600";
     let error = broken(long, &["mails"]);
     assert!(error.contains("more than 65536 bytes"), "{error}");

@@ -163,11 +163,11 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
         format!("{SEXTON} job snooze 99999999999; echo $? >&2; {SEXTON} job snooze 1h soon");
     let (said, done) = work(&tree, &["mails"], &script);
     assert!(
-        done.err.contains("longer than a job waits"),
+        done.err.contains("is too long: the maximum is"),
         "{said} {done:?}"
     );
     assert!(
-        !done.err.contains("no setting"),
+        !done.err.contains("not a setting"),
         "its variables are ours: {done:?}"
     );
     assert_eq!(job(&tree, &id)["attempts"], 0);

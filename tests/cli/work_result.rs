@@ -7,6 +7,7 @@ use crate::work::{begin, job, jobs, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A coordinator with this in its configuration file.
@@ -21,7 +22,7 @@ pub(crate) fn configured(config: &str) -> Tree {
 }
 
 /// The wall clock, in seconds since 1970.
-fn now() -> f64 {
+pub(crate) fn now() -> f64 {
     let wall = SystemClock::starting_at(Timestamp(0)).wall();
     Duration::from_millis(wall.0).as_secs_f64()
 }
@@ -95,7 +96,7 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
 /// Vector 20: a job that failed is tried again when its claim would have ended, if its type has no back-off.
 #[test]
 fn a_failed_job_is_tried_again_when_its_claim_would_have_ended() {
-    let tree = configured("[queues.mails]\nbackoff = false\nclaim_ttl = 3600\n");
+    let tree = configured("[queues.mails]\nretry = \"claim-ttl\"\nclaim_ttl = 3600\n");
     let id = push(&tree, "mails", "a");
     let (said, _) = work(&tree, &["mails"], "echo broken >&2; exit 1");
     assert_eq!(
@@ -181,7 +182,8 @@ fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
         let words = ["sums", "--wait", "--keep-result", "1h"];
         let mut running = begin(&tree, &words, "true");
         let id = push(&tree, "sums", "x");
-        tree.well(&["queue", "result", &id, "--wait", "60"]);
+        let result = tree.run(&["queue", "result", &id, "--wait", "60"]);
+        assert_eq!(result.status, 0, "{result:?}");
         kill_process(pid(&running), Signal::TERM).expect("it is there");
         let ended = until("it has ended", || running.try_wait().expect("it is ours"));
         assert!(ended.success(), "{ended}");
@@ -220,6 +222,46 @@ fn a_command_that_cannot_be_run_is_an_exception() {
     assert_eq!(done.status, 127, "{done:?}");
     let said: Value = serde_json::from_str(&done.out).expect("a result");
     assert_eq!(said["reached"], "exception", "{said}");
+}
+
+#[test]
+fn a_run_without_a_coordinator_is_an_exception() {
+    let mut tree = Tree::start();
+    let exception = json!({ "jobs": [], "reached": "exception", "backoffs": {}, "elapsed": 0 });
+    let absent = |tree: &Tree| {
+        let (said, done) = work(tree, &["mails"], "true");
+        assert_eq!((said, done.status), (exception.clone(), 3), "{}", done.err);
+        assert!(done.err.contains("no coordinator"), "{}", done.err);
+    };
+    tree.daemon.take().expect("one runs").kill();
+    absent(&tree);
+    let (never, _) = Tree::to_come();
+    absent(&never);
+}
+
+#[test]
+fn a_run_that_is_stopped_says_so() {
+    let tree = Tree::start();
+    for body in ["a", "b"] {
+        push(&tree, "mails", body);
+    }
+    let log = tree.data.join("log");
+    let script = format!("echo begin >> {}; sleep 0.3", text(&log));
+    let words = [
+        "work", "mails", "--result", "json", "--", "sh", "-c", &script,
+    ];
+    let mut command = tree.command(&words);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let running = command.spawn().expect("it runs");
+    until_lines(&log, 1);
+    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    let done = crate::coordinator::done(running.wait_with_output().expect("it is ours"));
+    let said: Value = serde_json::from_str(&done.out).expect("a result");
+    assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
+    assert_eq!(
+        (jobs(&said).len(), &said["reached"]),
+        (1, &json!("stopped"))
+    );
 }
 
 #[test]

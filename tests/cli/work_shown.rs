@@ -1,18 +1,19 @@
 //! How far `sexton work` is, on a terminal.
 
+use crate::daemon::text;
 use crate::tree::Tree;
-use crate::work::push;
+use crate::work::{begin, job, push, until_lines};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read as _;
 use std::process::Stdio;
 
-#[test]
-fn a_terminal_shows_how_far_a_run_is() {
-    let tree = Tree::start();
+/// Works on three jobs of a second each; what a terminal is shown.
+fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     for body in ["a", "b", "c"] {
-        push(&tree, "mails", body);
+        push(tree, "mails", body);
     }
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
     let ours = ours.expect("a terminal");
@@ -21,7 +22,8 @@ fn a_terminal_shows_how_far_a_run_is() {
     let name = ptsname(&ours, Vec::new()).expect("it has a name");
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let theirs = rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
-    let mut command = tree.command(&["work", "mails", "--", "sleep", "1"]);
+    let command = ["--", "sleep", "1"];
+    let mut command = tree.command(&[&["work", "mails"], words, &command].concat());
     command.stdout(Stdio::null()).stderr(theirs);
     let mut running = command.spawn().expect("it runs");
     drop(command);
@@ -32,7 +34,10 @@ fn a_terminal_shows_how_far_a_run_is() {
         seen.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
     assert!(running.wait().expect("it is ours").success());
-    let seen = String::from_utf8_lossy(&seen);
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+fn assert_shows_how_far(seen: &str) {
     for words in [
         "1 done, 0 failed, 1 running, ",
         "/s, ",
@@ -45,4 +50,66 @@ fn a_terminal_shows_how_far_a_run_is() {
         seen.contains("3 jobs done, 0 failed: none-ready"),
         "{seen:?}"
     );
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_run_is() {
+    assert_shows_how_far(&on_terminal(&Tree::start(), &[]));
+}
+
+#[test]
+fn a_run_for_every_tenant_shows_what_is_ready_and_how_long_that_takes() {
+    let seen = on_terminal(&Tree::start(), &["--any-ready"]);
+    assert_shows_how_far(&seen);
+    let tree = Tree::start();
+    for body in ["d", "e"] {
+        push(&tree, "t1:mails", body);
+    }
+    let seen = on_terminal(&tree, &["--any-ready", "--max-jobs", "2"]);
+    // The default tenant alone has three at most.
+    let is_all = [", 4 ready", ", 5 ready"]
+        .iter()
+        .any(|it| seen.contains(it));
+    assert!(is_all, "those of both: {seen:?}");
+}
+
+#[test]
+fn a_run_is_quiet_where_nobody_looks() {
+    let tree = Tree::start();
+    push(&tree, "mails", "x");
+    let done = tree.run(&["work", "mails", "--", "sleep", "1.5"]);
+    let line = "sexton: 1 job done, 0 failed: none-ready\n";
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("", line));
+}
+
+#[test]
+fn who_works_on_what_since_when_and_on_which_try() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    assert_eq!(job(&tree, &id)["claimed_ms"], Value::Null);
+    let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
+    let script = format!(
+        "echo begin >> {}; while [ ! -e {} ]; do sleep 0.02; done",
+        text(&log),
+        text(&gate)
+    );
+    let mut running = begin(&tree, &["mails"], &script);
+    until_lines(&log, 1);
+    let claimed = job(&tree, &id);
+    assert!(claimed["claimed_ms"].is_u64(), "{claimed}");
+    let listed = tree.well(&["queue", "show", "--list"]);
+    let mut lines = listed.lines();
+    let heads: Vec<&str> = lines.next().unwrap_or("").split_whitespace().collect();
+    assert!(heads.contains(&"SINCE"), "{listed}");
+    let process = claimed["process"].as_str().expect("it is bound");
+    assert!(
+        lines.next().is_some_and(|it| it.contains(process)),
+        "{listed}"
+    );
+    let records = tree.all();
+    let labels = json!({"job": id, "queue": "mails", "attempt": "1"});
+    let is_it = |record: &&Value| record["labels"] == labels;
+    assert_eq!(records.iter().filter(is_it).count(), 1, "{records:?}");
+    std::fs::write(&gate, "").expect("it can be written");
+    assert!(running.wait().expect("it is ours").success());
 }

@@ -10,6 +10,7 @@ use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
 use crate::work::{job, push, until_lines};
+use crate::work_result::now;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
@@ -163,18 +164,76 @@ fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
     }
 }
 
+/// Tenants have their turns, and the throttle of the worker holds for all of them together.
+#[test]
+fn a_worker_takes_jobs_of_every_tenant_at_its_own_pace() {
+    let tree = configured(
+        "[workers.mails]\ntypes = [\"mails\"]\nany_ready = true\nprocs = 4\nthrottle = 2\ncommand = [\"true\"]\n",
+    );
+    let listed = tree.well(&["worker", "list"]);
+    let work = "mails --any-ready --procs=4 --throttle=2.000";
+    let words: Vec<&str> = work.split(' ').collect();
+    assert!(words.iter().all(|it| listed.contains(it)), "{listed}");
+    let before = now();
+    let ids = ["ann:mails", "ben:mails", "mails"].map(|queue| push(&tree, queue, "x"));
+    for id in &ids {
+        until_done(&tree, id);
+    }
+    assert!(
+        now() >= before + 1.0,
+        "the third begins a second after the first"
+    );
+}
+
+#[test]
+fn a_drain_lets_the_jobs_of_a_worker_end_and_begins_none() {
+    let mut tree = configured("");
+    let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
+    let script = format!(
+        "echo begin >> {0}; while [ ! -e {1} ]; do sleep 0.02; done; echo end >> {0}",
+        text(&log),
+        text(&gate)
+    );
+    let table = format!(
+        "[workers.mails]\ntypes = [\"mails\"]\ncommand = {}\n",
+        json!(["sh", "-c", script])
+    );
+    tree.daemon.take().expect("one runs").kill();
+    serve(&mut tree, &table);
+    let first = push(&tree, "mails", "x");
+    until_lines(&log, 1);
+    let later = push(&tree, "mails", "y");
+    tree.well(&["drain"]);
+    std::fs::write(&gate, "").expect("it can be written");
+    let (status, drained) = tree.daemon.take().expect("one runs").end();
+    assert!(status.success(), "{drained}");
+    serve(&mut tree, "");
+    assert_eq!(job(&tree, &first)["reason"], "absent", "it came to its end");
+    assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
+    let noted = std::fs::read_to_string(&log).expect("it ran");
+    assert_eq!(noted, "begin\nend\n");
+}
+
 #[test]
 fn what_is_wrong_with_a_table_is_told() {
     for (table, words) in [
+        (
+            "types = [\"a\"]\ncommand = [\"x\"]\nany_ready = true\ntenant = \"t\"",
+            "any_ready: cannot be combined with tenant",
+        ),
+        (
+            "types = [\"a\"]\ncommand = [\"x\"]\nthrottle = \"2/s\"",
+            "throttle: expected items per second",
+        ),
         ("command = [\"x\"]", "types: is missing"),
         ("types = [\"mails\"]", "command: is missing"),
         (
             "types = []\ncommand = [\"x\"]",
-            "types: expected one at least",
+            "types: expected at least one",
         ),
         (
             "types = [\"a b\"]\ncommand = [\"x\"]",
-            "\"a b\" is no type of jobs",
+            "\"a b\" is not a job type",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nprocs = 0",
@@ -182,7 +241,7 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nmemory = \"lots\"",
-            "memory: \"lots\" is no size",
+            "memory: \"lots\" is not a size",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1",

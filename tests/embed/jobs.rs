@@ -4,7 +4,7 @@
 use crate::patience::until;
 use serde::{Deserialize, Serialize};
 use sexton::actors::queue::{JobView, Phase, QueueName, TypeRules};
-use sexton::node::{Attempt, Job, JobError, Queues, put_of};
+use sexton::node::{Attempt, Drain, Job, JobError, Queues, put_of};
 use sexton::{Config, Node, block_on};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -119,6 +119,45 @@ fn workers_that_end_finish_what_runs_and_begin_nothing() {
     assert!(job(&queues, first).is_none(), "it came to its end");
     assert_eq!(job(&queues, second).expect("it waits").phase, Phase::Ready);
     assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
+}
+
+#[derive(Serialize, Deserialize)]
+struct Last;
+
+static LAST_BEGUN: AtomicU32 = AtomicU32::new(0);
+static LAST_GATE: AtomicBool = AtomicBool::new(false);
+
+impl Job for Last {
+    const TYPE: &str = "last";
+
+    async fn run(self, _: Attempt) -> Result<(), JobError> {
+        LAST_BEGUN.fetch_add(1, Ordering::SeqCst);
+        while !LAST_GATE.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_drain_lets_what_runs_end_and_begins_nothing() {
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let (handle, queues) = (node.handle(), node.handle().queues());
+    let [first, second] = [(); 2].map(|()| block_on(queues.push(&Last)).expect("it is taken"));
+    let workers = handle.work::<Last>(1).expect("it begins");
+    until("it runs", || {
+        (LAST_BEGUN.load(Ordering::SeqCst) == 1).then_some(())
+    });
+    block_on(handle.begin_drain(Drain::Queues)).expect("it runs");
+    assert_eq!(job(&queues, first).expect("it runs").phase, Phase::Claimed);
+    LAST_GATE.store(true, Ordering::SeqCst);
+    block_on(handle.drained()).expect("nothing is left");
+    assert!(job(&queues, first).is_none(), "it came to its end");
+    // The worker has heard of it.
+    block_on(workers.end());
+    assert_eq!(LAST_BEGUN.load(Ordering::SeqCst), 1);
+    let left = block_on(queues.job(second)).expect("it waits");
+    assert_eq!(left.phase, Phase::Ready);
 }
 
 #[derive(Serialize, Deserialize)]

@@ -13,6 +13,8 @@ mod panics;
 mod program;
 mod quarantine;
 mod queues;
+#[cfg(feature = "cli")]
+mod tasks;
 
 #[path = "../support/directory.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

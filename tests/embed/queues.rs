@@ -1,7 +1,7 @@
 //! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
 
 use sexton::actors::queue::{
-    Body, Claimant, Message, Phase, Put, QueueName, Refused, Right, TypeRules,
+    AnyType, Body, Claimant, Message, Phase, Put, QueueName, Refused, Right, TypeRules,
 };
 use sexton::clock::{Clock as _, ManualClock, Timestamp};
 use sexton::ids::RequestKey;
@@ -269,6 +269,37 @@ fn leaves_before_the_answer() -> bool {
     let claim = block_on(queues.pop_waiting(&names)).expect("there is a job");
     assert_eq!((claim.id, claim.attempts), (1, 3));
     true
+}
+
+#[test]
+fn a_wait_for_any_queue_is_served_after_those_that_name_theirs() {
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let queues = node.handle().queues();
+    let any = || AnyType {
+        types: vec!["a".to_owned()],
+        ..AnyType::default()
+    };
+    let mut first = queues.wait_for_any(any());
+    let second = queues.wait_for_any(any());
+    let mut named = queues.wait_for_job(&[queue("a")]);
+    let add = |name: &str, body: &str| {
+        block_on(queues.put(job(name, body)))
+            .expect("it is added")
+            .id
+    };
+    let other = add("b", "nobody waits for it");
+    let id = add("a", "one");
+    assert_eq!(block_on(named.claim()).expect("a job").id, id);
+    let id = add("t:a", "two");
+    assert_eq!(block_on(first.claim()).expect("a job").id, id);
+    // One that has left is passed over.
+    let third = queues.wait_for_any(any());
+    assert_eq!(block_on(second.withdraw()), Ok(None));
+    let id = add("u:a", "three");
+    let claim = block_on(third.withdraw()).expect("it answers");
+    assert_eq!(claim.expect("it was claimed").id, id);
+    let view = block_on(queues.job(other)).expect("it is there");
+    assert_eq!((view.phase, view.claimed), (Phase::Ready, None));
 }
 
 #[test]

@@ -48,6 +48,8 @@ mod page_now;
 mod page_process;
 mod page_queue;
 #[cfg(feature = "cli")]
+mod page_then;
+#[cfg(feature = "cli")]
 mod process_status;
 mod queue;
 mod queue_any;

@@ -6,13 +6,14 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
 /// Every view that can be opened without naming something.
-pub(crate) const VIEWS: [&str; 6] = [
+pub(crate) const VIEWS: [&str; 7] = [
     "/",
     "/page/locks",
     "/page/queues",
     "/page/jobs",
     "/page/tasks",
     "/page/events",
+    "/page/then",
 ];
 
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

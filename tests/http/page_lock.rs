@@ -9,10 +9,7 @@ fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
     // From here on events are kept.
-    shows(
-        &browser.page("/page/locks"),
-        &["No such lock is held", "There are none"],
-    );
+    shows(&browser.page("/page/locks"), &["No locks", "No leases"]);
     let items = [b"one", b"two", b"six"].map(|owner| request(b"account", owner));
     run(opened.handle().locks().batch(items.into())).expect("it runs");
     shows(
@@ -45,12 +42,49 @@ fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
 }
 
 #[test]
+fn a_list_of_locks_says_since_when_each_is_held() {
+    let opened = Opened::new();
+    let browser = Browser::new(&opened);
+    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    // No events were recorded then: it may have been renewed since its grant.
+    shows(
+        &browser.page("/page/locks"),
+        &["Owner State Since Expires in", "or before"],
+    );
+    let items = vec![request(b"b", b"one")];
+    run(opened.handle().locks().batch(items)).expect("it runs");
+    let page = text(&browser.page("/page/locks"));
+    assert_eq!(page.matches("or before").count(), 1, "{page}");
+}
+
+#[test]
+fn the_lock_that_somebody_has_waited_for_longest_comes_first() {
+    let opened = Opened::new();
+    let wanted: [(&[u8], &[u8]); 5] = [
+        (b"first", b"one"),
+        (b"first", b"two"),
+        (b"busy", b"one"),
+        (b"busy", b"two"),
+        (b"busy", b"six"),
+    ];
+    for (key, owner) in wanted {
+        run(opened.handle().locks().batch(vec![request(key, owner)])).expect("it runs");
+    }
+    let page = text(&Browser::new(&opened).page("/"));
+    let at = |words: &str| {
+        page.find(words)
+            .unwrap_or_else(|| panic!("{words}: {page}"))
+    };
+    assert!(at("first one 1") < at("busy one 2"), "{page}");
+}
+
+#[test]
 fn a_grant_of_which_nothing_is_kept_is_named_by_its_token() {
     let opened = Opened::new();
     run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
     shows(
         &Browser::new(&opened).page("/page/lock?key=a"),
-        &["Held by one , by token", "No events are kept"],
+        &["or before (token", "granted", "From the journal"],
     );
 }
 

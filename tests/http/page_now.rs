@@ -3,6 +3,7 @@
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, request, run};
 use sexton::handle::Drain;
+use sexton::ids::ActorId;
 use sexton::spine::delivery::Stage;
 
 #[test]
@@ -25,6 +26,21 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
         page.matches("role=\"img\" aria-label=\"").count()
     );
     assert!(!text(&page).contains("beanstalkd"), "it is not open");
+}
+
+#[test]
+fn changes_are_counted_for_each_actor() {
+    let opened = Opened::new();
+    let handle = opened.handle();
+    let counts = || [ActorId::LOCK, ActorId::QUEUE].map(|actor| handle.entries_of(actor));
+    let [locks, queues] = counts();
+    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    assert_eq!(counts(), [locks + 1, queues]);
+    let page = Browser::new(&opened).page("/");
+    shows(
+        &page,
+        &["Locks 0 changes/s", "Jobs 0 changes/s", "Tasks 0 changes/s"],
+    );
 }
 
 #[test]

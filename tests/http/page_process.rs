@@ -11,10 +11,10 @@ use crate::patience::until;
 use crate::process_status::{ended, launches, serves};
 use serde_json::{Value, json};
 
-const RUN_TOKEN: &str = "correct-horse-that-runs";
+pub(crate) const RUN_TOKEN: &str = "correct-horse-that-runs";
 
 /// A node that launches, with a token that lets do so and one that does not.
-fn opened() -> Opened {
+pub(crate) fn opened() -> Opened {
     Opened::configured(|config| {
         launches(config);
         serves(config);
@@ -29,7 +29,7 @@ fn opened() -> Opened {
     })
 }
 
-fn post(opened: &Opened, path: &str, body: &Value) -> Value {
+pub(crate) fn post(opened: &Opened, path: &str, body: &Value) -> Value {
     let bearer = format!("Authorization: Bearer {RUN_TOKEN}\r\n");
     let mut launching = opened.begin_with(path, &bearer, body);
     crate::opened::answers(&crate::opened::read_all(&mut launching))

@@ -5,7 +5,8 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::opened::Opened;
+use crate::opened::{Opened, finish};
+use crate::patience::until;
 use crate::queue::{POP, act, push, target};
 use serde_json::{Value, json};
 use sexton::actors::queue::{TenantRules, TypeRules};
@@ -75,7 +76,6 @@ fn a_claim_of_any_type_leaves_out_what_it_says_and_what_is_set_so() {
     for (wrong, field) in [
         (json!({}), "queues"),
         (json!({"any": {}, "queues": ["a"]}), "any"),
-        (json!({"any": {}, "wait": 1}), "any"),
         (json!({"any": {"except": vec!["x"; 101]}}), "any.except"),
         (
             json!({"any": {"except": ["x"], "types": ["y"]}}),
@@ -84,12 +84,31 @@ fn a_claim_of_any_type_leaves_out_what_it_says_and_what_is_set_so() {
         (json!({"any": {"types": ["t:y"]}}), "any.types"),
         (
             json!({"any": {}, "done": [{"id": 1, "token": 1}], "wait": 1}),
-            "any",
+            "done",
         ),
     ] {
         let problem = opened.post(POP, &wrong).because(400, "field");
         assert_eq!(problem["field"], field, "{wrong}");
     }
+}
+
+#[test]
+fn a_client_that_waits_for_any_type_is_given_the_first_job_that_it_asked_for() {
+    let opened = Opened::configured(rules);
+    let nothing = json!({"any": {"types": ["a"]}, "wait": 1});
+    let none = opened.begin(POP, &nothing);
+    assert_eq!(finish(POP, none).json(), json!({"jobs": []}));
+    let waiting = opened.begin(POP, &json!({"any": {"types": ["a"]}, "wait": 600}));
+    until("it waits", || {
+        let status = opened.get("/v1/status", "").json();
+        (status["queues"]["waiting"] == 1).then_some(())
+    });
+    push(&opened, "t:b", "not that");
+    push(&opened, "t:a", "x");
+    let claimed = finish(POP, waiting).json();
+    let jobs = claimed["jobs"].as_array().expect("a list");
+    assert_eq!(jobs.len(), 1, "{claimed}");
+    assert_eq!(jobs[0]["queue"], "t:a");
 }
 
 #[test]

@@ -131,7 +131,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "pop",
         r#"{"any": {}, "wait": 1, "done": [{"id": 1, "token": 1}]}"#,
-        "any",
+        "done",
     ),
     ("retry", r#"{"phase": "ready"}"#, "phase"),
     ("discard", r#"{"phase": "claimed"}"#, "phase"),

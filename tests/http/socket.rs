@@ -45,7 +45,7 @@ fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
     };
     let file = directory.path().join("file");
     write_private(&file, "precious");
-    assert!(open(&file).contains("no socket"));
+    assert!(open(&file).contains("not a socket"));
     assert_eq!(
         std::fs::read_to_string(&file).expect("it is there"),
         "precious"

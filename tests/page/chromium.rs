@@ -1,4 +1,4 @@
-//! Chromium, driven over a pair of pipes by its protocol for developers: what a test needs of it, and no more.
+//! Drives Chromium through a pair of pipes, over the part of the `DevTools` protocol that the tests need.
 
 #![expect(
     clippy::indexing_slicing,
@@ -6,12 +6,13 @@
 )]
 
 use crate::left_out::left_out;
+use crate::patience::until;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 
-/// A browser with a profile of its own, which ends with this.
+/// A browser with its own profile; dropping it ends the browser.
 pub(crate) struct Chromium {
     child: Child,
     to: File,
@@ -21,14 +22,14 @@ pub(crate) struct Chromium {
     profile: tempfile::TempDir,
 }
 
-/// A tab of it.
+/// A tab of the browser.
 pub(crate) struct Tab<'c> {
     chromium: &'c mut Chromium,
     session: String,
 }
 
 impl Chromium {
-    /// Starts it; none where there is none, which is said.
+    /// Starts the browser. Without Chromium, prints what is skipped and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let program = std::env::var_os("SEXTON_CHROMIUM").unwrap_or_else(|| "chromium".into());
         let found = Command::new(&program)
@@ -102,8 +103,19 @@ impl Chromium {
         tab
     }
 
-    /// Asks for something, and gives its answer.
+    /// Sends a command that must succeed, and returns its result.
     fn ask(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Value {
+        let answer = self.try_ask(session, method, parameters);
+        answer.unwrap_or_else(|refusal| panic!("{method}: {refusal}"))
+    }
+
+    /// Sends a command, and returns its result or the error.
+    fn try_ask(
+        &mut self,
+        session: Option<&str>,
+        method: &str,
+        parameters: &Value,
+    ) -> Result<Value, Value> {
         self.next += 1;
         let mut message = json!({"id": self.next, "method": method, "params": parameters});
         if let Some(session) = session {
@@ -122,14 +134,18 @@ impl Chromium {
             );
             let mut told: Value = serde_json::from_slice(&bytes).expect("it is JSON");
             if told["id"] == self.next {
-                assert!(told["error"].is_null(), "{method}: {told}");
-                return told["result"].take();
+                let refusal = told["error"].take();
+                return if refusal.is_null() {
+                    Ok(told["result"].take())
+                } else {
+                    Err(refusal)
+                };
             }
             self.hear(&told);
         }
     }
 
-    /// Notes what the browser complains about.
+    /// Records the errors that the browser reports.
     fn hear(&mut self, told: &Value) {
         let entry = &told["params"]["entry"];
         let is_complaint = match told["method"].as_str() {
@@ -154,33 +170,85 @@ impl Drop for Chromium {
 }
 
 impl Tab<'_> {
+    fn try_ask(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
+        let session = self.session.clone();
+        self.chromium.try_ask(Some(&session), method, parameters)
+    }
+
     fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         let session = self.session.clone();
         self.chromium.ask(Some(&session), method, parameters)
     }
 
-    /// Goes to a page.
+    /// Navigates to a page, and waits until it is loaded, with its script.
     pub(crate) fn load(&mut self, url: &str) {
+        // The page before may answer for a moment more: it is marked, so that it is not taken for this one.
+        self.evaluate("window.isLeft = true");
         let gone = self.ask("Page.navigate", &json!({"url": url}));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
+        until(url, || {
+            let state = self.evaluate("window.isLeft ? 'left' : document.readyState");
+            (state == "complete").then_some(())
+        });
     }
 
-    /// What an expression comes to in the page.
-    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
-        let asked = json!({"expression": expression, "returnByValue": true});
-        let mut told = self.ask("Runtime.evaluate", &asked);
-        told["result"]["value"].take()
+    /// Waits until the page shows a text.
+    pub(crate) fn shows(&mut self, what: &str) {
+        let shown = format!("document.body?.innerText.includes({})", json!(what));
+        until(what, || (self.evaluate(&shown) == true).then_some(()));
     }
 
-    /// Has the page run no script of its own.
-    pub(crate) fn without_scripts(&mut self) {
-        self.ask(
-            "Emulation.setScriptExecutionDisabled",
-            &json!({"value": true}),
+    /// Clicks a button, after checking the required checkboxes of its form.
+    pub(crate) fn click(&mut self, button: &str) {
+        let button = json!(button);
+        let found = format!(
+            "(() => {{ const it = document.querySelector({button}); it?.form?.querySelectorAll('[type=checkbox]:required').forEach((box) => box.checked = true); it?.click(); return it !== null; }})()"
         );
+        assert_eq!(self.evaluate(&found), true, "there is no {button}");
     }
 
-    /// Writes where the focus is.
+    /// Sets the width of the page, and the preferred color scheme: `light` or `dark`.
+    pub(crate) fn looks(&mut self, width: u32, colours: &str) {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", &size);
+        self.ask("Emulation.setScrollbarsHidden", &json!({"hidden": true}));
+        let prefers = json!([{"name": "prefers-color-scheme", "value": colours}]);
+        self.ask("Emulation.setEmulatedMedia", &json!({"features": prefers}));
+    }
+
+    /// Takes a screenshot of the whole page, as PNG.
+    pub(crate) fn picture(&mut self) -> Vec<u8> {
+        let metrics = self.ask("Page.getLayoutMetrics", &json!({}));
+        let size = &metrics["cssContentSize"];
+        let clip =
+            json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
+        let asked = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let taken = self.ask("Page.captureScreenshot", &asked);
+        let data = taken["data"].as_str().expect("a picture");
+        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data)
+            .expect("it is base64")
+    }
+
+    /// Clears all cookies, and with them every login.
+    pub(crate) fn forget(&mut self) {
+        self.ask("Network.clearBrowserCookies", &json!({}));
+    }
+
+    /// Evaluates an expression in the page; a promise is awaited.
+    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
+        let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        // Fails while one page is replaced by another.
+        let told = self.try_ask("Runtime.evaluate", &asked);
+        told.map_or(Value::Null, |mut told| told["result"]["value"].take())
+    }
+
+    /// Sets whether the page runs its script.
+    pub(crate) fn scripts(&mut self, run: bool) {
+        let disabled = json!({"value": !run});
+        self.ask("Emulation.setScriptExecutionDisabled", &disabled);
+    }
+
+    /// Types text into the focused element.
     pub(crate) fn write(&mut self, text: &str) {
         self.ask("Input.insertText", &json!({"text": text}));
     }
@@ -202,7 +270,7 @@ impl Tab<'_> {
         }
     }
 
-    /// What the browser complained about: errors of scripts, what the policy of the page forbids, dialogs.
+    /// Returns what the browser reported since the last call: script errors, violations of the page's policy, dialogs.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         self.evaluate("0");
         std::mem::take(&mut self.chromium.complaints)

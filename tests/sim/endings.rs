@@ -15,7 +15,7 @@ use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::process::{self, Phase};
-use sexton::actors::queue::{Query, QueueView, Reply, Watch};
+use sexton::actors::queue::{Query, QueueName, QueueView, Reply, Watch};
 use sexton::clock::Now;
 use sexton::ids::{Seq, Slot};
 use sexton::persist::journal::segment;
@@ -396,8 +396,15 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
             let view = actor.host.machine().query(now, &Query::Queue { queue });
             matches!(view, Reply::Queue(view) if view.throttled_until.is_some())
         };
+        let is_asked = |queue: &QueueName| {
+            let kind = String::from_utf8_lossy(queue.kind()).into_owned();
+            pop.any.as_ref().is_some_and(|any| match &any.types[..] {
+                [] => !any.except.contains(&kind),
+                types => types.contains(&kind),
+            })
+        };
         let mut there = open.iter().filter(|queue| !is_closed(queue));
-        let there = there.find(|queue| pop.queues.contains(&queue.name));
+        let there = there.find(|queue| pop.queues.contains(&queue.name) || is_asked(&queue.name));
         ensure(there.is_none(), Promise::Woken, || {
             format!("{pop:?} waits, and there is {there:?}")
         })?;

@@ -123,7 +123,12 @@ impl Clients<Queues> for Jobs {
     }
 
     fn watch(&self, chance: &mut Chance) -> Watch {
-        Watch::Job(self.pop(chance))
+        let waits_for_turn = chance.per_mille(300);
+        Watch::Job(if waits_for_turn {
+            self.turn(chance)
+        } else {
+            self.pop(chance)
+        })
     }
 }
 

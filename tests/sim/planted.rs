@@ -3,7 +3,7 @@
 //! Nothing here is reached without a plant: a run of the campaign has none.
 
 use crate::disk::SimDisk;
-use crate::dispatch::as_if_live;
+use crate::dispatch::{as_if_live, forger};
 use crate::each::{Replicas, each};
 use crate::node::Node;
 use crate::planted_claims;
@@ -44,6 +44,9 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     }
     if plant == Some(Plant::SavedByStale) {
         node.actors.dispatch.swap = Some(as_if_live);
+    }
+    if let Some(forger) = forger(plant) {
+        node.actors.dispatch.host.forge(forger);
     }
     if plant == Some(Plant::ServiceForgotten) {
         node.actors.process.trap.set(Stage::Tick);

@@ -491,12 +491,12 @@ impl<'a> Run<'a> {
     fn plant_panic(&mut self) {
         let stage = self.chance.weighted(&[
             (3, Stage::Decide),
-            (3, Stage::Commit),
+            (4, Stage::Commit),
             (3, Stage::Tick),
             (1, Stage::Keeping),
             (1, Stage::Due),
             (1, Stage::Watch),
-            (1, Stage::Resume),
+            (2, Stage::Resume),
         ]);
         let Some(node) = &mut self.node else { return };
         let called = each::weights().into_iter();

@@ -144,6 +144,20 @@ pub(crate) enum Plant {
     LockKept,
     /// A process that no attempt has speaks for one that is live.
     SavedByStale,
+    /// A burst begins beside a live attempt of the same work id.
+    WorkTwice,
+    /// A burst begins on a server without a free thread.
+    ThreadTwice,
+    /// A task starts although its group is full or disabled.
+    GroupOverLimit,
+    /// A burst begins although its group is hard-paused.
+    HardPauseIgnored,
+    /// A task that was woken during its burst waits all the same.
+    WakeLost,
+    /// A task is failed without a cause.
+    ReasonLost,
+    /// An attempt is over and keeps its thread.
+    ThreadLeaked,
 }
 
 impl Plant {
@@ -206,6 +220,13 @@ impl Plant {
             | Self::LaunchOfTaskLost
             | Self::LockKept
             | Self::SavedByStale
+            | Self::WorkTwice
+            | Self::ThreadTwice
+            | Self::GroupOverLimit
+            | Self::HardPauseIgnored
+            | Self::WakeLost
+            | Self::ReasonLost
+            | Self::ThreadLeaked
             | Self::TimeGoesBack => false,
         }
     }

@@ -5,6 +5,7 @@
 mod golden;
 mod journal;
 mod snapshots;
+mod timeline;
 
 #[path = "../support/chance.rs"]
 mod chance;
@@ -12,7 +13,6 @@ mod chance;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod daemon;
 #[path = "../support/directory.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod directory;
 #[path = "../support/kept.rs"]
 mod kept;

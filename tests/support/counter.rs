@@ -193,7 +193,7 @@ impl<const ID: u8> Itemized for CounterMachine<ID> {
 impl<const ID: u8> Shown for CounterMachine<ID> {
     type View = BTreeMap<Slot, Counter>;
 
-    fn view(&self) -> Self::View {
+    fn sample(&self, _most: usize) -> Self::View {
         self.0.view()
     }
 }

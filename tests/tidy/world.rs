@@ -92,6 +92,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/spine/parallel.rs",
             "src/spine/runtime/",
             "src/block_on.rs",
+            "src/handle/past.rs",
             "src/handle/system.rs",
             "src/handle/work.rs",
             "src/node/",

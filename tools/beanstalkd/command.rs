@@ -1,5 +1,4 @@
-//! The server in beanstalkd's place: one door, jobs in memory or in a directory, and beanstalkd's signals and exit
-//! statuses.
+//! A server that replaces beanstalkd: one listener, jobs in memory or in a directory, and beanstalkd's signals and exit statuses.
 
 use crate::allocator::{give_back, give_back_forever};
 use crate::beanstalkd::flag::{self, Asked, Flags, Sync, USAGE};
@@ -23,20 +22,20 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// beanstalkd's exit statuses: for a command line that is wrong, and for an address that it cannot listen on.
+/// beanstalkd's exit statuses for a wrong command line, and for an address that it cannot listen on.
 const WRONG_WORDS: u8 = 5;
 const CANNOT_LISTEN: u8 = 111;
 
-/// What ends process 1 by SIGTERM, as a shell would say of others.
+/// The exit status after SIGTERM as PID 1, where the signal does not end the process: 128 plus the signal, as a shell reports it.
 const TERMINATED: u8 = 143;
 
-/// Descriptors that are not connections.
+/// Descriptors reserved for other purposes than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Run as a drop-in replacement for beanstalkd: its command line, and its protocol alone.
+/// Run as a drop-in replacement for beanstalkd: with its command line and only its protocol
 ///
-/// A link to this program that is named `beanstalkd` does the same, for programs that start it under that name. SIGTERM
-/// and SIGINT end it in good order; SIGUSR1 has it refuse new jobs. Without -b jobs are kept in memory only.
+/// A link to this program that is named `beanstalkd` does the same, for programs that start it under that name. SIGTERM and
+/// SIGINT stop it cleanly; after SIGUSR1 it refuses new jobs. Without -b, jobs are kept in memory only.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:
@@ -56,7 +55,7 @@ pub(crate) struct Beanstalkd {
 impl Beanstalkd {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut words = self.words;
-        // beanstalkd knows no --help, and every other command here does.
+        // beanstalkd has no --help, but every other subcommand has.
         if words.first().is_some_and(|word| word == "--help") {
             words = vec!["-h".into()];
         }
@@ -64,7 +63,7 @@ impl Beanstalkd {
     }
 }
 
-/// The words behind the program's name, if that is `beanstalkd`.
+/// Returns the arguments if the program was called as `beanstalkd`.
 pub(crate) fn called_so() -> Option<Vec<OsString>> {
     let mut words = std::env::args_os();
     let name = words.next()?;
@@ -72,7 +71,7 @@ pub(crate) fn called_so() -> Option<Vec<OsString>> {
     is_so.then(|| words.collect())
 }
 
-/// Does what this command line of beanstalkd asks for.
+/// Runs a command line of beanstalkd.
 pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let words = words.into_iter();
     let asked = flag::read(words.map(|word| word.to_string_lossy().into_owned()));
@@ -89,9 +88,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
         Ok(Asked::Help) => {
             crate::report::written(std::io::stderr().lock().write_all(USAGE.as_bytes()))
         }
-        Err(words) => {
-            Err(Failure::of_beanstalkd(WRONG_WORDS, words).help("-h shows what may be said"))
-        }
+        Err(words) => Err(Failure::of_beanstalkd(WRONG_WORDS, words).help("-h shows the flags")),
     }
 }
 
@@ -105,7 +102,7 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
         user::become_user(name).map_err(|(status, words)| Failure::of_beanstalkd(status, words))?;
     }
     for letter in &flags.ignored {
-        tracing::warn!("-{letter} has no meaning any more: the journal is always compacted");
+        tracing::warn!("-{letter} is ignored: the journal is always compacted");
     }
     if let Some(data) = &flags.data {
         look_for_binlog(data);
@@ -118,7 +115,7 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     runtime.block_on(until_signal(config))
 }
 
-/// Errors and warnings; on request how it goes, then also every command and reply.
+/// Logs errors and warnings; with one `-V` also progress, with more every command and reply.
 fn start_log(verbosity: u32) {
     let level = match verbosity {
         0 => LevelFilter::WARN,
@@ -138,7 +135,7 @@ fn listen(flags: &Flags) -> Result<Opened, Failure> {
         return Opened::at(&Address::Unix(path.into())).map_err(cannot);
     }
     let port: u16 = flags.port.parse().map_err(|_| {
-        let words = format!("failed to listen: {} is no port", flags.port);
+        let words = format!("failed to listen: {} is not a port", flags.port);
         Failure::of_beanstalkd(CANNOT_LISTEN, words)
     })?;
     let mut found = (shown, port).to_socket_addrs().map_err(cannot)?;
@@ -148,13 +145,13 @@ fn listen(flags: &Flags) -> Result<Opened, Failure> {
     let opened = Opened::at(&Address::Tcp(address)).map_err(cannot)?;
     if !address.ip().is_loopback() {
         tracing::warn!(
-            "whoever reaches {address} can use the queues: -l 127.0.0.1 keeps others out"
+            "anyone who can reach {address} can use the queues: -l 127.0.0.1 keeps others out"
         );
     }
     Ok(opened)
 }
 
-/// Jobs that beanstalkd itself left in the directory are not read: who relies on them is told.
+/// Warns that jobs which beanstalkd itself left in the directory are not read.
 fn look_for_binlog(data: &Path) {
     let Ok(files) = std::fs::read_dir(data) else {
         return;
@@ -163,7 +160,7 @@ fn look_for_binlog(data: &Path) {
     if names.any(|name| name.to_string_lossy().starts_with("binlog.")) {
         let data = data.display();
         tracing::warn!(
-            "{data} has a binlog of beanstalkd: its jobs are not read, and its files stay as they are"
+            "{data} has a binlog of beanstalkd: its jobs are not read, and its files are left alone"
         );
     }
 }
@@ -183,7 +180,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
         Sync::Within(ms) => Fsync::Interval(Duration::from_millis(ms.min(60_000))),
     };
     let segments = flags.file_bytes.map_or_else(Sizes::default, |bytes| {
-        // A file must hold the longest record; larger ones than these gain nothing.
+        // A segment must hold the longest record; larger segments than these gain nothing.
         let bytes = bytes.next_multiple_of(4096).clamp(1 << 20, 1 << 30);
         Sizes {
             first_bytes: bytes,
@@ -225,7 +222,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
     let mut drain = signal(SignalKind::user_defined1()).map_err(unheard)?;
     let notify = Notify::from_environment();
     let node = Node::open(config)?;
-    notify.ready("every door is open");
+    notify.ready("all listeners are open");
     let handle = node.handle();
     tracing::info!(pid = std::process::id(), doors = ?handle.doors().beanstalk, "serving");
     let mut status = None;
@@ -239,7 +236,7 @@ async fn until_signal(config: Config) -> Result<(), Failure> {
             Some(()) = interrupt.recv() => break,
             Some(()) = hangup.recv() => break,
             Some(()) = drain.recv() => {
-                // A node that has halted says so below.
+                // A node that has halted is handled below.
                 let _begun = handle.begin_drain(Drain::Jobs).await;
                 tracing::info!("draining: no new jobs");
             }

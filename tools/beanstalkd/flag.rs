@@ -1,40 +1,40 @@
-//! beanstalkd's flags, read as it reads them: letters may stand together, and a value may stand at its letter or be the
-//! next word. What stands first is done first, so that `-h` behind something wrong is never seen.
+//! Parses flags as beanstalkd does: letters may be combined, and a value may follow its letter directly or be the next argument.
+//! Flags take effect in order, so a `-h` after an error is never reached.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-/// The largest limit of a job's body.
+/// The largest limit on the size of a job's body, in bytes.
 const JOB_BYTES_LIMIT: u64 = 1 << 30;
 
-/// What stands in `-h` and behind what is wrong.
+/// The output of `-h`, also printed after errors.
 pub(crate) const USAGE: &str = "Use: beanstalkd [FLAGS], any of
-  -b DIR    keep the jobs in this directory; without it they are gone with the process
-  -f MS     have what is acknowledged on disk at most so many milliseconds later; 0 for before the answer [default: 50]
-  -F        never wait for the disk
+  -b DIR    keep the jobs in this directory; without it they are lost when the process ends
+  -f MS     sync acknowledged jobs to disk within MS milliseconds; 0 for before the answer [default: 50]
+  -F        never sync to disk
   -l ADDR   listen on this address, or on a Unix socket as in unix:PATH [default: 0.0.0.0]
   -p PORT   listen on this port [default: 11300]
   -s BYTES  size of each file of the journal
   -u USER   become this user, and the group it belongs to
   -z BYTES  the most bytes of a job [default: 65535, at most 1073741824]
-  -c, -n    have no meaning any more
-  -V        say more; twice: also every command and reply
+  -c, -n    are ignored
+  -V        be verbose; twice: also log every command and reply
   -v        print the version
   -h        print this
 ";
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To serve.
+    /// Run the server.
     Serve(Flags),
-    /// The version.
+    /// Print the version.
     Version,
-    /// The usage.
+    /// Print the usage.
     Help,
 }
 
-/// Flags, the value in force of each.
+/// The values of the flags.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) address: Option<String>,
@@ -45,16 +45,16 @@ pub(crate) struct Flags {
     pub(crate) file_bytes: Option<u64>,
     pub(crate) user: Option<String>,
     pub(crate) verbosity: u32,
-    /// Given, and without a meaning.
+    /// Flags that were given but have no effect.
     pub(crate) ignored: Vec<char>,
 }
 
-/// When what is acknowledged is on disk.
+/// When acknowledged jobs are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// So many milliseconds later at most.
+    /// At most this many milliseconds later.
     Within(u64),
-    /// Whenever the system likes.
+    /// Whenever the operating system writes them.
     Never,
 }
 
@@ -74,7 +74,7 @@ impl Default for Flags {
     }
 }
 
-/// Reads a command line; what is wrong with it, in words.
+/// Parses a command line. The error is a message.
 pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Asked, String> {
     let mut words: VecDeque<String> = words.into_iter().collect();
     let mut flags = Flags::default();
@@ -166,7 +166,7 @@ mod tests {
             match read_words(line) {
                 Ok(Asked::Serve(flags)) => assert_eq!(flags.sync, sync, "{line}"),
                 Ok(_) => panic!("{line}"),
-                // The letter behind the number is part of it.
+                // Everything after the letter is the value, so a second letter makes it invalid.
                 Err(words) => assert_eq!((line, words.as_str()), ("-f100F", "invalid size: 100F")),
             }
         }

@@ -1,10 +1,10 @@
-//! `sexton beanstalkd`, and the program under a link of that name: in beanstalkd's place, with its command line.
+//! `sexton beanstalkd`, and the program when called as `beanstalkd`: a replacement with beanstalkd's command line.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `flag.rs` | beanstalkd's flags, read as it reads them |
-//! | `command.rs` | the server: listens, becomes another user, serves, and what signals do |
-//! | `user.rs` | becoming another user |
+//! | `flag.rs` | beanstalkd's flags, parsed as it parses them |
+//! | `command.rs` | the server: listens, changes user, serves, and handles signals |
+//! | `user.rs` | changing user |
 
 mod command;
 mod flag;

@@ -1,14 +1,14 @@
-//! Becoming another user, for good. To be called while there is one thread: the others would stay what they are.
+//! Changes the process's user for good. Call it while there is a single thread: other threads would keep their user.
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
-/// What beanstalkd's exit status says of it.
+/// beanstalkd's exit statuses for failures to change user.
 pub(crate) const NO_LIST: u8 = 32;
 pub(crate) const NO_SUCH_USER: u8 = 33;
 pub(crate) const NOT_ALLOWED: u8 = 34;
 
-/// Becomes this user, and its group; else the exit status, and what is wrong.
+/// Changes to the user `name` and its primary group. The error is an exit status and a message.
 pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
     let users = std::fs::read_to_string("/etc/passwd")
         .map_err(|error| (NO_LIST, format!("failed to read /etc/passwd: {error}")))?;
@@ -22,7 +22,7 @@ pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
     change().map_err(|error| (NOT_ALLOWED, format!("failed to become {name}: {error}")))
 }
 
-/// The numbers of a user and its group in `/etc/passwd`.
+/// Finds the user and group ids of `name` in the text of `/etc/passwd`.
 fn find(users: &str, name: &str) -> Option<(u32, u32)> {
     let line = users.lines().find_map(|line| {
         let (found, rest) = line.split_once(':')?;

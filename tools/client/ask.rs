@@ -1,5 +1,4 @@
-//! Requests to a running coordinator, bounded in time and bytes; streams; and waits
-//! that outlast a restart.
+//! Requests to a running coordinator, bounded in time and bytes; streams; and waits that outlive a restart of the coordinator.
 
 use crate::client::connection::Connection;
 use crate::client::target::Target;
@@ -14,37 +13,37 @@ use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How long the coordinator may be silent when it is asked for what it knows.
+/// How long the coordinator may take to answer a request that does not wait for anything.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long to wait before a coordinator that ended is asked again: at first, and at most.
+/// The pauses between attempts to reach a coordinator that has ended: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long to wait for one that stopped while it was asked for something under a key, which it remembers for longer.
+/// How long to wait for a coordinator to come back during a request with an idempotency key, which it remembers for longer.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
-/// The longest answer.
+/// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// How long a stream may be silent: it says every 15 s that it is alive.
+/// How long a stream may be silent. The coordinator sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// The longest head, and the longest part, of a stream.
+/// The longest head, and the longest chunk, of a stream, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// What a coordinator answered.
+/// An answer of the coordinator.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
 
-/// Fields of a request.
+/// The fields of a request.
 pub(crate) type Fields = Map<String, Value>;
 
-/// Fields, of which those that are null are left out.
+/// Builds the fields of a request, without those that are null.
 pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
     let members = members.into_iter().filter(|(_, value)| !value.is_null());
     members
@@ -52,8 +51,8 @@ pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fie
         .collect()
 }
 
-/// Bytes as a request has them: as text, or in base64 where they are none or where that is shorter, since a control character takes
-/// six bytes in JSON. So nothing that is allowed makes a request too long.
+/// Encodes bytes as a field: as text, or in base64 if they are not UTF-8 or if that is shorter. A control character takes six
+/// bytes in JSON, so this keeps every allowed value within the bound of a request.
 pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
     let encoded = |bytes: &[u8]| (format!("{name}_b64"), STANDARD.encode(bytes).into());
     let member: (String, Value) = match String::from_utf8(bytes) {
@@ -71,7 +70,7 @@ pub(crate) fn bytes(name: &str, bytes: Vec<u8>) -> Fields {
     Fields::from_iter([member])
 }
 
-/// The bytes of an answer, which stand in it so.
+/// Decodes a field that may be text or base64.
 pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
     let member = |name: &str| said.get(name).and_then(Value::as_str);
     let encoded = member(&format!("{name}_b64"));
@@ -81,7 +80,7 @@ pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
 }
 
 impl Answer {
-    /// What it says, if it is as asked; else a refusal with what to do about it.
+    /// Returns the body if the status is 200, else the refusal with its advice.
     pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
         let said = self.said()?;
         if self.status == 200 {
@@ -91,14 +90,14 @@ impl Answer {
         }
     }
 
-    /// What stands in it.
+    /// Parses the body.
     pub(crate) fn said(&self) -> Result<Value, Failure> {
         serde_json::from_str(&self.body).map_err(|error| {
             Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
         })
     }
 
-    /// Why it is refused, if it is.
+    /// Returns the reason, if this is a refusal.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         if self.status == 200 {
             return None;
@@ -108,13 +107,13 @@ impl Answer {
         (self.status == reason.status()).then_some(reason)
     }
 
-    /// Whether it is a refusal, and this is why.
+    /// Returns whether this is a refusal for `reason`.
     pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
         self.refusal() == Some(reason)
     }
 }
 
-/// A path with fields behind it, of which each is text.
+/// Appends the fields to the path as a query string. Each must be a string.
 pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     let mut path = path.to_owned();
     for (place, (field, value)) in fields.iter().enumerate() {
@@ -129,18 +128,18 @@ pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     path
 }
 
-/// Gets a path from this coordinator.
+/// Gets a path.
 pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
     Ok(ask(target, ("GET", path, ""), PATIENCE)?)
 }
 
-/// Posts to a path, without a body, and waits so long for the answer.
+/// Posts to a path, without a body, and waits at most `patience` for the answer.
 pub(crate) fn post(target: &Target, path: &str, patience: Duration) -> Result<Answer, Failure> {
     Ok(ask(target, ("POST", path, ""), patience)?)
 }
 
-/// Posts these fields to a path. A request that waits for something is sent again over every restart of a coordinator that
-/// was there, until as many seconds have passed as it may `wait`: a planned stop, or a crash, is not the end of a wait.
+/// Posts fields to a path. With a `wait`, in seconds, the request is sent again whenever the coordinator stops or crashes and
+/// comes back, until the wait is over. A coordinator that cannot be reached at first is an error at once.
 pub(crate) fn send(
     target: &Target,
     path: &str,
@@ -175,15 +174,15 @@ pub(crate) fn send(
         was_there = true;
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
-            let words = "the coordinator stopped, and was not back before the wait was over";
-            return Err(Failure::unreachable(words).help("`sexton status` says whether it runs"));
+            let words = "the coordinator stopped and did not come back within the wait";
+            return Err(Failure::unreachable(words).help("`sexton status` shows whether it runs"));
         }
         rest(pause.min(left));
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
-/// Posts these fields to a path once, and waits so long for the answer.
+/// Posts fields to a path once, and waits at most `patience` for the answer.
 pub(crate) fn send_within(
     target: &Target,
     path: &str,
@@ -194,8 +193,8 @@ pub(crate) fn send_within(
     Ok(ask(target, ("POST", path, &body), patience)?)
 }
 
-/// Posts these fields to a path under a key, and again under it as long as the coordinator is started anew meanwhile: what is
-/// asked for is done once, and what came of it is answered.
+/// Posts fields to a path with an idempotency key, and repeats the request if the coordinator restarts meanwhile. The request is
+/// carried out once, and every repetition gets the same answer.
 pub(crate) fn send_once(
     target: &Target,
     path: &str,
@@ -215,7 +214,7 @@ pub(crate) fn send_once(
             Err(trouble) => return Err(trouble.into()),
         };
         if began.elapsed() > RETURN_MAX {
-            let words = "the coordinator stopped, and did not come back";
+            let words = "the coordinator stopped and did not come back";
             return Err(failure.unwrap_or_else(|| Failure::unreachable(words)));
         }
         was_there = true;
@@ -224,13 +223,13 @@ pub(crate) fn send_once(
     }
 }
 
-/// Why nothing was answered.
+/// Why there is no answer.
 enum Trouble {
-    /// Nobody is there to be asked.
+    /// No coordinator can be reached.
     Absent(Failure),
-    /// It ended before it had answered.
+    /// The coordinator ended before it had answered.
     CutOff(Failure),
-    /// It is there, and cannot be asked.
+    /// The coordinator is there, but the request failed.
     Refused(Failure),
 }
 
@@ -252,9 +251,7 @@ fn ask(
     let failed = |found: &dyn Display| {
         let failure = Failure::unreachable(format!("failed to ask {}: {found}", target.place()));
         if target.is_tcp() {
-            failure.help(
-                "https:// is for a coordinator that speaks TLS, http:// for one that does not",
-            )
+            failure.help("use https:// for a coordinator with TLS, http:// for one without")
         } else {
             failure
         }
@@ -263,8 +260,8 @@ fn ask(
     let mut reader = ask_on(target, request, patience)?;
     let read = read_answer(&mut reader, &mut answer);
     match read.map_err(|error| (error.kind(), error)) {
-        // TLS that ends without a word: what is whole is whole all the same.
-        // What was refused before it was read to its end is answered all the same.
+        // TLS may end without a closing alert: an answer that is complete counts. A request may be refused before it was read to
+        // its end: then the connection is reset after the answer.
         Err((io::ErrorKind::ConnectionReset, _)) if parse(&answer).is_some() => {}
         Ok(()) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
         Err((io::ErrorKind::WouldBlock, _)) => {
@@ -291,14 +288,14 @@ fn ask(
     }
 }
 
-/// Whether the head says that nothing more is answered on this connection.
+/// Returns whether the coordinator closes the connection after this answer.
 fn ends_connection(answer: &[u8]) -> bool {
     let head = answer.split(|byte| *byte == b'\n');
     let mut head = head.take_while(|line| !line.trim_ascii().is_empty());
     head.any(|line| line.trim_ascii().eq_ignore_ascii_case(b"connection: close"))
 }
 
-/// Reads to the end that the answer says it has, or to that of the connection: its end comes later, and nobody waits for it.
+/// Reads to the announced length of the answer, or to the end of the connection, without waiting for the connection to close.
 fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()> {
     let mut reader = reader.take(ANSWER_BYTES_MAX);
     while !answer.ends_with(b"\r\n\r\n") {
@@ -312,7 +309,7 @@ fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()
     reader.take(length).read_to_end(answer).map(drop)
 }
 
-/// How long the body is, by the lines of the head.
+/// Returns the length of the body, according to the head.
 fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -321,8 +318,8 @@ fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     })
 }
 
-/// Gets a path whose answer has no end of its own, and gives each line of it to `take`, until the coordinator ends it.
-/// An answer that is no such stream is given back.
+/// Gets a path whose answer is a stream, and passes each line to `take` until the coordinator ends the stream. Returns an answer
+/// that is not a stream as it is.
 pub(crate) fn follow(
     target: &Target,
     path: &str,
@@ -330,11 +327,11 @@ pub(crate) fn follow(
 ) -> Result<Option<Answer>, Failure> {
     let broken = |error: io::Error| {
         let words = if error.kind() == io::ErrorKind::UnexpectedEof {
-            "the coordinator ended without a last word".to_owned()
+            "the coordinator ended unexpectedly".to_owned()
         } else {
-            format!("the coordinator was cut off: {error}")
+            format!("the connection to the coordinator was lost: {error}")
         };
-        Failure::unreachable(words).help("`sexton status` says whether it runs")
+        Failure::unreachable(words).help("`sexton status` shows whether it runs")
     };
     let mut reader = ask_on(target, ("GET", path, ""), SILENCE)?;
     let mut head = String::new();
@@ -363,7 +360,7 @@ pub(crate) fn follow(
     Ok(None)
 }
 
-/// The next chunk of a body; none at its end.
+/// Reads the next chunk of a body; `None` at its end.
 fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut size = String::new();
     if reader.read_line(&mut size)? == 0 {
@@ -378,7 +375,7 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((size > 0).then_some(chunk))
 }
 
-/// Why nobody is reached there, and what to do about it.
+/// Explains why no coordinator can be reached, and what to do.
 fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
     let (tried, kind) = (target.place(), error.kind());
     let absent = matches!(
@@ -386,20 +383,19 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
     );
     if let (Some(data), true) = (&target.data, absent) {
-        // Most of all one that speaks another protocol alone. But it may only just have begun, so it is worth a wait.
+        // Usually `sexton beanstalkd`, which has no such socket. But a coordinator that is just starting is worth a wait.
         if let Ok(Some(process)) = RealDisk::new(data).holder() {
             let data = data.display();
-            let words = format!(
-                "process {process} runs on {data}, and nobody answers at its socket {tried}"
-            );
+            let words =
+                format!("process {process} uses {data}, but nothing listens on its socket {tried}");
             return Trouble::Absent(
                 Failure::unreachable(words).help(
-                    "`sexton beanstalkd` has no such socket, and one that starts has none yet",
+                    "`sexton beanstalkd` has no such socket, and a coordinator that is starting does not have it yet",
                 ),
             );
         }
         let found = if kind == io::ErrorKind::ConnectionRefused {
-            format!("nobody listens on {tried}, which a killed one left behind")
+            format!("nothing listens on {tried}, which a killed coordinator left behind")
         } else if data.exists() {
             format!("there is no socket {tried}")
         } else {
@@ -443,7 +439,7 @@ pub(crate) fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// Connects and sends a request; what is answered is read from what this gives.
+/// Connects and sends a request; returns a reader for the answer.
 fn ask_on(
     target: &Target,
     (method, path, body): (&str, &str, &str),
@@ -468,14 +464,14 @@ fn ask_on(
     let connected = target.connect(patience);
     let mut stream = connected.map_err(|error| unreachable_because(&error, target))?;
     let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
-    // What was not read to its end may have been answered already.
+    // A coordinator that refuses a request may answer and close before it has read all of it.
     match sent.map_err(|error| (error.kind(), error)) {
         Ok(()) | Err((io::ErrorKind::BrokenPipe, _)) => Ok(BufReader::new(stream)),
         Err((_, error)) => Err(unreachable_because(&error, target)),
     }
 }
 
-/// An answer whose body is as long as it says.
+/// Parses an answer; `None` if it is shorter than its announced length.
 fn parse(answer: &[u8]) -> Option<Answer> {
     let (head, body) = std::str::from_utf8(answer).ok()?.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");

@@ -1,5 +1,4 @@
-//! Connections to a coordinator, and those that are asked on again: making one, and having it served, costs as much as many a
-//! question.
+//! Connections to a coordinator, and a pool of idle ones: opening and accepting a connection costs as much as many requests.
 
 use crate::client::ask::instant;
 use rustix::net::{RecvFlags, recv};
@@ -11,19 +10,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
-/// How long a connection is kept between two questions. The coordinator closes it itself after half a minute: none may be
-/// asked on at that moment, since nobody could say whether what was asked then was done.
+/// How long an idle connection is kept. The coordinator closes it after 30 s; a request sent at that moment might or might not be
+/// carried out, so connections are given up well before.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// The most that are kept.
+/// The most idle connections.
 const KEPT_MAX: usize = 64;
 
-/// A connection, of whatever kind.
+/// A connection of any kind.
 pub(super) trait Connection: Read + Write + Send {
-    /// Whether it may be asked on again: the other end is there, and has nothing more to say.
+    /// Returns whether it can be used for another request: the other end is open and has sent nothing.
     fn is_quiet(&self) -> bool;
 
-    /// Lets a read or a write take so long.
+    /// Limits the time of each read and write.
     fn wait_at_most(&self, patience: Duration) -> io::Result<()>;
 }
 
@@ -49,7 +48,7 @@ impl Connection for TcpStream {
     }
 }
 
-/// Under TLS what the other end has to say at its end cannot be told from an answer without reading it.
+/// Under TLS, a closing alert cannot be told from an answer without reading it, so such a connection is never reused.
 impl Connection for StreamOwned<ClientConnection, TcpStream> {
     fn is_quiet(&self) -> bool {
         false
@@ -68,15 +67,15 @@ fn is_quiet(socket: impl AsFd) -> bool {
     )
 }
 
-/// Connections on which all was answered, for whoever asks next.
+/// A pool of idle connections.
 #[derive(Clone, Default)]
 pub(super) struct Idle(Arc<Mutex<Vec<Kept>>>);
 
-/// A connection, and since when nothing is asked on it.
+/// An idle connection, and when it became idle.
 type Kept = (Box<dyn Connection>, Instant);
 
 impl Idle {
-    /// One that still stands.
+    /// Takes a connection that is still usable.
     pub(super) fn take(&self) -> Option<Box<dyn Connection>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((connection, since)) = kept.pop() {

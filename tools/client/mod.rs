@@ -1,10 +1,10 @@
-//! Asks a running coordinator, over the Unix socket of its data directory or wherever `--url` says.
+//! Requests to a running coordinator, over the Unix socket of its data directory or to the address of `--url`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `target.rs` | the flags that say which coordinator, and the way to it |
-//! | `connection.rs` | connections, and those that are asked on again |
-//! | `ask.rs` | requests, answers, streams, and waits that outlast a restart |
+//! | `target.rs` | the flags that select a coordinator, and how to connect to it |
+//! | `connection.rs` | connections, and the pool of idle ones |
+//! | `ask.rs` | requests, answers, streams, and waits that outlive a restart |
 
 mod ask;
 mod connection;

@@ -1,7 +1,7 @@
-//! Which coordinator is asked, and the way to it: the socket of its data directory, another Unix socket, or TCP, plain
-//! or with TLS.
+//! Selects a coordinator and connects to it: over the socket of its data directory, another Unix socket, or TCP with or without
+//! TLS.
 //!
-//! Never here: the token in an error, or anywhere but in the head of a request.
+//! The token goes into the head of a request and nowhere else; in particular, never into an error message.
 
 use crate::client::connection::{Connection, Idle};
 use crate::report::Failure;
@@ -19,16 +19,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// The longest file that is read: the certificates that a system trusts have a few hundred kilobytes.
+/// The longest file that is read, in bytes. The certificates that a system trusts take a few hundred kilobytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// What a token may have, as where it is asked for.
+/// The longest token, as on the side of the coordinator.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// How long a connection over TCP may take to come about.
+/// How long connecting over TCP may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where systems have the certificates that they trust: the first that is there.
+/// Where systems keep the certificates that they trust; the first existing file is used.
 const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -36,7 +36,7 @@ const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The flags that say which coordinator is asked.
+/// The flags that select a coordinator.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Where {
     /// Where the coordinator keeps its data [default: as for `sexton serve`]
@@ -48,7 +48,7 @@ pub(crate) struct Where {
         global = true,
         value_name = "URL",
         conflicts_with = "data",
-        help = "Ask there: http://HOST:PORT, https://HOST:PORT, or unix:PATH [env: SEXTON_URL]"
+        help = "Connect there: http://HOST:PORT, https://HOST:PORT, or unix:PATH [env: SEXTON_URL]"
     )]
     url: Option<String>,
 
@@ -56,7 +56,7 @@ pub(crate) struct Where {
         long,
         global = true,
         value_name = "FILE",
-        help = "File with the token that the coordinator asks for over TCP [env: SEXTON_TOKEN_FILE]"
+        help = "File with the token that the coordinator requires over TCP [env: SEXTON_TOKEN_FILE]"
     )]
     token_file: Option<PathBuf>,
 
@@ -64,13 +64,13 @@ pub(crate) struct Where {
         long,
         global = true,
         value_name = "FILE",
-        help = "Certificates to trust, in PEM [env: SEXTON_CA_FILE] [default: those of the system]"
+        help = "Certificates to trust, in PEM [env: SEXTON_CA_FILE] [default: the system's]"
     )]
     ca_file: Option<PathBuf>,
 }
 
 impl Where {
-    /// The coordinator that is meant. A flag goes before the environment, and there a URL before a directory.
+    /// Returns the selected coordinator. A flag overrides the environment, and there a URL overrides a directory.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
         if let Some(data) = &self.data {
@@ -111,18 +111,18 @@ impl Where {
     }
 }
 
-/// A coordinator, and the way to it.
+/// A coordinator, and how to connect to it.
 #[derive(Clone)]
 pub(crate) struct Target {
     way: Way,
-    /// Its data directory, if it was named by that.
+    /// The data directory, if the coordinator was selected by it.
     pub(super) data: Option<PathBuf>,
-    /// What the head of a request calls it.
+    /// The `Host` header of requests.
     pub(super) host: String,
     pub(super) token: Option<String>,
-    /// The key of a request that may come again.
+    /// The idempotency key of requests, if they have one.
     pub(super) key: Option<String>,
-    /// Connections that may be asked on again.
+    /// The idle connections to it.
     pub(super) idle: Idle,
 }
 
@@ -136,12 +136,12 @@ enum Way {
 }
 
 impl Target {
-    /// Whether it is asked on a Unix socket, so on this machine.
+    /// Returns whether it is reached over a Unix socket, so on this machine.
     pub(crate) const fn is_socket(&self) -> bool {
         matches!(self.way, Way::Socket(_))
     }
 
-    /// The coordinator of this directory.
+    /// Selects the coordinator of a data directory.
     pub(crate) fn of(data: &Path) -> Self {
         Self {
             way: Way::Socket(data.join("sexton.sock")),
@@ -153,7 +153,7 @@ impl Target {
         }
     }
 
-    /// The same for a request under this key.
+    /// Returns the same target, for requests with this idempotency key.
     pub(crate) fn under(&self, key: &str) -> Self {
         Self {
             key: Some(key.to_owned()),
@@ -161,7 +161,7 @@ impl Target {
         }
     }
 
-    /// What people call it.
+    /// Returns its name in messages.
     pub(crate) fn shown(&self) -> String {
         match (&self.data, &self.way) {
             (Some(data), _) => data.display().to_string(),
@@ -169,17 +169,17 @@ impl Target {
         }
     }
 
-    /// Where it is asked.
+    /// Returns its address.
     pub(super) fn place(&self) -> String {
         self.way.shown()
     }
 
-    /// Whether other machines may ask there, too.
+    /// Returns whether it is reached over TCP, which other machines could use, too.
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self.way, Way::Tcp { .. })
     }
 
-    /// Connects, or goes on with a connection that is there. A read or a write of what this gives takes no longer than `patience`.
+    /// Connects, or takes an idle connection. A read or write on it takes at most `patience`.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<Box<dyn Connection>> {
         let connection = match self.idle.take() {
             Some(connection) => connection,
@@ -215,13 +215,13 @@ impl Way {
     }
 }
 
-/// A host and a port, as a URL has them.
+/// The host and the port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     is_tls: bool,
-    /// As it stands in the URL.
+    /// The host and the port, as in the URL.
     host: String,
-    /// Without a port and brackets.
+    /// The host, without port and brackets.
     name: String,
     port: u16,
 }
@@ -269,10 +269,10 @@ impl Place {
 
 fn wrong(url: &str) -> Failure {
     Failure::usage(format!("failed to use the URL {url:?}"))
-        .help("it is http://HOST:PORT, https://HOST:PORT or unix:PATH, and nothing behind that")
+        .help("it is http://HOST:PORT, https://HOST:PORT or unix:PATH, with nothing after it")
 }
 
-/// The token of a file: that of its first line, without the scope that the coordinator's own file may name after it.
+/// Reads the token in the first line of a file, without the scope that may follow it in the coordinator's own token file.
 fn read_token(file: &Path) -> Result<String, Failure> {
     let text = read("token file", file)?;
     let text = String::from_utf8_lossy(&text);
@@ -287,10 +287,9 @@ fn read_token(file: &Path) -> Result<String, Failure> {
     Err(Failure::unreachable(words).help("its first line is a token of visible ASCII characters"))
 }
 
-/// Trusts the certificates of a file, or those that the system trusts.
+/// Trusts the certificates in `file`, or the system's.
 fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
-    let help =
-        "--ca-file FILE names the certificates to trust, in PEM; one that signs itself is its own";
+    let help = "--ca-file FILE names the certificates to trust, in PEM; for a self-signed certificate, name the certificate itself";
     let system = || SYSTEM_CERTIFICATES.iter().map(PathBuf::from);
     let file = file.or_else(|| system().find(|path| path.exists()));
     let file = file.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `sexton import`: the subcommand. Writes nothing but the new file, and starts nothing.
+//! `sexton import`: the subcommand. Writes only the new file, and starts nothing.
 
 use crate::import::page::page;
 use crate::import::supervisord::import;
@@ -32,29 +32,29 @@ impl Import {
 
 /// Convert a configuration of supervisord into [services.NAME] tables
 ///
-/// Each [program:x] becomes a service. What has no counterpart is named on standard error, a line for each key, with the
-/// reason; docs/coming-from-supervisord.md has a table of all keys. Files that an include section names are
-/// read, too. Nothing is started, and supervisord is left alone.
+/// Each [program:x] becomes a service. Keys without a counterpart are listed on standard error, one per line, with the reason;
+/// docs/coming-from-supervisord.md has a table of all keys. Files named by an include section are read, too. Nothing is started,
+/// and supervisord is left alone.
 ///
-/// Variables are filled in from the environment of this command: run it with that of supervisord. Secrets are never
-/// written: a variable with TOKEN, SECRET, PASSWORD or KEY in its name is to be put into a file that the new table names. A
-/// program with a `user` never runs as any other. Import as root if root is to serve it: else it is imported with
-/// `autostart = false`, as only root can launch it.
+/// Variables are filled in from the environment of this command, so run it with that of supervisord. Secrets are never written: a
+/// variable with TOKEN, SECRET, PASSWORD or KEY in its name must be put into a file that the new table names. A program with a
+/// `user` never runs as another user. If root is to run the services, import as root: otherwise such a program gets `autostart =
+/// false`, since only root can launch it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton import supervisord /etc/supervisor/supervisord.conf              what would come of it
+  sexton import supervisord /etc/supervisor/supervisord.conf              show the result
   sexton import supervisord /etc/supervisor/supervisord.conf -o app.toml
-  sexton config --config app.toml                                         is it right? nothing is started
+  sexton config --config app.toml                                         check it; nothing is started
   systemctl stop supervisor && sexton serve --config app.toml --data data
 
-Exit status: 0 it is written, whatever was not carried over; 1 there is no program in it; 2 supervisord would not accept the
+Exit status: 0 written, whatever was not carried over; 1 there is no program in it; 2 supervisord would not accept the
 configuration, and every problem is listed; 3 a file cannot be read or written.")]
 struct Supervisord {
-    /// Its main file, such as /etc/supervisor/supervisord.conf
+    /// The main file, such as /etc/supervisor/supervisord.conf
     file: PathBuf,
 
-    /// Write to this file, which must not be there yet [default: standard output]
+    /// Write to this file, which must not exist yet [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -68,7 +68,7 @@ impl Supervisord {
         let name = self.output.as_deref().unwrap_or(Path::new("services.toml"));
         let problems = problems_of(name, &text);
         if !problems.is_empty() {
-            let words = "what came of it cannot be a configuration of services";
+            let words = "the result is not a valid configuration";
             return Err(Failure::usage(words).listing(problems));
         }
         match &self.output {
@@ -81,7 +81,7 @@ impl Supervisord {
         let disabled = imported.services.iter().filter(|it| !it.remarks.is_empty());
         let (all, disabled) = (imported.services.len(), disabled.count());
         tell(&format!(
-            "{}, {disabled} of them not started as they are; {} about what is not carried over",
+            "{}, {disabled} of them with autostart = false; {} about what is not carried over",
             count(all as u64, "service"),
             count(imported.notes.len() as u64, "remark")
         ));
@@ -89,7 +89,7 @@ impl Supervisord {
     }
 }
 
-/// Those of the environment that are text.
+/// Returns the environment variables that are UTF-8.
 fn variables() -> BTreeMap<String, String> {
     let variables = std::env::vars_os();
     let texts =
@@ -97,7 +97,7 @@ fn variables() -> BTreeMap<String, String> {
     texts.flatten().collect()
 }
 
-/// What this user is called, unless it is root.
+/// Returns the names and the number of this user, unless it is root.
 fn user() -> Option<Vec<String>> {
     let user = rustix::process::geteuid();
     let number = user.as_raw().to_string();

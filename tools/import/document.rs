@@ -1,7 +1,6 @@
 //! A configuration of supervisord: a file, and the files that its `[include]` names.
 //!
-//! Promises to read a bounded number of files, each once and none without an end. An included file includes no others, as
-//! in supervisord.
+//! Reads a bounded number of files, each once and none without an end. As in supervisord, an included file cannot include others.
 
 use crate::import::expansion::{Names, expand};
 use crate::import::glob;
@@ -12,21 +11,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A longer file is no configuration.
+/// The longest file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The most files that are included.
+/// The most included files.
 const FILES_MAX: usize = 256;
 
-/// All sections, and what has been found meanwhile.
+/// All sections, with notes on what was found.
 pub(super) struct Document {
     pub(super) parsed: Parsed,
-    /// What is not as it may seem, beside keys that stand twice.
+    /// Notes other than those on repeated keys.
     pub(super) notes: Vec<Note>,
 }
 
 impl Document {
-    /// Reads a file and what it includes.
+    /// Reads a file and the files it includes.
     pub(super) fn read(
         path: &Path,
         host: &str,
@@ -51,7 +50,7 @@ impl Document {
         Ok(document)
     }
 
-    /// Takes in the text of a file.
+    /// Adds the text of a file.
     fn add(&mut self, path: &Path, bytes: &[u8]) {
         let path: Arc<Path> = path.into();
         let line = |at: usize| {
@@ -70,7 +69,7 @@ impl Document {
             Ok(text) => parse(&path, text, &mut self.parsed),
             Err(error) => {
                 let place = line(error.valid_up_to());
-                let note = Note::new(&place, "there are bytes that are no UTF-8");
+                let note = Note::new(&place, "there are bytes that are not UTF-8");
                 self.parsed.problems.push(note);
             }
         }
@@ -84,7 +83,7 @@ impl Document {
         variables: &BTreeMap<String, String>,
     ) {
         let Some(files) = include.get("files") else {
-            let words = "[include] files: is missing: it names files by patterns";
+            let words = "[include] files: missing; it lists patterns of file names";
             self.parsed.problems.push(Note::new(&include.place, words));
             return;
         };
@@ -123,12 +122,12 @@ impl Document {
         }
     }
 
-    /// Takes in an included file; false if there are too many.
+    /// Adds an included file; returns false if there are too many.
     fn included(&mut self, path: &Path, place: &Place, seen: &mut Vec<PathBuf>) -> bool {
         let shown = path.display();
         let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if seen.contains(&whole) {
-            let words = format!("[include] files: {shown} has been read already");
+            let words = format!("[include] files: {shown} has already been read");
             self.notes.push(Note::new(place, words));
             return true;
         }
@@ -149,7 +148,7 @@ impl Document {
         let read = self.parsed.sections.split_off(before);
         for section in read {
             if section.name == "include" {
-                let words = "[include]: an included file includes no others, as in supervisord";
+                let words = "[include]: an included file cannot include others, as in supervisord";
                 self.notes.push(Note::new(&section.place, words));
             } else {
                 self.parsed.sections.push(section);
@@ -159,7 +158,7 @@ impl Document {
     }
 }
 
-/// The directory that a file is in, as supervisord's `here` has it.
+/// Returns the directory of a file, which supervisord calls `here`.
 pub(super) fn directory(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     file.parent().unwrap_or(Path::new("/")).to_owned()

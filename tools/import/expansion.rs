@@ -1,27 +1,27 @@
-//! `%(NAME)s` in values, as Python's formatting has it, with the names that supervisord knows.
+//! Expands `%(NAME)s` in values, as Python's formatting does, with the names that supervisord knows.
 //!
-//! Never puts a secret of the environment into a text, nor a variable that is not there: a word stands in their place, and
-//! [`unfilled`] finds it.
+//! Secrets of the environment and missing variables are never inserted. A placeholder takes their place, which [`unfilled`]
+//! finds.
 
 use sexton::actors::process::{Spec, is_secret_name};
 use std::collections::BTreeMap;
 
-/// A longer value starts no program.
+/// The longest value, in bytes: a longer one could not be launched.
 const BYTES_MAX: usize = Spec::BYTES_MAX;
 
-/// What names stand for, beside `here`.
+/// The values of names, except `here`.
 pub(super) struct Names<'a> {
-    /// Texts by name.
+    /// Strings by name.
     pub(super) texts: Vec<(&'static str, &'a str)>,
     /// Numbers by name.
     pub(super) numbers: Vec<(&'static str, i64)>,
-    /// Variables of the program itself, which go before the others.
+    /// The program's own variables, which take precedence.
     pub(super) own: &'a [(String, String)],
-    /// Variables, which are named with `ENV_` before them.
+    /// Environment variables, referred to with the prefix `ENV_`.
     pub(super) variables: &'a BTreeMap<String, String>,
 }
 
-/// Fills in a value; `here` is the directory of its file.
+/// Expands a value; `here` is the directory of its file.
 pub(super) fn expand(text: &str, here: &str, names: &Names<'_>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
@@ -43,13 +43,13 @@ pub(super) fn expand(text: &str, here: &str, names: &Names<'_>) -> Result<String
     Ok(filled)
 }
 
-/// The first variable that was not filled in.
+/// Returns the first variable that was not filled in.
 pub(super) fn unfilled(text: &str) -> Option<&str> {
     let (_, after) = text.split_once(BEFORE)?;
     after.split_once(AFTER).map(|(name, _)| name)
 }
 
-/// What stands for a variable that was not filled in: letters that need no quotes anywhere.
+/// The placeholder of a variable that was not filled in, made of characters that need no quotes anywhere.
 const BEFORE: &str = "__ENV_";
 const AFTER: &str = "__";
 
@@ -81,13 +81,15 @@ impl Names<'_> {
                 let numbers = self.numbers.iter().map(|(known, _)| *known);
                 let known: Vec<&str> = texts.chain(numbers).chain(["here", "ENV_X"]).collect();
                 let known = known.join(", ");
-                Err(format!("%({name})s: no such name here; there are {known}"))
+                Err(format!(
+                    "%({name})s: there is no such name here, only {known}"
+                ))
             }
         }
     }
 }
 
-/// `(name)`, flags, width, precision, and what is made of it.
+/// A parsed format: `(name)`, flags, width, precision and conversion.
 struct Format<'a> {
     name: &'a str,
     is_left: bool,
@@ -99,9 +101,9 @@ struct Format<'a> {
 }
 
 impl<'a> Format<'a> {
-    /// Reads what comes after a percent sign, and what is left.
+    /// Parses what follows a percent sign; also returns the rest.
     fn read(text: &'a str) -> Result<(Self, &'a str), String> {
-        let bad = || "a % is written %%, or begins %(NAME)s".to_owned();
+        let bad = || "a % must be written as %% or begin %(NAME)s".to_owned();
         let (name, rest) = text
             .strip_prefix('(')
             .and_then(|it| it.split_once(')'))
@@ -147,7 +149,9 @@ impl<'a> Format<'a> {
             ('d' | 'i' | 'u', Item::Number(number)) if self.precision.is_none() => {
                 return Ok(self.number(*number));
             }
-            ('d' | 'i' | 'u', Item::Text(_)) => return Err(format!("%({name}){kind}: no number")),
+            ('d' | 'i' | 'u', Item::Text(_)) => {
+                return Err(format!("%({name}){kind}: not a number"));
+            }
             _ => return Err(format!("%({name}){kind}: expected s, or d for a number")),
         };
         let missing = self.width.saturating_sub(text.chars().count());
@@ -176,7 +180,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// A number at the beginning, and what is left. One with too many digits is larger than any bound.
+/// Parses leading digits; also returns the rest. A number with too many digits becomes the largest.
 fn digits(text: &str) -> (Option<usize>, &str) {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(count);

@@ -1,15 +1,15 @@
-//! Which files a pattern of `[include]` names, as Python's `glob` finds them: `*`, `?`, `[a-z]` and `[!a-z]` within a part
-//! of a path; a leading dot has to be written.
+//! Finds the files that a pattern of `[include]` matches, as Python's `glob` does: `*`, `?`, `[a-z]` and `[!a-z]` within a
+//! component of the path; a leading dot must be written out.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The most entries of directories that are looked at for one pattern.
+/// The most directory entries that are read for one pattern.
 const ENTRIES_MAX: usize = 10_000;
 
-/// The paths that a pattern names, in their order.
+/// Returns the paths that match a pattern, sorted.
 pub(super) fn paths(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     let mut seen = 0;
     let mut found = vec![PathBuf::new()];
@@ -42,7 +42,7 @@ pub(super) fn paths(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The names in a directory; none in what is no directory.
+/// Returns the names in a directory; empty if `path` is not a directory.
 fn entries(path: &Path, seen: &mut usize) -> io::Result<Vec<OsString>> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
@@ -66,7 +66,7 @@ fn fits_dot(pattern: &[u8], name: &[u8]) -> bool {
     pattern.starts_with(b".") || !name.starts_with(b".")
 }
 
-/// Whether a name is of a pattern. Each star is tried once for each letter at most, whatever the pattern.
+/// Returns whether a name matches a pattern. Takes at most quadratic time, whatever the pattern.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -89,7 +89,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     rest.iter().all(|byte| *byte == b'*')
 }
 
-/// How much of a pattern stands for this letter, if its beginning does.
+/// Returns the length of the pattern's first element, if it matches this byte.
 fn one(pattern: &[u8], letter: u8) -> Option<usize> {
     match pattern.split_first()? {
         (b'?', _) => Some(1),
@@ -98,18 +98,18 @@ fn one(pattern: &[u8], letter: u8) -> Option<usize> {
                 let taken = 2 + set.len() + usize::from(is_not);
                 (has(set, letter) != is_not).then_some(taken)
             }
-            // A bracket that is never closed is one.
+            // An unclosed bracket stands for itself.
             None => (letter == b'[').then_some(1),
         },
         (byte, _) => (*byte == letter).then_some(1),
     }
 }
 
-/// What stands in brackets, and whether anything else is meant.
+/// Parses a set in brackets, and whether it is negated.
 fn set(pattern: &[u8]) -> Option<(&[u8], bool)> {
     let is_not = pattern.first() == Some(&b'!');
     let inner = pattern.get(usize::from(is_not)..)?;
-    // A closing bracket that comes first is one of the letters.
+    // A closing bracket at the start is a member of the set.
     let end = inner.iter().skip(1).position(|byte| *byte == b']')? + 1;
     Some((inner.get(..end)?, is_not))
 }
@@ -158,7 +158,7 @@ mod tests {
                 "{pattern} {name}"
             );
         }
-        // Neither has to be tried in every way.
+        // Must not take exponential time.
         assert!(!matches(
             "a*".repeat(60).as_bytes(),
             "b".repeat(250).as_bytes()

@@ -1,16 +1,16 @@
-//! supervisord's dialect of INI, as Python's `RawConfigParser` reads it: comments begin with `;` or `#`, at the start of a
+//! Parses supervisord's dialect of INI, as Python's `RawConfigParser` does: comments begin with `;` or `#`, at the start of a
 //! line or after a space; a line that is indented more than its key continues the value.
 //!
-//! Never decides what a value means. Keys are in lower case, as supervisord compares them.
+//! Values are not interpreted. Keys are in lower case, as supervisord compares them.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The section whose keys stand in for those that another section lacks.
+/// The section with defaults for keys that other sections lack.
 const DEFAULTS: &str = "DEFAULT";
 
-/// The most sections, and the most keys of one.
+/// The most sections, and the most keys of a section.
 const SECTIONS_MAX: usize = 4096;
 const KEYS_MAX: usize = 1024;
 
@@ -27,7 +27,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a key is set to.
+/// The value of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) place: Place,
@@ -49,7 +49,7 @@ impl Section {
     }
 }
 
-/// Something about a line.
+/// A note on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) place: Place,
@@ -75,20 +75,20 @@ impl fmt::Display for Note {
 #[derive(Default)]
 pub(super) struct Parsed {
     pub(super) sections: Vec<Section>,
-    /// What is no line of the dialect.
+    /// Lines that are not valid.
     pub(super) problems: Vec<Note>,
-    /// Keys that stand twice, of which the later counts.
+    /// Repeated keys, of which the last counts.
     pub(super) repeated: Vec<Note>,
 }
 
 impl Parsed {
-    /// Notes sections that stand twice. supervisord mixes their keys, so that one of them is not what it seems.
+    /// Reports repeated sections. supervisord merges their keys, so one of them would not be what it seems.
     pub(super) fn find_twins(&mut self) {
         for (number, section) in self.sections.iter().enumerate() {
             let mut before = self.sections.iter().take(number);
             if let Some(twin) = before.find(|it| it.name == section.name) {
                 let words = format!(
-                    "[{}] stands at {} already: put both into one, or give this one another name",
+                    "[{}] is already at {}: merge the two, or rename this one",
                     section.name, twin.place
                 );
                 self.problems.push(Note::new(&section.place, words));
@@ -96,7 +96,7 @@ impl Parsed {
         }
     }
 
-    /// Puts the keys of `[DEFAULT]` into the other sections. That section is none of its own.
+    /// Copies the keys of `[DEFAULT]` into the other sections, and removes that section.
     pub(super) fn fill_in(&mut self) {
         let is_default = |section: &Section| section.name == DEFAULTS;
         let Some(found) = self.sections.iter().position(is_default) else {
@@ -113,7 +113,7 @@ impl Parsed {
     }
 }
 
-/// Reads a file's text behind what was read before.
+/// Parses the text of a file, and appends to what was read before.
 pub(super) fn parse(file: &Arc<Path>, text: &str, to: &mut Parsed) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -142,22 +142,22 @@ pub(super) fn parse(file: &Arc<Path>, text: &str, to: &mut Parsed) {
 
 struct Reader<'a> {
     to: &'a mut Parsed,
-    /// The place of the section in the list.
+    /// The index of the current section.
     section: Option<usize>,
-    /// The place of the newest key in its section.
+    /// The index of the current key in its section.
     key: Option<usize>,
-    /// How far that key's line is indented.
+    /// The indentation of that key's line.
     indent: usize,
 }
 
 impl Reader<'_> {
-    /// Takes in a line; false if there is too much.
+    /// Parses a line; returns false if there are too many sections or keys.
     fn line(&mut self, line: &str, place: Place) -> bool {
         let comment = comment(line);
         let value = line.get(..comment.unwrap_or(line.len())).unwrap_or(line);
         let value = value.trim();
         if value.is_empty() {
-            // An empty line may be within a value; one with a comment is not there.
+            // An empty line may be part of a value; a line with only a comment is ignored.
             if comment.is_none()
                 && let Some(open) = self.open()
             {
@@ -180,13 +180,13 @@ impl Reader<'_> {
         }
     }
 
-    /// What is wrong with a line, which is passed over.
+    /// Reports an invalid line, which is skipped.
     fn wrong(&mut self, place: &Place, words: &str) -> bool {
         self.to.problems.push(Note::new(place, words));
         true
     }
 
-    /// The value that a line may continue.
+    /// Returns the value that a line may continue.
     fn open(&mut self) -> Option<&mut Value> {
         let section = self.to.sections.get_mut(self.section?)?;
         section.keys.get_mut(self.key?).map(|(_, value)| value)
@@ -233,7 +233,7 @@ impl Reader<'_> {
         if let Some(before) = before {
             let (_, old) = section.keys.remove(before);
             let words = format!(
-                "[{}] {key}: stands at {} already; the later counts, as in supervisord",
+                "[{}] {key}: already set at {}; the last one counts, as in supervisord",
                 section.name, old.place
             );
             self.to.repeated.push(Note::new(&place, words));
@@ -245,12 +245,12 @@ impl Reader<'_> {
     }
 }
 
-/// Where the comment of a line begins.
+/// Returns where the comment of a line begins.
 fn comment(line: &str) -> Option<usize> {
     if line.trim_start().starts_with([';', '#']) {
         return Some(0);
     }
-    // Each sign is looked at in turn, as Python does it: the first round that finds a comment is the last.
+    // Search for both signs in parallel, as Python does: the first round that finds a comment decides.
     let mut places = [';', '#'].map(|sign| line.match_indices(sign));
     loop {
         let mut found: Option<usize> = None;
@@ -271,7 +271,7 @@ fn comment(line: &str) -> Option<usize> {
     }
 }
 
-/// The name of a section, if a line begins one.
+/// Returns the name of a section, if the line is a header.
 fn header(line: &str) -> Option<&str> {
     let inner = line.strip_prefix('[')?;
     let (name, _) = inner.rsplit_once(']')?;
@@ -284,7 +284,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    /// Every key as `section/key=value`, and what is wrong by line.
+    /// Returns every key as `section/key=value`, and the lines with problems.
     fn read(text: &str) -> (Vec<String>, Vec<usize>) {
         let mut parsed = Parsed::default();
         parse(&Arc::from(Path::new("x.conf")), text, &mut parsed);

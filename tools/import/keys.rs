@@ -1,8 +1,8 @@
-//! Why a key, or a section, of supervisord becomes nothing here.
+//! The reasons why keys and sections of supervisord are not carried over.
 
-/// Where output is.
+/// The reason for keys about output files.
 const OUTPUT: &str = "output is appended to stdout.log and stderr.log in DATA/services/NAME";
-/// Who listens.
+/// The reason for keys about events.
 const EVENTS: &str = "there are no event listeners; `sexton events` shows what happens to services";
 const SYSLOG: &str = "output goes to files only";
 
@@ -30,7 +30,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ("stderr_syslog", SYSLOG),
     (
         "serverurl",
-        "there is no supervisord to ask; `sexton service` asks the coordinator",
+        "there is no supervisord to ask; use `sexton service`",
     ),
 ];
 
@@ -40,8 +40,11 @@ const SUPERVISORD: &[(&str, &str)] = &[
     ("logfile_maxbytes", "`sexton serve` logs to standard error"),
     ("logfile_backups", "`sexton serve` logs to standard error"),
     ("loglevel", "give `sexton serve` the flag --log"),
-    ("pidfile", "the data directory says who serves it"),
-    ("umask", "services have that of `sexton serve`"),
+    (
+        "pidfile",
+        "a lock in the data directory identifies the server",
+    ),
+    ("umask", "services inherit that of `sexton serve`"),
     ("nodaemon", "`sexton serve` stays in the foreground"),
     ("silent", "`sexton serve` logs to standard error"),
     ("minfds", "limits are those of `sexton serve`"),
@@ -50,10 +53,13 @@ const SUPERVISORD: &[(&str, &str)] = &[
     ("childlogdir", OUTPUT),
     ("strip_ansi", "output is kept as it is written"),
     ("user", "run `sexton serve` as that user"),
-    ("identifier", "a coordinator is known by its data directory"),
+    (
+        "identifier",
+        "a coordinator is identified by its data directory",
+    ),
 ];
 
-/// Sections that become nothing.
+/// Sections that are not carried over.
 const SECTIONS: &[(&str, &str)] = &[
     (
         "unix_http_server",
@@ -64,17 +70,14 @@ const SECTIONS: &[(&str, &str)] = &[
         "give `sexton serve` the flags --http and --token-file",
     ),
     ("supervisorctl", "`sexton service` takes its place"),
-    (
-        "rpcinterface",
-        "docs/protocols/http.md says what can be asked for",
-    ),
+    ("rpcinterface", "see docs/protocols/http.md"),
     (
         "eventlistener",
-        "it waits for events of supervisord, which never come; `sexton events` has ours",
+        "it waits for events of supervisord, which never come; `sexton events` shows those of sexton",
     ),
     (
         "fcgi-program",
-        "its socket would have to be opened for it; let it open one itself, as a [program:x]",
+        "services cannot inherit a socket; let it open its own, as a [program:x]",
     ),
     ("ctlplugin", "`sexton service` has no plug-ins"),
 ];
@@ -87,7 +90,7 @@ pub(super) fn of_supervisord(key: &str) -> &'static str {
     find(SUPERVISORD, key).unwrap_or("supervisord has no such key")
 }
 
-/// By what stands before the colon of its name.
+/// Looks up the part of the section's name before the colon.
 pub(super) fn of_section(name: &str) -> &'static str {
     let kind = name.split(':').next().unwrap_or(name);
     find(SECTIONS, kind).unwrap_or("supervisord has no such section")

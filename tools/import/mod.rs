@@ -1,14 +1,14 @@
-//! `sexton import`: the configuration of another supervisor as tables of ours.
+//! `sexton import`: converts the configuration of another supervisor.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommand, and where the result goes |
 //! | `ini.rs` | supervisord's dialect of INI, with the line of each value |
-//! | `document.rs` `glob.rs` | a file and what it includes |
+//! | `document.rs` `glob.rs` | a file and the files it includes |
 //! | `expansion.rs` | `%(NAME)s` in values |
-//! | `program.rs` `keys.rs` | what a program becomes; why a key becomes nothing |
-//! | `output.rs` | how output is rotated |
-//! | `supervisord.rs` | the whole: sections, groups, and what is told of them |
+//! | `program.rs` `keys.rs` | converting a program; why keys are not carried over |
+//! | `output.rs` | rotation of output |
+//! | `supervisord.rs` | the whole configuration: sections, groups, and the report |
 //! | `page.rs` | services as TOML |
 
 mod command;

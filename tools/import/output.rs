@@ -1,8 +1,8 @@
-//! How output is rotated: supervisord has a rule for each stream, a service one for both.
+//! Converts the rotation of output: supervisord has rules for each stream, a service has one for both.
 
 use sexton::actors::process::Spec;
 
-/// Keys of the streams: the file, how long it becomes, how many are kept.
+/// The keys of each stream: the file, its largest size, the number of old files.
 pub(super) const KEYS: [[&str; 3]; 2] = [
     [
         "stdout_logfile",
@@ -16,16 +16,16 @@ pub(super) const KEYS: [[&str; 3]; 2] = [
     ],
 ];
 
-/// How output is rotated; what is not said is as for any service.
+/// The rotation of a service's output; `None` for the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Output {
     max: Option<u64>,
     keep: Option<u8>,
 }
 
-/// What a program says of a stream.
+/// The settings of a stream.
 pub(super) struct Stream {
-    /// The keys of what follows the file.
+    /// The keys for size and number.
     pub(super) keys: [&'static str; 2],
     pub(super) file: Option<String>,
     pub(super) max: Option<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Whether supervisord writes it to a file that it rotates.
+    /// Returns whether supervisord writes the stream to a file that it rotates.
     fn is_file(&self) -> bool {
         let file = self.file.as_deref().unwrap_or("AUTO").to_ascii_lowercase();
         !["none", "off", "syslog"].contains(&file.as_str()) && !file.starts_with("/dev/")
@@ -41,7 +41,7 @@ impl Stream {
 }
 
 impl Output {
-    /// The value of the key `output`.
+    /// Returns the value of the key `output`.
     pub(super) fn table(self) -> Option<String> {
         let max = self.max.map(|bytes| match bytes {
             _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => {
@@ -55,7 +55,7 @@ impl Output {
     }
 }
 
-/// A size as supervisord reads it.
+/// Parses a size as supervisord does.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim().to_ascii_lowercase();
     let units = [("kb", 10), ("mb", 20), ("gb", 30)];
@@ -66,10 +66,10 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let number: Option<u64> = number.trim().parse().ok();
     let bytes = number.and_then(|it| it.checked_mul(1 << shift));
     let within = bytes.filter(|it| i64::try_from(*it).is_ok());
-    within.ok_or_else(|| "expected a number of bytes, or such as 50MB".to_owned())
+    within.ok_or_else(|| "expected a number of bytes, or a form such as 50MB".to_owned())
 }
 
-/// One rule for these streams, and what is to be said of it, by key.
+/// Merges the rules of the streams into one. Also returns remarks, by key.
 pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static str)>) {
     let mut remarks = Vec::new();
     let mut output = Output::default();
@@ -80,31 +80,34 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
                 (max, stream.max.is_some()),
                 (backups, stream.keep.is_some()),
             ];
-            let words = "it goes to a file here, and that is rotated as any is: see `output`";
+            let words = "it goes to a file here, which is rotated like any other: see `output`";
             remarks.extend(told.into_iter().filter(|it| it.1).map(|it| (it.0, words)));
             continue;
         }
         if let Some(bytes) = stream.max {
             let least = Spec::OUTPUT_BYTES_MIN;
             if (1..least).contains(&bytes) {
-                remarks.push((max, "64 KiB is the shortest; it is given that"));
+                remarks.push((max, "the minimum is 64 KiB, which is used"));
             }
             let bytes = if bytes == 0 { 0 } else { bytes.max(least) };
             if output.max.is_some_and(|it| it != bytes) {
-                remarks.push((max, "both streams have the longer of their limits"));
+                remarks.push((max, "both streams get the larger of their limits"));
             }
-            // No limit at all is the longest.
+            // No limit counts as the largest.
             let longer = output.max.into_iter().chain([bytes]);
             output.max = longer.max_by_key(|it| it.wrapping_sub(1));
         }
         if let Some(files) = stream.keep {
             let most = i64::from(Spec::OUTPUT_KEPT_MAX);
             if files > most {
-                remarks.push((backups, "100 files are the most; it is given those"));
+                remarks.push((backups, "the maximum is 100 files, which is used"));
             }
             let files = u8::try_from(files.clamp(0, most)).unwrap_or(Spec::OUTPUT_KEPT_MAX);
             if output.keep.is_some_and(|it| it != files) {
-                remarks.push((backups, "both streams keep the larger number of files"));
+                remarks.push((
+                    backups,
+                    "both streams keep the larger of their numbers of files",
+                ));
             }
             output.keep = output.keep.max(Some(files));
         }

@@ -1,10 +1,10 @@
-//! Services as TOML. Whatever stands in a value, the text has it as a value: nothing of it is read as TOML.
+//! Formats services as TOML. Values are always quoted, so nothing in them is interpreted as TOML.
 
 use crate::import::program::Service;
 use crate::text::plain;
 use std::fmt::Write as _;
 
-/// The text of a configuration with these services.
+/// Formats a configuration with these services.
 pub(super) fn page(from: &str, services: &[Service]) -> String {
     let mut page = String::new();
     let words = format!("Services of {from}, from `sexton import supervisord`");
@@ -23,8 +23,9 @@ fn table(page: &mut String, service: &Service) {
     }
     if let Some(file) = &secrets {
         let lines = service.secrets.join("=..., ");
-        let words =
-            format!("Write {file} with {lines}=... on a line each, readable for nobody else.");
+        let words = format!(
+            "Write {file} with {lines}=..., one per line, and make it readable only by its owner."
+        );
         comment(page, &words);
     }
     let mut entries = vec![("command", list(&service.command))];
@@ -70,7 +71,7 @@ fn list(words: &[String]) -> String {
     format!("[{}]", words.join(", "))
 }
 
-/// A number stands as one.
+/// Formats a signal: a number without quotes, a name with quotes.
 fn signal(name: &str) -> String {
     if name.bytes().all(|it| it.is_ascii_digit()) {
         name.to_owned()
@@ -79,7 +80,7 @@ fn signal(name: &str) -> String {
     }
 }
 
-/// A key, in quotes if it needs them.
+/// Formats a key, in quotes if necessary.
 fn key(name: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if !name.is_empty() && name.bytes().all(is_bare) {
@@ -89,7 +90,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// A basic string of TOML.
+/// Formats a basic TOML string.
 fn string(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {

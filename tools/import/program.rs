@@ -1,6 +1,6 @@
-//! What a `[program:x]` becomes: a service, or one for each of its processes if its number stands in what they are.
+//! Converts a `[program:x]` to a service, or to a service for each of its processes if the process number occurs in its settings.
 //!
-//! Promises that a program with a user is never run as another, and that no value of a secret is written.
+//! A program with a user is never run as another user, and values of secrets are never written.
 
 use crate::import::document::directory;
 use crate::import::expansion::{Names, expand, unfilled};
@@ -13,18 +13,18 @@ use sexton::actors::process::{Definition, Spec, has_secret, is_secret_name};
 use sexton::bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Keys that may be another for each process.
+/// Keys that may differ between processes.
 const OF_PROCESS: [&str; 3] = ["command", "environment", "directory"];
 
-/// From so many tries on a program is never given up, as far as anybody waits.
+/// With this many tries, a program is practically never given up.
 const TRIES_FOR_EVER: i64 = 1000;
 
-/// A service as it is to be written.
+/// A service to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) place: Place,
     pub(super) name: String,
-    /// What stands above it.
+    /// Comments to be written above it.
     pub(super) remarks: Vec<String>,
     pub(super) command: Vec<String>,
     pub(super) dir: Option<String>,
@@ -41,22 +41,22 @@ pub(super) struct Service {
     pub(super) instances: i64,
 }
 
-/// What is the same for all programs of a configuration.
+/// What all programs of a configuration share.
 pub(super) struct Surroundings<'a> {
     pub(super) host: &'a str,
     /// The environment of the import, with that of `[supervisord]`.
     pub(super) variables: BTreeMap<String, String>,
-    /// What `[supervisord]` puts into every program's environment.
+    /// The variables that `[supervisord]` sets for every program.
     pub(super) env: Vec<(String, String)>,
-    /// Where programs run that say nothing of it.
+    /// The default directory of programs.
     pub(super) dir: Option<String>,
-    /// The names and the number of the user of the import; none if that is root, who can become any user.
+    /// The names and the number of the importing user; `None` for root, who can become any user.
     pub(super) user: Option<Vec<String>>,
-    /// The groups of programs, by the name of the program.
+    /// The group of each program, by the program's name.
     pub(super) groups: BTreeMap<String, String>,
 }
 
-/// What is told of a configuration.
+/// The report on a configuration.
 #[derive(Default)]
 pub(super) struct Findings {
     /// What is not carried over, and why.
@@ -65,7 +65,7 @@ pub(super) struct Findings {
     pub(super) problems: Vec<Note>,
 }
 
-/// Reads a program.
+/// Converts a program.
 pub(super) fn services(
     section: &Section,
     around: &Surroundings<'_>,
@@ -88,16 +88,16 @@ struct Program<'a> {
     name: &'a str,
     around: &'a Surroundings<'a>,
     findings: &'a mut Findings,
-    /// How many notes are of others.
+    /// The number of notes on earlier programs.
     before: usize,
-    /// The environment of the process that is being read, as far as the program says.
+    /// The program's own variables for the current process.
     own: Vec<(String, String)>,
 }
 
 impl<'a> Program<'a> {
     fn services(&mut self) -> Vec<Service> {
         if self.name.is_empty() || self.name.contains([' ', ':', '/']) {
-            let words = "a program has a name without blanks, colons and slashes";
+            let words = "the name of a program must not have blanks, colons or slashes";
             self.findings
                 .problems
                 .push(Note::new(&self.section.place, words));
@@ -108,7 +108,7 @@ impl<'a> Program<'a> {
         let mut all = self.shared();
         all.instances = count;
         if count < 1 {
-            self.note("numprocs", "no process of it runs; it is left out");
+            self.note("numprocs", "it has no processes, so it is left out");
             return Vec::new();
         }
         let varies = OF_PROCESS
@@ -127,7 +127,7 @@ impl<'a> Program<'a> {
         if count > most {
             self.note(
                 "numprocs",
-                &format!("a service has at most {most} processes; it is given those"),
+                &format!("a service has at most {most} processes, which is used"),
             );
             all.instances = most;
         }
@@ -136,19 +136,19 @@ impl<'a> Program<'a> {
         {
             self.note(
                 "process_name",
-                "a service has one name; its processes are told apart by number",
+                "a service has one name; its processes are distinguished by number",
             );
         }
         self.process(&mut all, first, count);
         vec![all]
     }
 
-    /// A service for each process.
+    /// Returns a service for each process.
     fn each(&mut self, all: &Service, first: i64, count: i64) -> Vec<Service> {
         let most = i64::try_from(Definition::SERVICES_MAX).unwrap_or(i64::MAX);
         if count > most {
             let words = format!(
-                "{count} services, as the number of a process stands in what it is; at most {most} can be defined"
+                "{count} services would be needed, because the process number occurs in its settings; at most {most} can be defined"
             );
             self.problem("numprocs", &words);
             return Vec::new();
@@ -166,7 +166,7 @@ impl<'a> Program<'a> {
         self.note(
             "numprocs",
             &format!(
-                "the number of a process stands in what it is: {} services of their own, {} to {}",
+                "the process number occurs in its settings, so there are {} services, {} to {}",
                 each.len(),
                 each.first().map_or("", |it| &it.name),
                 each.last().map_or("", |it| &it.name)
@@ -175,7 +175,7 @@ impl<'a> Program<'a> {
         each
     }
 
-    /// What holds for each of its processes.
+    /// Converts what is common to all processes.
     fn shared(&mut self) -> Service {
         let starts = self.read("autostart", true, boolean);
         let restart = self.read("autorestart", "on-failure", policy);
@@ -208,21 +208,24 @@ impl<'a> Program<'a> {
             if seconds > most {
                 self.note(
                     "stopwaitsecs",
-                    &format!("a grace is at most {most} seconds; it is given those"),
+                    &format!("the grace is at most {most} seconds, which is used"),
                 );
             }
             service.grace_s = u64::try_from(seconds.clamp(0, most)).ok();
         }
         for key in ["stopasgroup", "killasgroup"] {
             if self.optional(key, boolean) == Some(false) {
-                self.note(key, "a stop is for all that a service started");
+                self.note(
+                    key,
+                    "a stop always includes everything that a service started",
+                );
             }
         }
         let is_one = self.read("redirect_stderr", false, boolean);
         if is_one {
             self.note(
                 "redirect_stderr",
-                "standard error has a file of its own, stderr.log",
+                "standard error goes to a separate file, stderr.log",
             );
         }
         service.output = self.output(is_one);
@@ -231,7 +234,7 @@ impl<'a> Program<'a> {
         service
     }
 
-    /// Names the keys that become nothing.
+    /// Reports the keys that are not carried over.
     fn others(&mut self, has_tries: bool) {
         const READ: [&str; 20] = [
             "command",
@@ -263,7 +266,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// How its output is rotated: one rule for both streams.
+    /// Converts the rotation of output: one rule for both streams.
     fn output(&mut self, is_one: bool) -> Output {
         let streams = output::KEYS.map(|[file, max, backups]| Stream {
             keys: [max, backups],
@@ -279,7 +282,7 @@ impl<'a> Program<'a> {
         output
     }
 
-    /// Who it runs as. One that cannot be had is named all the same, so that its launch fails.
+    /// Converts the user. A user that does not exist is kept, so that the launch fails.
     fn user(&mut self, to: &mut Service) {
         to.user = self.optional("user", |text| match text.trim() {
             "" => Err("expected the name of a user".to_owned()),
@@ -290,30 +293,30 @@ impl<'a> Program<'a> {
         if self.around.user.as_ref().is_none_or(is_own) {
             self.note(
                 "user",
-                "it is carried over: `sexton serve` has to run as root, or as that user. HOME, LOGNAME, SHELL and USER are that user's, unlike under supervisord",
+                "carried over: `sexton serve` has to run as root or as that user. HOME, LOGNAME, SHELL and USER are that user's, unlike under supervisord",
             );
             return;
         }
         to.remarks.push(format!(
-            "Not started: to run it as {user}, `sexton serve` has to run as root or as {user}. As anybody else it is not launched."
+            "Not started: to run it as {user}, `sexton serve` has to run as root or as {user}. Otherwise it is not launched."
         ));
         to.is_disabled = true;
         self.note(
             "user",
-            "only a coordinator of root, or of that user, can launch it, and this import runs as neither; autostart = false",
+            "only a coordinator that runs as root or as that user can launch it, and this import runs as neither; autostart = false",
         );
     }
 
-    /// Exit codes that are a success beside 0.
+    /// Returns the exit codes that count as success besides 0.
     fn success(&mut self) -> Vec<u8> {
         let codes = self.optional("exitcodes", |text| {
             let codes = text
                 .split(',')
                 .filter(|it| !text.trim().is_empty() || !it.trim().is_empty());
             let codes = codes.map(|it| it.trim().parse::<u8>());
-            codes.collect::<Result<Vec<u8>, _>>().map_err(|_| {
-                "expected exit codes from 0 to 255 with commas between them".to_owned()
-            })
+            codes
+                .collect::<Result<Vec<u8>, _>>()
+                .map_err(|_| "expected exit codes from 0 to 255, separated by commas".to_owned())
         });
         let Some(mut codes) = codes else {
             return Vec::new();
@@ -323,7 +326,7 @@ impl<'a> Program<'a> {
         }
         if let Some(code) = codes.iter().find(|code| **code > 128) {
             let words = format!(
-                "{code} stands here for an end by signal {}, too",
+                "here, {code} also stands for an end by signal {}",
                 code - 128
             );
             self.note("exitcodes", &words);
@@ -334,7 +337,7 @@ impl<'a> Program<'a> {
         codes
     }
 
-    /// What is run as a process of it.
+    /// Converts the command, environment and directory of a process.
     fn process(&mut self, to: &mut Service, number: i64, count: i64) {
         self.environment(to, number, count);
         if self.section.get("command").is_none() {
@@ -355,7 +358,10 @@ impl<'a> Program<'a> {
             .map(|it| Bytes::new(it.as_bytes()))
             .collect();
         if has_secret(&argv) {
-            self.note("command", "what looks like a secret stands in it, and in the result; better read it from env_file");
+            self.note(
+                "command",
+                "it seems to contain a secret, which is copied; better read it from env_file",
+            );
         }
         self.directory(to, number, count);
         self.fill_gaps(to);
@@ -383,7 +389,7 @@ impl<'a> Program<'a> {
         if !to.secrets.is_empty() {
             let names = to.secrets.join(", ");
             let words = format!(
-                "{names}: secrets are read from a file, which has to be written: see env_file"
+                "{names}: secrets are read from a file, which you have to write: see env_file"
             );
             self.note("environment", &words);
         }
@@ -395,14 +401,14 @@ impl<'a> Program<'a> {
             if !dir.starts_with('/') {
                 self.note(
                     "directory",
-                    "it is relative, and counts from the directory of the new file",
+                    "it is relative, and is taken from the directory of the new file",
                 );
             }
             to.dir = Some(dir);
         }
     }
 
-    /// Keeps it from being started while something of it is not known.
+    /// Disables the service as long as one of its variables is unknown.
     fn fill_gaps(&mut self, to: &mut Service) {
         let command = to.command.iter().map(|it| ("command", it));
         let dir = to.dir.iter().map(|it| ("directory", it));
@@ -413,21 +419,20 @@ impl<'a> Program<'a> {
             return;
         };
         let why = if is_secret_name(&name) {
-            "is a secret, and is not written down"
+            "it is a secret, and is not written"
         } else {
-            "is not in the environment of the import"
+            "it is not in the environment of the import"
         };
         let words = format!(
-            "%(ENV_{name})s: {why}; `__ENV_{name}__` stands in its place, and autostart = false"
+            "%(ENV_{name})s: {why}; `__ENV_{name}__` takes its place, and autostart = false"
         );
         self.note(key, &words);
-        to.remarks.push(format!(
-            "Not started: put in what stands for __ENV_{name}__ first."
-        ));
+        to.remarks
+            .push(format!("Not started: replace __ENV_{name}__ first."));
         to.is_disabled = true;
     }
 
-    /// Puts a shell before it where a umask is to hold.
+    /// Wraps the command in a shell to set a umask.
     fn shell(&mut self, to: &mut Service) {
         let umask = self.optional("umask", |text| {
             let mask = u32::from_str_radix(text.trim().trim_start_matches("0o"), 8);
@@ -445,12 +450,12 @@ impl<'a> Program<'a> {
     fn check_process_name(&mut self) {
         let named = self.section.get("process_name");
         if !named.is_some_and(|it| it.text.contains("%(process_num)")) {
-            let words = "with more than one process, process_name has to have %(process_num) in it";
+            let words = "with more than one process, process_name must contain %(process_num)";
             self.problem("process_name", words);
         }
     }
 
-    /// The value of a key that is no other for each process.
+    /// Returns the value of a key that must be the same for all processes.
     fn optional<T>(&mut self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let text = self.text(key, 0, 1)?;
         match read(&text) {
@@ -466,7 +471,7 @@ impl<'a> Program<'a> {
         self.optional(key, read).unwrap_or(default)
     }
 
-    /// A value with everything filled in.
+    /// Returns a value with its variables expanded.
     fn text(&mut self, key: &str, number: i64, count: i64) -> Option<String> {
         let value: &'a Value = self.section.get(key)?;
         let here = directory(&value.place.file);
@@ -493,7 +498,7 @@ impl<'a> Program<'a> {
     fn note(&mut self, key: &str, words: &str) {
         let note = self.about(key, words);
         let notes = &mut self.findings.notes;
-        // Each of its processes may come to say it.
+        // Several processes may yield the same note.
         let own = notes.get(self.before..).unwrap_or_default();
         if !own.contains(&note) {
             notes.push(note);

@@ -1,4 +1,4 @@
-//! A configuration of supervisord as a whole: which sections become services, and what is told of the others.
+//! Converts a whole configuration of supervisord: finds the sections that become services, and reports on the others.
 
 use crate::import::document::{Document, directory};
 use crate::import::expansion::{Names, expand};
@@ -13,15 +13,15 @@ use std::path::Path;
 /// The most programs of a group.
 const PROGRAMS_MAX: usize = 1024;
 
-/// What came of a configuration.
+/// The result of an import.
 pub(super) struct Imported {
     pub(super) services: Vec<Service>,
     /// What is not carried over, in the order of the files.
     pub(super) notes: Vec<Note>,
 }
 
-/// Reads a configuration; `variables` are those that supervisord would have been started with, `user` is that of the import
-/// unless it is root.
+/// Converts a configuration. `variables` is the environment that supervisord would have been started with; `user` is the
+/// importing user, or `None` for root.
 pub(super) fn import(
     path: &Path,
     host: &str,
@@ -49,7 +49,7 @@ pub(super) fn import(
             }
         }
     }
-    // The files stand in the order in which they were read, as do their first sections.
+    // Files are in the order in which they were read, and so are their first sections.
     let mut files: Vec<&Path> = vec![path];
     for section in &sections {
         if !files.contains(&section.place.file.as_ref()) {
@@ -63,13 +63,13 @@ pub(super) fn import(
     if !findings.problems.is_empty() {
         findings.problems.sort_by_key(place);
         let found = findings.problems.iter().map(ToString::to_string);
-        let words = format!("supervisord would not take {}", path.display());
+        let words = format!("supervisord would not accept {}", path.display());
         return Err(Failure::usage(words).listing(found.collect()));
     }
     if all.is_empty() {
         let words = format!("{} has no [program:NAME]", path.display());
         return Err(Failure::found(words).help(
-            "give it the main file, whose [include] names the others, or the file of a program",
+            "name the main file, whose [include] names the others, or the file of a program",
         ));
     }
     name_apart(&mut all, &mut findings);
@@ -81,7 +81,7 @@ pub(super) fn import(
     })
 }
 
-/// What `[supervisord]` and the groups say of all programs.
+/// Collects what `[supervisord]` and the groups set for all programs.
 fn surroundings<'a>(
     sections: &[Section],
     host: &'a str,
@@ -126,7 +126,7 @@ fn supervisord(section: &Section, around: &mut Surroundings<'_>, findings: &mut 
             }),
             "directory" if is_daemon => read().map(|dir| around.dir = Some(dir)),
             "directory" => {
-                let words = "it counts only without nodaemon; services that name no directory run in that of the new file";
+                let words = "it has an effect only without nodaemon; services without a directory run in that of the new file";
                 findings.notes.push(about(section, key, words));
                 Ok(())
             }
@@ -168,7 +168,7 @@ fn group(
     }
     let names = programs.join(" ");
     let words = format!(
-        "there are no groups; name their services instead, as in `sexton service restart {names}`"
+        "there are no groups; name the services instead, as in `sexton service restart {names}`"
     );
     findings.notes.push(about(section, "programs", &words));
     for (key, _) in section.keys.iter().filter(|(key, _)| key != "programs") {
@@ -183,7 +183,7 @@ fn about(section: &Section, key: &str, words: &str) -> Note {
     Note::new(place, format!("[{}] {key}: {words}", section.name))
 }
 
-/// Gives each service a name that can be one, and that no other has.
+/// Gives each service a valid and unique name.
 fn name_apart(services: &mut [Service], findings: &mut Findings) {
     let mut taken = BTreeSet::new();
     for service in services {
@@ -205,7 +205,7 @@ fn name_apart(services: &mut [Service], findings: &mut Findings) {
         }
         if name != service.name {
             let words = format!(
-                "{}: cannot be the name of a service here, or is taken; it is {name}",
+                "{}: not valid as the name of a service, or taken; it becomes {name}",
                 service.name
             );
             findings.notes.push(Note::new(&service.place, words));

@@ -1,6 +1,7 @@
-//! What the actors hold, as far as snapshot and journal have brought them.
+//! The state of the actors, as far as snapshot and journal could be read.
 
 use serde::Serialize;
+use sexton::actors::dispatch::{self, DispatchMachine};
 use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
 use sexton::actors::queue::{
     JobView, Query as Question, QueueMachine, QueueName, QueueView, Reply as Told,
@@ -11,26 +12,26 @@ use sexton::spine::machine::{Machine as _, Now};
 use sexton::spine::recovery::Recovering;
 use std::collections::BTreeMap;
 
-/// An actor's state in numbers.
+/// Figures of an actor's state.
 #[derive(Debug, Serialize)]
 pub(crate) struct ActorFound {
     pub(crate) name: &'static str,
-    /// Its newest entry.
+    /// Its newest record.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
-    /// What it counts, in its own order.
+    /// Its counts, in its own order.
     #[serde(flatten, serialize_with = "by_name")]
     pub(crate) counts: Vec<(&'static str, u64)>,
 }
 
-/// What is held under a key.
+/// The entries of a lock.
 #[derive(Debug, Serialize)]
 pub(crate) struct KeyFound {
     pub(crate) key: Name,
     pub(crate) entries: Vec<Listed>,
 }
 
-/// The item that was asked for, and how it stands with it: nothing, if it is not there.
+/// The state of the requested item; `None` inside if it does not exist.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemFound {
@@ -43,11 +44,54 @@ pub(crate) enum ItemFound {
         name: QueueName,
         found: Option<Box<QueueView>>,
     },
+    Task {
+        id: u64,
+        found: Option<Box<TaskFound>>,
+    },
+}
+
+/// How it stands with a task. Its command is not shown: variables may be secrets.
+#[derive(Debug, Serialize)]
+pub(crate) struct TaskFound {
+    name: Name,
+    group: Name,
+    work: Name,
+    status: &'static str,
+    exit: &'static str,
+    message: String,
+    revision: u64,
+    attempts: u64,
+    paused: bool,
+}
+
+impl TaskFound {
+    fn of(tasks: &DispatchMachine, id: u64) -> Option<Box<Self>> {
+        let asked = tasks.query(Now::default(), &dispatch::Query::Task(id));
+        let dispatch::Reply::Task(view) = asked else {
+            return None;
+        };
+        let task = view.task;
+        Some(Box::new(Self {
+            name: task.name,
+            group: task.group,
+            work: task.work,
+            status: task.status.name(),
+            exit: task.exit.name(),
+            message: task.words,
+            revision: task.revision,
+            attempts: task.attempts,
+            paused: task.paused,
+        }))
+    }
 }
 
 impl ItemFound {
-    pub(crate) fn of(item: &Followed, locks: &LockMachine, queues: &QueueMachine) -> Self {
-        match item {
+    /// Returns `None` for an item that cannot be queried here.
+    pub(crate) fn of(
+        item: &Followed,
+        (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),
+    ) -> Option<Self> {
+        Some(match item {
             Followed::Key(key) => Self::Key(KeyFound::locks(locks, key)),
             Followed::Job(id) => {
                 let job = queues.query(Now::default(), &Question::Job { id: *id });
@@ -71,12 +115,20 @@ impl ItemFound {
                 };
                 Self::Queue { name, found }
             }
-        }
+            Followed::Task(id) => Self::Task {
+                id: *id,
+                found: TaskFound::of(tasks, *id),
+            },
+            Followed::Lock(..)
+            | Followed::Lease(_)
+            | Followed::Process(_)
+            | Followed::Everything => return None,
+        })
     }
 }
 
 impl ActorFound {
-    /// What was recovered of an actor.
+    /// Describes a recovered actor.
     pub(crate) fn of(actor: &dyn Recovering) -> Self {
         let gauges = actor.gauges().into_iter();
         Self {
@@ -96,7 +148,7 @@ fn by_name<S: serde::Serializer>(
 }
 
 impl KeyFound {
-    /// Who owns what under a key, and who waits for it.
+    /// Lists the holders and waiters of a key.
     pub(crate) fn locks(machine: &LockMachine, key: &Name) -> Self {
         let query = Query::List {
             key: Some(key.clone()),

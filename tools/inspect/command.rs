@@ -1,4 +1,4 @@
-//! The subcommand: flags, trying again on a directory in use, exit statuses.
+//! The subcommand: its flags, retries on a directory in use, and exit statuses.
 
 use crate::directory;
 use crate::inspect::findings::{Findings, look};
@@ -10,29 +10,29 @@ use sexton::replay::Followed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a directory is looked at again whose coordinator changes it meanwhile.
+/// How often to retry on a directory that its coordinator changes meanwhile.
 const LOOKS_MAX: u32 = 5;
-/// How long it is left alone in between.
+/// The pause between retries.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Show what a data directory holds, whether it is whole, and what a start would do with it.
+/// Show what a data directory holds, whether it is intact, and what a start would do with it
 ///
-/// It never writes into the directory, also beside a running coordinator, and shows as much as it can of a damaged one.
-/// Snapshots are copied to TMPDIR to be read.
+/// It never writes into the directory, can be used beside a running coordinator, and shows as much as it can of a damaged
+/// directory. Snapshots are copied to TMPDIR to be read.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton inspect /var/lib/sexton             snapshots, journal, what a start would do
   sexton inspect DATA --actor lock           how many locks there are
-  sexton inspect DATA --key acct             who owns what under a key, who waits, and what happened there
-  sexton inspect DATA --job 17               the state of a job, and what happened to it
+  sexton inspect DATA --key acct             who holds what under a key, who waits, and its history
+  sexton inspect DATA --job 17               the state of a job, and its history
 
-Exit status: 0 whole; 1 damage that costs nothing: a start would do without what is damaged; 2 wrong flags; \
-3 a start would be refused, or there is nothing that can be read.")]
+Exit status: 0 intact; 1 damage without loss: a start would not need what is damaged; 2 wrong flags; \
+3 a start would be refused, or nothing can be read.")]
 pub(crate) struct Inspect {
     /// A data directory
     data: PathBuf,
 
-    /// Show this actor alone, such as lock
+    /// Show only this actor, such as lock
     #[arg(long, value_name = "NAME", value_parser = sexton::actors::names(), conflicts_with = "item")]
     actor: Option<String>,
 
@@ -62,7 +62,7 @@ impl Inspect {
         };
         report::print(&shown)?;
         if followed.is_some() && !self.json {
-            // Where the journal does not read, the story ends, and what was found says so below.
+            // The history ends where the journal cannot be read, which is reported below.
             drop(tell_story(&self.data, self.item));
         }
         if let Some(refused) = findings.start.refused {
@@ -75,11 +75,13 @@ impl Inspect {
             return Ok(());
         }
         let words = findings.damage.join("; ");
-        Err(Failure::found(format!("damaged, without a loss: {words}"))
-            .help("a start does without it; damaged snapshots are written anew"))
+        Err(
+            Failure::found(format!("damaged, but nothing is lost: {words}"))
+                .help("a start does not need what is damaged; damaged snapshots are written anew"),
+        )
     }
 
-    /// Looks until nothing is wrong, if a coordinator changes things meanwhile.
+    /// Retries while a coordinator is changing the directory, until nothing is wrong.
     #[expect(
         clippy::disallowed_methods,
         reason = "what another process does to its files can only be looked at again"
@@ -90,7 +92,7 @@ impl Inspect {
             let findings = look(&self.data, item);
             let settled = match &findings {
                 Ok(findings) => findings.running.is_none() || findings.is_whole(),
-                // Files may have gone while they were looked at.
+                // Files may have disappeared during the check.
                 Err(_) => !is_running(&self.data),
             };
             if settled || looks == LOOKS_MAX {

@@ -1,4 +1,4 @@
-//! What is in a data directory and what is wrong with it. Reads, copies elsewhere, and never writes there.
+//! The contents of a data directory and their damage. Reads and copies; never writes to the directory.
 
 use crate::inspect::actors::{ActorFound, ItemFound};
 use crate::isolated::Copies;
@@ -21,17 +21,17 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
     pub(crate) data: PathBuf,
-    /// The process of the coordinator that runs on it.
+    /// The process id of the coordinator that uses the directory.
     pub(crate) running: Option<u32>,
     pub(crate) snapshots: Vec<SlotFound>,
     pub(crate) journal: JournalFound,
     pub(crate) start: StartFound,
     /// Empty if a start would be refused.
     pub(crate) actors: Vec<ActorFound>,
-    /// The item that was asked for, by what it is.
+    /// The requested item.
     #[serde(flatten)]
     pub(crate) item: Option<ItemFound>,
-    /// What is wrong and would be mended by a start, or does not matter to it.
+    /// Damage that a start would repair or would not need to.
     pub(crate) damage: Vec<String>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct Findings {
 pub(crate) struct SlotFound {
     pub(crate) slot: String,
     pub(crate) state: SlotState,
-    /// What is wrong with it.
+    /// The damage, if any.
     pub(crate) wrong: Option<String>,
-    /// What its seal says, if that reads.
+    /// The contents of its seal, if it is readable.
     pub(crate) sealed: Option<Sealed>,
     pub(crate) files: Vec<FileCheck>,
 }
@@ -57,14 +57,14 @@ pub(crate) enum SlotState {
     TooNew,
 }
 
-/// What a seal says.
+/// The contents of a seal.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sealed {
-    /// Every entry up to here is in it.
+    /// Every record up to here is included.
     pub(crate) upto: Seq,
     pub(crate) at: Timestamp,
     pub(crate) reserved: Seq,
-    /// The mark that speaks of it: the journal reaches at least that far.
+    /// The journal record that marks the snapshot: the journal reaches at least that far.
     pub(crate) mark: Seq,
     pub(crate) states: Vec<Watermark>,
     pub(crate) pages: u64,
@@ -76,39 +76,39 @@ pub(crate) struct Sealed {
 #[derive(Debug, Serialize)]
 pub(crate) struct JournalFound {
     pub(crate) segments: Vec<Surveyed>,
-    /// Files beside them.
+    /// Other files in its directory.
     pub(crate) others: Vec<String>,
-    /// Why it does not read to its end, from the first record that is there; or what of it could be made out all the same.
+    /// Why the journal cannot be read to its end, or damage that could be passed over.
     pub(crate) damaged: Option<String>,
 }
 
 /// What a start would do.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StartFound {
-    /// Why it would not, and what to do about that.
+    /// Why it would be refused, and what to do.
     pub(crate) refused: Option<String>,
     #[serde(skip)]
     pub(crate) help: Option<String>,
-    /// The snapshot it would begin with, and up to where that goes.
+    /// The snapshot that it would load, and the sequence number up to which that goes.
     pub(crate) snapshot: Option<(String, Seq)>,
-    /// Records it would repeat.
+    /// The number of records that it would replay.
     pub(crate) records: u64,
-    /// The last number and time in the journal.
+    /// The last sequence number and time in the journal.
     pub(crate) last: Seq,
     pub(crate) at: Timestamp,
-    /// The first number it would hand out.
+    /// The first sequence number that it would assign.
     pub(crate) next: Seq,
-    /// Whether it would find a stop in good order; nothing if it would begin anew.
+    /// Whether it would find a clean stop; `None` if it would begin anew.
     pub(crate) clean: Option<bool>,
-    /// The unfinished end that it would cut.
+    /// The unfinished end that it would cut off.
     pub(crate) cut: Option<String>,
 }
 
-/// Looks at a directory, and at an item if one is asked for.
+/// Inspects a directory, and an item if one was requested.
 pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Failure> {
     let disk = RealDisk::new(data);
     let running = disk.holder().unwrap_or_else(|error| {
-        tracing::debug!(%error, "it cannot be told whether a coordinator runs");
+        tracing::debug!(%error, "failed to find out whether a coordinator runs");
         None
     });
     let copies = Copies::of(data)?;
@@ -156,9 +156,9 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
     if started {
         let found = actors.recovering().into_iter();
         findings.actors = found.map(|actor| ActorFound::of(actor)).collect();
-        findings.item = item.map(|item| {
+        findings.item = item.and_then(|item| {
             let (locks, queues) = (actors.lock.machine(), actors.queue.machine());
-            ItemFound::of(item, locks, queues)
+            ItemFound::of(item, (locks, queues, actors.dispatch.machine()))
         });
     }
     findings.damage = findings.wrong();
@@ -166,16 +166,16 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
 }
 
 impl Findings {
-    /// Whether anything is wrong, needed or not.
+    /// Returns whether nothing is damaged, needed or not.
     pub(crate) fn is_whole(&self) -> bool {
         self.start.refused.is_none() && self.damage.is_empty()
     }
 
-    /// Everything that is wrong, in words.
+    /// Describes all damage.
     fn wrong(&self) -> Vec<String> {
         let is_wrong = |slot: &&SlotFound| match slot.state {
             SlotState::Absent | SlotState::Sealed => slot.wrong.is_some(),
-            // The running coordinator is at it.
+            // The running coordinator is writing it.
             SlotState::Unsealed => self.running.is_none(),
             SlotState::Damaged | SlotState::TooNew => true,
         };
@@ -215,9 +215,7 @@ impl SlotFound {
             && let Err(error) = slots.read(slot, seal, &mut |_| Ok(()))
         {
             state = SlotState::Damaged;
-            wrong = Some(format!(
-                "it is as it was sealed, and does not read: {error}"
-            ));
+            wrong = Some(format!("it matches its seal, but cannot be read: {error}"));
         }
         let sealed = seal.map(|seal| Sealed {
             upto: seal.manifest.begun,
@@ -240,16 +238,16 @@ impl SlotFound {
 }
 
 impl SlotFound {
-    /// Takes in whether a start would rely on it.
+    /// Marks a sealed snapshot as damaged if a start would not rely on it.
     fn judge(&mut self, relied_on: bool, disk: &RealDisk) {
         if self.state == SlotState::Sealed && !relied_on {
             self.state = SlotState::Damaged;
             let upto = self.sealed.as_ref().map(|sealed| sealed.upto);
             let why = match upto.filter(|upto| !goes_back(disk, *upto)) {
                 Some(_) => NO_WAY_ON,
-                None => "it is of another log",
+                None => "it belongs to another log",
             };
-            self.wrong = Some(format!("it is as it was sealed, and {why}"));
+            self.wrong = Some(format!("it matches its seal, but {why}"));
         }
     }
 }

@@ -1,14 +1,14 @@
-//! `sexton inspect`: what a data directory holds, whether it is whole, and what a start would do with it.
+//! `sexton inspect`: what a data directory holds, whether it is intact, and what a start would do with it.
 //!
-//! It never writes where it looks: slots are compared with their seals, copied elsewhere, and read there by a process of
-//! their own; the journal is read. The judgement of a start is the start's own code.
+//! It never writes to the directory: snapshots are compared with their seals, copied elsewhere, and read there by a separate
+//! process; the journal is read in place. What a start would do is decided by the code of the start itself.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.rs` | the subcommand: flags, trying again on a directory in use, exit statuses |
-//! | `findings.rs` | what is there and what is wrong with it |
-//! | `actors.rs` | what the actors hold |
-//! | `page.rs` | the findings as people read them |
+//! | `command.rs` | the subcommand: flags, retries on a directory in use, exit statuses |
+//! | `findings.rs` | the contents of the directory, and their damage |
+//! | `actors.rs` | the state of the actors |
+//! | `page.rs` | the findings as text |
 
 mod actors;
 mod command;

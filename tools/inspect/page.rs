@@ -1,4 +1,4 @@
-//! The findings as people read them.
+//! Formats the findings as text.
 
 use crate::inspect::actors::{ActorFound, ItemFound, KeyFound};
 use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
@@ -8,7 +8,7 @@ use sexton::actors;
 use sexton::clock::Timestamp;
 use sexton::persist::journal::Surveyed;
 
-/// Lines with a name before the first of each group.
+/// Lines, with a name before the first line of each group.
 #[derive(Default)]
 struct Page(String);
 
@@ -20,13 +20,15 @@ impl Page {
     }
 }
 
-/// Everything.
+/// Formats all findings.
 pub(crate) fn all(findings: &Findings) -> String {
     let mut page = Page::default();
     page.line("data", &findings.data.display().to_string());
     let running = match findings.running {
-        None => "none runs on it".to_owned(),
-        Some(process) => format!("process {process} runs on it, and goes on meanwhile"),
+        None => "not running".to_owned(),
+        Some(process) => {
+            format!("process {process} is running, and may change the directory meanwhile")
+        }
     };
     page.line("coordinator", &running);
     for slot in &findings.snapshots {
@@ -43,7 +45,7 @@ pub(crate) fn all(findings: &Findings) -> String {
     page.0
 }
 
-/// The actors alone, or the item that was asked for.
+/// Formats only the actors, or the requested item.
 pub(crate) fn actors(findings: &Findings) -> String {
     let mut page = Page::default();
     match &findings.item {
@@ -56,6 +58,10 @@ pub(crate) fn actors(findings: &Findings) -> String {
             let words = found.as_ref().map(figures);
             page.line(&format!("queue {name}"), words.as_deref().unwrap_or(ABSENT));
         }
+        Some(ItemFound::Task { id, found }) => {
+            let words = found.as_ref().map(figures);
+            page.line(&format!("task {id}"), words.as_deref().unwrap_or(ABSENT));
+        }
         None => {
             for actor in &findings.actors {
                 page.line(actor.name, &counts(actor));
@@ -65,9 +71,9 @@ pub(crate) fn actors(findings: &Findings) -> String {
     page.0
 }
 
-const ABSENT: &str = "is not there: it came to its end, or never was";
+const ABSENT: &str = "is not there: it has ended, or never existed";
 
-/// What is known of a job or a queue: every figure by its name, those of a part behind each other.
+/// Formats all figures of a job or a queue, each with its name.
 fn figures(view: &impl serde::Serialize) -> String {
     let view = serde_json::to_value(view).expect("a view has only string keys");
     let mut parts = Vec::new();
@@ -106,7 +112,7 @@ fn counts(actor: &ActorFound) -> String {
 fn held(page: &mut Page, found: &KeyFound) {
     let key = found.key.to_text();
     if found.entries.is_empty() {
-        page.line(&key, "nobody owns anything under it");
+        page.line(&key, "nobody holds anything under it");
     }
     for entry in &found.entries {
         let until = match (entry.deadline, entry.bound) {
@@ -115,14 +121,17 @@ fn held(page: &mut Page, found: &KeyFound) {
             (None, None) => "without end".to_owned(),
         };
         let stands = match entry.token {
-            Some(token) => format!("owns it with token {token}, until {until}"),
-            None => format!("waits in place {}, until {until}", entry.place),
+            Some(token) => format!("holds it with token {token}, until {until}"),
+            None => format!("waits in position {}, until {until}", entry.place),
         };
         let (index, owner) = (entry.index.to_text(), entry.owner.to_text());
         page.line(&key, &format!("{index:?}: {owner:?} {stands}"));
     }
     if !found.entries.is_empty() {
-        page.line("", "(node time; a start begins these spans again in full)");
+        page.line(
+            "",
+            "(node time; after a start these spans begin again in full)",
+        );
     }
 }
 
@@ -131,9 +140,9 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
     let state = match slot.state {
         SlotState::Absent => "absent",
         SlotState::Unsealed => "not sealed: being written, or never finished",
-        SlotState::Sealed => "sealed and whole",
+        SlotState::Sealed => "sealed and intact",
         SlotState::Damaged => "damaged",
-        SlotState::TooNew => "of a newer sexton",
+        SlotState::TooNew => "written by a newer sexton",
     };
     match &slot.wrong {
         None => page.line(&name, state),
@@ -163,7 +172,7 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
         let len = file.len.map_or("-".to_owned(), grouped);
         let wrong = match (&file.wrong, &slot.sealed) {
             (Some(wrong), _) => wrong,
-            (None, Some(_)) => "as it was sealed",
+            (None, Some(_)) => "matches the seal",
             (None, None) => "",
         };
         page.line("", &format!("{:<44} {len:>13} B  {wrong}", file.name));
@@ -178,7 +187,7 @@ fn journal(page: &mut Page, journal: &JournalFound) {
         page.line("", &words(segment));
     }
     for other in &journal.others {
-        page.line("", &format!("journal/{other:<20} is no segment"));
+        page.line("", &format!("journal/{other:<20} is not a segment"));
     }
 }
 
@@ -210,18 +219,21 @@ fn start(page: &mut Page, start: &StartFound) {
     let (records, last) = (count(start.records, "record"), start.last);
     let does = match &start.snapshot {
         Some((slot, upto)) => {
-            format!("would load snapshot {slot} up to {upto}, and repeat {records} up to {last}")
+            format!("would load snapshot {slot} up to {upto}, and replay {records} up to {last}")
         }
         None if start.last.0 == 0 => "would begin anew".to_owned(),
-        None => format!("would repeat the whole journal: {records} up to {last}"),
+        None => format!("would replay the whole journal: {records} up to {last}"),
     };
     page.line("a start", &does);
     let end = match start.clean {
         None => "",
-        Some(true) => "behind a stop in good order; ",
-        Some(false) => "behind an unclean end; ",
+        Some(true) => "after a clean stop; ",
+        Some(false) => "after an unclean end; ",
     };
-    page.line("", &format!("{end}numbers go on at {}", start.next));
+    page.line(
+        "",
+        &format!("{end}sequence numbers continue at {}", start.next),
+    );
     if let Some(cut) = &start.cut {
         page.line("", &format!("would {cut}"));
     }

@@ -1,4 +1,4 @@
-//! What a coordinator is asked about leases, and what it answers.
+//! Requests about leases, and their answers.
 
 use crate::client::{self, Fields, Target};
 use crate::report::{Failure, print_said};
@@ -6,11 +6,11 @@ use serde_json::Value;
 use sexton::refusal::Reason;
 use std::time::Duration;
 
-/// What to do about a refusal.
+/// The advice for a refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
-        "`sexton lease list` shows which leases there are; one is made by its first `sexton lease run` or `set`",
+        "`sexton lease list` shows the leases; the first `sexton lease run` or `set` creates one",
     ),
     (
         Reason::Disabled,
@@ -18,7 +18,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Running,
-        "`sexton lease show NAME` says what runs; `sexton lease reset NAME --force` stops it first",
+        "`sexton lease show NAME` shows what runs; `sexton lease reset NAME --force` stops it first",
     ),
     (
         Reason::OutOfScope,
@@ -26,10 +26,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest that one request waits, in seconds.
+/// The longest wait of one request, in seconds.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// Where a command asks.
+/// The coordinator to ask, and the form of the output.
 #[derive(Clone)]
 pub(super) struct Asking {
     pub(super) target: Target,
@@ -37,14 +37,14 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Has something done; what is answered. `wait` is in seconds: over a restart of the coordinator it is asked for again,
-    /// so what is not to be done twice is asked for without.
+    /// Posts a request and returns the answer. With a `wait`, in seconds, the request is repeated if the coordinator restarts;
+    /// use no wait for requests that must not be carried out twice.
     pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/leases/{what}");
         client::send(&self.target, &path, fields, wait)?.well(HELPS)
     }
 
-    /// The same, if what it is about is there.
+    /// Posts a request; `None` if the lease does not exist.
     pub(super) fn try_act(&self, what: &str, fields: Fields) -> Result<Option<Value>, Failure> {
         let path = format!("/v1/leases/{what}");
         let answer = client::send(&self.target, &path, fields, 0)?;
@@ -54,7 +54,7 @@ impl Asking {
         answer.well(HELPS).map(Some)
     }
 
-    /// Has something done that takes so long at most, and is asked for once.
+    /// Posts a request once, which may take up to `patience`.
     pub(super) fn act_once(
         &self,
         what: &str,
@@ -70,13 +70,13 @@ impl Asking {
         .well(HELPS)
     }
 
-    /// What is known, by a path below `/v1/leases` and a query of text.
+    /// Reads a path below `/v1/leases`, with a query.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         let path = client::with_query(&format!("/v1/leases{what}"), query);
         client::get(&self.target, &path)?.well(HELPS)
     }
 
-    /// Prints an answer, as it is or as people read it.
+    /// Prints an answer, as JSON or formatted by `page`.
     pub(super) fn tell(
         &self,
         said: &Value,

@@ -1,4 +1,4 @@
-//! The subcommands of `sexton lease`, and what each asks a coordinator for.
+//! The subcommands of `sexton lease`, and the requests they make.
 
 use crate::client::{Fields, Where, fields};
 use crate::lease::asking::{Asking, WAIT_MAX};
@@ -14,15 +14,15 @@ use sexton::actors::lock::Name;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Leases that are asked for at a time.
+/// The number of leases per request.
 const PAGE: u64 = 1000;
 
-/// Run background work one pass at a time, no more often than once a period, and never lose a request for it.
+/// Run background work one pass at a time, at most once per period, without losing a request for it
 ///
-/// A lease is a named right to run one pass. Ask for a pass wherever work may have come up: after a web hit, from a cron
-/// line, from a hook. It runs at once if the lease is free; if not, the first caller is next and waits for its turn, and
-/// all later ones are turned away, since its pass begins after their requests. The coordinator launches the commands, so
-/// nothing is lost when the caller is killed.
+/// A lease is a named right to run one pass. Request a pass wherever work may have come up: after a web hit, from a cron line,
+/// from a hook. It runs at once if the lease is free. If not, the first caller is next and waits for its turn, and later callers
+/// are turned away, since that pass begins after their requests. The coordinator launches the commands, so nothing is lost if a
+/// caller is killed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,8 +32,8 @@ Examples:
   sexton lease check sync && sexton lease run sync --detach -- ./sync
   sexton lease show sync                              what runs, what is next, until when
 
-Exit status: 0 well; 1 the answer is no: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. Of `run`
-that of the command.")]
+Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits
+with the status of its command.")]
 pub(crate) struct Lease {
     #[command(subcommand)]
     action: Action,
@@ -41,7 +41,7 @@ pub(crate) struct Lease {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -51,9 +51,9 @@ enum Action {
     Run(Box<Run>),
     /// Show the state of a lease
     ///
-    /// The first six lines are those that `fossil test-backoffice-lease` prints: who has the pass and until when no other
-    /// begins, who is next and until when, as PIDs and seconds since 1970. A next that is a command without a process yet
-    /// has the coordinator's PID.
+    /// The first six lines are those of `fossil test-backoffice-lease`: who has the pass and the time before which no other
+    /// begins, who is next and until when, as PIDs and seconds since 1970. A next command that has no process yet is shown with
+    /// the coordinator's PID.
     #[command(after_help = "\
 Examples:
   sexton lease show sync
@@ -66,20 +66,19 @@ Examples:
     #[command(after_help = "\
 Examples:
   sexton lease list                      all of them
-  sexton lease list shop/                those whose names begin with it
+  sexton lease list shop/                leases whose names begin with shop/
   sexton lease list --json | jq -r '.leases[].name'")]
     List {
-        /// Only those whose names begin with this
+        /// Only leases whose names begin with this
         #[arg(value_parser = name)]
         prefix: Option<Name>,
         /// The most leases to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Check whether a request for a pass would change anything: nothing is queued yet, and the lease is enabled
+    /// Check whether a request for a pass would change anything: the lease is enabled and no request is queued
     ///
-    /// Changes nothing, and takes the same time however many leases there are. Fossil asks this before it starts a
-    /// process.
+    /// Changes nothing, and takes the same time however many leases there are. Fossil does this check before it starts a process.
     #[command(after_help = "\
 Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
 
@@ -99,26 +98,26 @@ Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
     #[command(after_help = "\
 Example: sexton lease disable sync
 
-`sexton lease run` ends with 1 then, and says so.")]
+`sexton lease run` then fails with exit status 1.")]
     Disable {
         #[command(flatten)]
         which: Which,
     },
     /// Take over the state of a lease from Fossil
     ///
-    /// The text is that of Fossil's setting `backoffice`: who has the pass and until when, who is next and until when.
-    /// Processes of these PIDs that live are watched from now on; those that do not are over.
+    /// The text is the value of Fossil's setting `backoffice`: who has the pass and until when, who is next and until when. Live
+    /// processes with these PIDs are watched from now on; dead ones count as ended.
     #[command(after_help = "\
 Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM config WHERE name='backoffice'\")\"")]
     Import {
         #[command(flatten)]
         which: Which,
-        /// Four numbers with blanks between them; what is no number ends the text, and the rest is 0
+        /// Four numbers separated by blanks; parsing ends at the first word that is not a number, and the rest is 0
         text: String,
     },
     /// Delete a lease and its settings
     ///
-    /// Refused while a pass runs. With --force that is stopped first: the lease is free when nothing of it lives.
+    /// Refused while a pass runs. With --force the pass is stopped first: the lease is free when none of its processes is left.
     #[command(after_help = "\
 Examples:
   sexton lease reset sync
@@ -126,25 +125,25 @@ Examples:
     Reset {
         #[command(flatten)]
         which: Which,
-        /// Stop the pass that runs
+        /// Stop a running pass
         #[arg(long)]
         force: bool,
-        /// How long to wait until nothing of that lives, in whole seconds
+        /// How long to wait until none of its processes is left, in whole seconds
         #[arg(long, value_name = SPAN, default_value = "60", requires = "force", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
     },
 }
 
-/// Which lease.
+/// Names a lease.
 #[derive(Args)]
 pub(super) struct Which {
-    /// The lease; bytes that are no text as \xNN, a backslash as \\
+    /// The lease's name; non-UTF-8 bytes as \xNN, a backslash as \\
     #[arg(value_parser = name)]
     pub(super) name: Name,
 }
 
 impl Which {
-    /// A request about it.
+    /// Returns the fields of a request about this lease.
     pub(super) fn fields(&self) -> Fields {
         let mut fields = Fields::new();
         put(&mut fields, "name", &self.name);
@@ -192,7 +191,7 @@ impl Asking {
         }
         match said.pointer("/wanted").and_then(Value::as_bool) {
             Some(true) => Ok(()),
-            // Who asks in a script wants no words.
+            // For use in scripts: the exit status is enough.
             _ => Err(Failure::of_command(1, "")),
         }
     }
@@ -207,13 +206,14 @@ impl Asking {
 
     fn reset(&self, mut asked: Fields, wait: u64) -> Result<(), Failure> {
         asked.insert("wait".to_owned(), wait.into());
-        // Over a restart nothing is asked again: what was asked for is done.
+        // Sent once, even across a restart of the coordinator: a reset that was requested is carried out.
         let patience = Duration::from_secs(wait + 15);
         let said = self.act_once("reset", asked, patience)?;
         if said.pointer("/gone") == Some(&true.into()) {
             return self.tell(&said, |_| "forgotten\n".to_owned());
         }
-        let words = "its pass is being stopped, and something of it lives when the wait is over";
+        let words =
+            "its pass is being stopped, but some of its processes are still alive after the wait";
         Err(Failure::found(words))
     }
 

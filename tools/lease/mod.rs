@@ -1,12 +1,12 @@
-//! Leases of a running coordinator from a shell.
+//! The subcommands of `sexton lease`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.rs` | the subcommands of `sexton lease` |
-//! | `run.rs` | asking for a pass of a command, and what a shell would do around it |
-//! | `set.rs` | settings, as words of the command line |
-//! | `asking.rs` | what is asked and answered |
-//! | `page.rs` | leases as people read them, and as Fossil prints one |
+//! | `command.rs` | the subcommands and their flags |
+//! | `run.rs` | requesting a pass of a command, and running it in the foreground |
+//! | `set.rs` | settings, parsed from the command line |
+//! | `asking.rs` | requests and answers |
+//! | `page.rs` | leases formatted for a terminal, and as Fossil prints them |
 
 mod asking;
 mod command;

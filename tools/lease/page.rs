@@ -1,4 +1,4 @@
-//! Leases as people read them, and as Fossil prints one.
+//! Formats leases for a terminal, and as Fossil does.
 
 use crate::lock::shown;
 use crate::process::command;
@@ -17,7 +17,7 @@ fn is(lease: &Value, path: &str) -> bool {
     lease.pointer(path) == Some(&true.into())
 }
 
-/// A lease as `fossil test-backoffice-lease` prints it: `%-20lld` and what follows from it.
+/// Formats a lease as `fossil test-backoffice-lease` does: `%-20lld` and what Fossil appends.
 pub(super) fn fossil(lease: &Value) -> String {
     let four = Four::read(
         lease
@@ -59,7 +59,7 @@ pub(super) fn fossil(lease: &Value) -> String {
     page
 }
 
-/// A lease, as Fossil prints it, and what Fossil does not know.
+/// Formats a lease as Fossil does, followed by what Fossil does not know.
 pub(super) fn whole(lease: &Value) -> String {
     let mut page = fossil(lease);
     page.push('\n');
@@ -98,7 +98,7 @@ pub(super) fn whole(lease: &Value) -> String {
 
 fn state(lease: &Value) -> String {
     let word = match (is(lease, "/disabled"), is(lease, "/current/running")) {
-        (true, true) => "disabled, a pass runs still",
+        (true, true) => "disabled, a pass still runs",
         (true, false) => "disabled",
         (false, true) => "a pass runs",
         (false, false) if is(lease, "/owed") => "a pass follows",
@@ -107,7 +107,7 @@ fn state(lease: &Value) -> String {
     word.to_owned()
 }
 
-/// A span without a part lost.
+/// Formats a span without rounding.
 fn exact(ms: u64) -> String {
     match (ms % 60_000, ms % 1000) {
         (0, _) if ms > 0 => span(ms),
@@ -132,10 +132,10 @@ fn last(lease: &Value) -> String {
 
 fn passes(lease: &Value) -> String {
     let (begun, whole) = (number(lease, "/begun"), number(lease, "/whole"));
-    format!("{begun} begun, the newest whole one is {whole}")
+    format!("{begun} begun, the last complete one is {whole}")
 }
 
-/// The newest pass, in a few words.
+/// Describes the newest pass.
 fn current(lease: &Value) -> String {
     let Some(pass) = lease.pointer("/current").filter(|it| !it.is_null()) else {
         return "-".to_owned();
@@ -154,7 +154,7 @@ fn current(lease: &Value) -> String {
     format!("{who}: {stands}, token {token}{id}")
 }
 
-/// Who has a pass.
+/// Describes who has a pass.
 fn holder(pass: &Value) -> String {
     match words(pass, "/holder").as_str() {
         "launched" => command(pass),
@@ -174,7 +174,7 @@ fn ended(pass: &Value) -> String {
     let part = if is(pass, "/whole") {
         ""
     } else {
-        ", not whole"
+        ", incomplete"
     };
     format!("{how}{part} after {}", exact(took))
 }
@@ -196,7 +196,7 @@ fn next(lease: &Value) -> String {
     }
 }
 
-/// A lease with a pass that runs or is to come: its name, who runs it and for how long, and what comes next.
+/// Formats a lease with a running or upcoming pass: its name, who runs it and for how long, and what is next.
 pub(crate) fn stirring(lease: &Value) -> [String; 4] {
     let now = number(lease, "/now");
     let (who, since) = match lease.pointer("/current") {
@@ -208,7 +208,7 @@ pub(crate) fn stirring(lease: &Value) -> [String; 4] {
     };
     let due = at(lease, "/due_at").map(|at| format!("due in {}", span(at.saturating_sub(now))));
     let next = match next(lease).as_str() {
-        "-" if is(lease, "/owed") && who == "-" => Some("a pass is made up for".to_owned()),
+        "-" if is(lease, "/owed") && who == "-" => Some("a missed pass is due".to_owned()),
         "-" => None,
         next => Some(next.to_owned()),
     };
@@ -221,7 +221,7 @@ pub(crate) fn stirring(lease: &Value) -> [String; 4] {
     [shown(lease, "name"), who, since, next]
 }
 
-/// Leases with a pass that runs or is to come, a line each.
+/// Formats leases with a running or upcoming pass, one per line.
 pub(crate) fn all_stirring(leases: &[Value]) -> String {
     let heads = [
         ("LEASE", Column::Words),
@@ -232,10 +232,10 @@ pub(crate) fn all_stirring(leases: &[Value]) -> String {
     table(heads, leases.iter().map(stirring))
 }
 
-/// A list, a line each.
+/// Formats a list of leases, one per line.
 pub(super) fn list(leases: &[Value]) -> String {
     if leases.is_empty() {
-        return "no leases; `sexton lease run NAME -- COMMAND` makes one\n".to_owned();
+        return "no leases; `sexton lease run NAME -- COMMAND` creates one\n".to_owned();
     }
     let heads = [
         ("NAME", Column::Words),
@@ -274,7 +274,7 @@ mod tests {
         })
     }
 
-    /// As it was seen on a real run.
+    /// Recorded from a real run of Fossil.
     #[test]
     fn a_lease_is_printed_as_fossil_prints_it() {
         let seen = "\

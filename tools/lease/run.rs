@@ -1,7 +1,7 @@
-//! `sexton lease run`: asks for a pass of a command, and is what a shell would be around it when its turn comes.
+//! `sexton lease run`: requests a pass of a command, and acts like a shell in the foreground once the command's turn comes.
 //!
-//! The coordinator launches the command, and the lease depends on its processes alone: this one may be killed at any moment.
-//! What the command is to have of it (streams, environment) waits in the keeper for as long as this process does.
+//! The coordinator launches the command, and the lease depends only on the command's processes: this process may be killed at any
+//! time. The streams and the environment for the command are held by the keeper as long as this process runs.
 
 use crate::client::{Fields, fields, rest};
 use crate::lease::asking::{Asking, WAIT_MAX};
@@ -19,81 +19,81 @@ use std::process::Command;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long to wait before it is asked again what came of a launch that failed.
+/// The pause before asking again for the result of a launch that failed.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Ask for a pass: run a command, now or when its turn comes
+/// Request a pass: run a command, now or when its turn comes
 ///
-/// If no pass runs and the period of the last one is over, it runs at once. Else it is next and waits for its turn; if
-/// another request is next already, this ends with 0 at once, since the pass of that one begins later than now. So it may
-/// be called whenever there may be work.
+/// If no pass runs and the period of the last one is over, it runs at once. Otherwise it is next and waits for its turn. If
+/// another request is already next, this exits with 0 at once, since the pass of that request begins later than now. So it can be
+/// called whenever there may be work.
 ///
-/// In the foreground the command has this terminal's streams and signals, and its exit status is this command's. Ctrl-C
-/// while it waits cancels the request, unless others were turned away because of it. It is launched by the coordinator:
-/// when this command is killed by SIGKILL, a pass that runs goes on, and one that is next runs in the background when its
-/// turn comes. A pass that is killed is run again when its period is over, unless it was requested with --no-delay.
+/// In the foreground the command has this terminal's streams and signals, and its exit status becomes this command's. Ctrl-C
+/// during the wait cancels the request, unless others were turned away because of it. The coordinator launches the command: if
+/// this process is killed by SIGKILL, a running pass goes on, and a next one runs in the background when its turn comes. A pass
+/// that is killed is run again when its period is over, unless it was requested with --no-delay.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton lease run sync -- ./sync                       at once, or when its turn comes
-  sexton lease run sync --detach -- ./sync              does not wait for it: for a request handler
+  sexton lease run sync --detach -- ./sync              without waiting: for a request handler
   sexton lease run sync --period 5m -- ./sync           the next pass begins no sooner than five minutes after this one
   sexton lease run sync --no-delay -- ./sync            now or not at all
   sexton lease run sync --if 'test -s queue' -- ./sync  only if there is anything to do
-  sexton lease run nightly                              what `sexton lease set nightly command` says
+  sexton lease run nightly                              the command of `sexton lease set nightly command`
 
-The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is looked for at each
-launch: one that was replaced runs from the next pass.
+The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved
+at each launch, so a replaced program runs from the next pass on.
 
-Exit status: that of the command, or 128 and the signal that ended it; 0 if it is not needed, or --no-delay and it is not its turn,
-which standard error says; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs
-there.")]
+Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its
+turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no
+coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Run {
     #[command(flatten)]
     which: Which,
 
-    /// How long from the start of this pass to the start of the next, at the least [default: what is set, or 60s]
+    /// The shortest time from the start of this pass to the start of the next [default: as set, or 60s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     period: Option<u64>,
 
-    /// Do not wait for it: ask, print what came of it, and end
+    /// Do not wait: print the answer to the request, and exit
     #[arg(long)]
     detach: bool,
 
-    /// Never wait: run now, or end with 0
+    /// Never wait: run now, or exit with 0
     #[arg(long)]
     no_delay: bool,
 
-    /// Run it at once without touching the lease, beside whatever runs: like `sexton run`
+    /// Run it at once without the lease, whatever else runs: like `sexton run`
     #[arg(long, conflicts_with_all = ["no_delay", "period", "logfile"])]
     no_lease: bool,
 
-    /// The file that has a line for this pass as it begins and one as it ends [default: what is set]
+    /// The file that gets a line when the pass begins and one when it ends [default: as set]
     #[arg(long, value_name = "FILE")]
     logfile: Option<String>,
 
-    /// A shell command that says whether there is anything to do: if it fails, this ends with 0 and asks for nothing
+    /// A shell command that checks whether there is anything to do; if it fails, exit with 0 and request nothing
     #[arg(long = "if", value_name = "COMMAND")]
     condition: Option<OsString>,
 
-    /// The directory that it runs in [default: this one]
+    /// The command's working directory [default: this one]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
-    /// Variables to set for it, as NAME=VALUE
+    /// Variables to set for the command, as NAME=VALUE
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
-    /// With --no-lease, the id of its parent
+    /// With --no-lease, the id of its parent process
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// The command and its arguments [default: what is set]
+    /// The command and its arguments [default: as set]
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -109,8 +109,7 @@ impl Run {
             json: asking.json,
         };
         if self.no_lease {
-            let mut launch = launch
-                .ok_or_else(|| Failure::usage("--no-lease runs a command, and there is none"))?;
+            let mut launch = launch.ok_or_else(|| Failure::usage("--no-lease needs a command"))?;
             launch.extend(fields([("parent", self.parent.clone().into())]));
             if self.detach {
                 return detached(&processes, launch);
@@ -127,7 +126,7 @@ impl Run {
         }
     }
 
-    /// Whether there is anything to do, as far as the caller says.
+    /// Runs the command of --if, if there is one, and returns whether there is anything to do.
     fn has_work(&self) -> Result<bool, Failure> {
         let Some(condition) = &self.condition else {
             return Ok(true);
@@ -139,7 +138,7 @@ impl Run {
         Ok(status.success())
     }
 
-    /// What is launched, if the caller says so.
+    /// Returns the launch of the command line, or `None` if it has no command.
     fn launch(&self) -> Result<Option<Fields>, Failure> {
         if self.command.is_empty() {
             return Ok(None);
@@ -162,13 +161,13 @@ impl Run {
         Ok(asked)
     }
 
-    /// The program, as it is named in messages.
+    /// Returns the program's name for messages.
     fn name(&self) -> String {
         let first = self.command.first();
         first.map_or_else(String::new, |it| it.to_string_lossy().into_owned())
     }
 
-    /// Says what came of a request that nobody waits for.
+    /// Reports the answer to a request that is not waited for.
     fn answered(&self, asking: &Asking, said: &Value) -> Result<(), Failure> {
         if !asking.json && self.is_turned_away(said) {
             return Ok(());
@@ -180,13 +179,13 @@ impl Run {
         })
     }
 
-    /// Whether there is no pass for this request, which is said.
+    /// Returns whether there is no pass for this request, and reports why.
     fn is_turned_away(&self, said: &Value) -> bool {
         let lease = self.which.name.to_text();
         match words(said, "/turn").as_str() {
             "not-needed" => {
                 tell(&format!(
-                    "{lease}: not needed: somebody is next, and that pass will do"
+                    "{lease}: not needed: another request is next, and its pass will do"
                 ));
                 true
             }
@@ -200,21 +199,21 @@ impl Run {
         }
     }
 
-    /// Runs the command around which this process is what a shell would be.
+    /// Requests a pass and runs its command in the foreground.
     fn foreground(
         &self,
         asking: &Asking,
         processes: &process::Asking,
         mut launch: Fields,
     ) -> Result<(), Failure> {
-        // Before it is asked for: what comes from here on takes its place away, or is for its pass.
+        // Before the request: a signal from here on either withdraws it or is for its command.
         let mut foreground = Foreground::listen()?;
         let handed = match Handed::over(processes, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)
             }
-            // The request is worth more than the streams: it is made all the same.
+            // A request without its streams is better than none.
             Err(NotHanded::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
@@ -224,11 +223,12 @@ impl Run {
         }
         if let Err(reason) = &handed {
             tell(&format!(
-                "{reason}: the command has not the streams and the environment of this one; its output is in files"
+                "{reason}: the command runs without this process's streams and environment; its output goes to files"
             ));
         }
         let place = said.pointer("/place").and_then(Value::as_u64);
-        let place = place.ok_or_else(|| Failure::unreachable("the coordinator gives no place"))?;
+        let place = place
+            .ok_or_else(|| Failure::unreachable("the coordinator's answer has no position"))?;
         let lease = said.pointer("/lease").cloned().unwrap_or_default();
         let turn = Turn {
             asking: asking.clone(),
@@ -239,7 +239,7 @@ impl Run {
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
         for signal in signals {
-            // It may have ended meanwhile: its end says so.
+            // It may have ended meanwhile, which its record will show.
             drop(processes.send(&id, signal));
         }
         let name = self.name();
@@ -247,27 +247,27 @@ impl Run {
             if record.pointer("/failure/step") != Some(&"parcel".into()) {
                 return outcome(record, &name);
             }
-            // The keeper was killed meanwhile, and the parcel with it: the coordinator launches it without.
-            tell("the keeper was started anew, so the command has not the streams of this one");
+            // The keeper was killed meanwhile, and the parcel was lost with it: the coordinator launches the command without it.
+            tell("the keeper restarted, so the command runs without this process's streams");
             let id = turn.launched_anew(&id)?;
             outcome(&processes.wait(&id, None, process::Of::Leader)?, &name)
         })
     }
 }
 
-/// A place that waits for its turn.
+/// A request that waits for its turn.
 #[derive(Clone)]
 struct Turn {
     asking: Asking,
-    /// The lease, as requests have it.
+    /// The fields that name the lease.
     which: Fields,
-    /// Its name, as people read it.
+    /// The lease's name, for messages.
     name: String,
     place: u64,
 }
 
 impl Turn {
-    /// Waits for the turn: the record of the command, and signals that came too late to take the place away.
+    /// Waits for the turn. Returns the process id of the command, and signals that came too late to withdraw the request.
     fn awaited(
         &self,
         foreground: &mut Foreground,
@@ -275,7 +275,7 @@ impl Turn {
     ) -> Result<(String, Vec<i32>), Failure> {
         let (come, mut came) = tokio::sync::oneshot::channel();
         let turn = self.clone();
-        // Where the place is given back, nobody waits for it any more: it ends with this process.
+        // The thread is not joined: after a withdrawal it ends with this process.
         let waiting = move || drop(come.send(turn.come(lease)));
         let thread = Builder::new().name("turn".to_owned()).spawn(waiting);
         thread.map_err(|error| Failure::unreachable(format!("failed to wait: {error}")))?;
@@ -293,7 +293,7 @@ impl Turn {
         }
     }
 
-    /// Gives the place back, which is said; false if its pass has begun.
+    /// Withdraws the request, and reports that; returns false if its pass has begun.
     fn is_given_back(&self) -> Result<bool, Failure> {
         let mut asked = self.which.clone();
         asked.extend(fields([("place", self.place.into())]));
@@ -301,15 +301,15 @@ impl Turn {
             return Ok(false);
         };
         let words = if said.pointer("/follows") == Some(&true.into()) {
-            "its place is given back; others rely on a pass, which runs in the background when its turn comes"
+            "request withdrawn, but others rely on a pass, which runs in the background when its turn comes"
         } else {
-            "its place is given back"
+            "request withdrawn"
         };
         tell(&format!("{}: {words}", self.name));
         Ok(true)
     }
 
-    /// The record of the command that is launched for a pass instead of one that could not be.
+    /// Waits for the process that is launched in place of `failed`, and returns its id.
     fn launched_anew(&self, failed: &str) -> Result<String, Failure> {
         loop {
             let lease = self.asking.look("/lease", &self.which)?;
@@ -322,7 +322,7 @@ impl Turn {
         }
     }
 
-    /// Waits until the pass of this place has begun: the record of its command.
+    /// Waits until the pass of this request has begun, and returns the id of its process.
     fn come(&self, mut lease: Value) -> Result<String, Failure> {
         let is_its = |lease: &Value, path: &str| {
             lease.pointer(path).and_then(Value::as_u64) == Some(self.place)
@@ -336,7 +336,7 @@ impl Turn {
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));
         id.map(str::to_owned).ok_or_else(|| {
-            let words = "it lost its place: the lease was disabled or reset";
+            let words = "the request was dropped: the lease was disabled or reset";
             Failure::found(format!("{}: {words}", self.name))
         })
     }

@@ -1,4 +1,4 @@
-//! `sexton lease set`: what an administrator sets, without touching those who ask.
+//! `sexton lease set`: changes the settings of a lease.
 
 use crate::client::{Fields, fields};
 use crate::lease::asking::Asking;
@@ -12,30 +12,29 @@ use std::ffi::OsString;
 
 /// Change a setting of a lease
 ///
-/// It holds for everyone who asks for passes, and a flag of their command overrides it. A lease that
-/// does not exist is created.
+/// It applies to every request for a pass; a flag of `sexton lease run` overrides it. A lease that does not exist is created.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton lease set sync period 5m                          no two passes begin within five minutes
   sexton lease set sync no-delay on                        requests never wait
   sexton lease set sync max-run 1h                         a pass is stopped after an hour; 0 for never
-  sexton lease set nightly command -- ./backup             what runs when a request brings no command
+  sexton lease set nightly command -- ./backup             what runs if a request has no command
   sexton lease set nightly schedule \"0 3 * * *\" Europe/Berlin
-  sexton lease set nightly schedule none                   not by itself any more
-  sexton lease set nightly catch-up on                     a date that was missed is made up for, once
-  sexton lease set nightly logfile /var/log/nightly.log    a line for each pass as it begins and as it ends
+  sexton lease set nightly schedule none                   no schedule
+  sexton lease set nightly catch-up on                     a missed date is made up for, once
+  sexton lease set nightly logfile /var/log/nightly.log    a line at the start and end of each pass
 
-The environment of a command that is set is that of the coordinator's keeper, and what --env adds.")]
+A command that is set runs in the environment of the coordinator's keeper, with the variables of --env.")]
 pub(super) struct Set {
     #[command(flatten)]
     which: Which,
 
-    /// What is set
+    /// The setting
     #[arg(value_enum)]
     what: What,
 
-    /// The directory that the command runs in [default: this one]
+    /// The command's working directory [default: this one]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -43,18 +42,19 @@ pub(super) struct Set {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Set a command although its arguments look like they hold a secret; they are stored, and shown masked
+    /// Set the command even though its arguments look like they hold a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
-    /// To what: a span, on or off, a command, a file, or a cron expression and a time zone; none for no command, file or schedule
+    /// The value: a span, on or off, a command, a file, or a cron expression and a time zone; `none` removes a command, file or
+    /// schedule
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     value: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// How long from the start of a pass to the start of the next, at the least
+    /// The shortest time from the start of a pass to the start of the next
     Period,
     /// Whether requests never wait
     NoDelay,
@@ -62,23 +62,23 @@ enum What {
     MaxRun,
     /// Whether requests are refused
     Disabled,
-    /// What runs when a request brings no command, and on the schedule
+    /// What runs if a request has no command, and on the schedule
     Command,
-    /// When it asks by itself: five fields, and a time zone if it is not UTC
+    /// Request passes by itself: a cron expression of five fields, and a time zone if not UTC
     Schedule,
-    /// Whether a date of the schedule that was missed is made up for, once
+    /// Whether a missed date of the schedule is made up for, once
     CatchUp,
-    /// The file that has a line for each pass as it begins and as it ends
+    /// Log file: a line at the start and end of each pass
     Logfile,
 }
 
-/// A log file by its whole path: the coordinator may be in another directory.
+/// Makes the path of a log file absolute, since the coordinator has another working directory.
 pub(super) fn log_file(path: &str) -> Result<String, Failure> {
     let whole = here()?.join(path).into_os_string().into_string();
     whole.map_err(|_| Failure::usage("the path of a log file must be UTF-8"))
 }
 
-/// What stands for nothing.
+/// The value that removes a setting.
 const NONE: &str = "none";
 
 impl Set {
@@ -93,8 +93,8 @@ impl Set {
         let flag = self.value.iter().filter_map(|it| it.to_str());
         let flag = flag.skip(1).find(|it| it.starts_with("--"));
         if let Some(flag) = flag.filter(|_| self.what != What::Command) {
-            return Err(Failure::usage(format!("{flag} stands behind the value"))
-                .help("flags go before the name of the lease"));
+            return Err(Failure::usage(format!("{flag} must come before the value"))
+                .help("put flags before the name of the lease"));
         }
         if self.what != What::Command
             && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
@@ -128,7 +128,7 @@ impl Set {
                         ("zone", zone.into()),
                     ])),
                     _ => Err(Failure::usage(
-                        "a schedule is one word of five fields, and perhaps a time zone: \"0 3 * * *\" Europe/Berlin",
+                        "a schedule is one argument of five fields, and optionally a time zone: \"0 3 * * *\" Europe/Berlin",
                     )),
                 }
             }
@@ -138,13 +138,13 @@ impl Set {
     fn words(&self) -> Result<Vec<&str>, Failure> {
         let words = self.value.iter().map(|it| it.to_str());
         let words: Option<Vec<&str>> = words.collect();
-        words.ok_or_else(|| Failure::usage("what is set must be UTF-8"))
+        words.ok_or_else(|| Failure::usage("the value must be UTF-8"))
     }
 
     fn one(&self) -> Result<&str, Failure> {
         match self.words()?.as_slice() {
             [one] => Ok(one),
-            _ => Err(Failure::usage("one value is expected")),
+            _ => Err(Failure::usage("expected one value")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a coordinator answers about locks: for people, as JSON, and as an exit status.
+//! Answers about locks: as tables, and as failures with an exit status.
 
 use crate::client::Answer;
 use crate::lock::named::shown;
@@ -8,27 +8,27 @@ use crate::text::{span, words};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// What to do about a refusal.
+/// The advice for a refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Held,
-        "`--wait 10m` waits for it; `sexton lock list KEY` shows who else does",
+        "wait for it with `--wait 10m`; `sexton lock list KEY` shows who else waits",
     ),
     (
         Reason::Stale,
-        "stop what the lock guards: somebody else may hold it by now",
+        "stop what the lock guards: another owner may hold it by now",
     ),
     (
         Reason::Absent,
-        "a holder is known by its token, or by its owner as a waiter is; `sexton lock list` shows them all",
+        "name a holder by its token or owner, and a waiter by its owner; `sexton lock list` shows all of them",
     ),
     (
         Reason::Draining,
-        "renewals and releases go on; a start ends the drain",
+        "renewals and releases go on; a restart ends the drain",
     ),
 ];
 
-/// What an answer says, if it is as asked.
+/// Returns the answer's body if the status is 200, else the refusal.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     let said = answer.said()?;
     if answer.status == 200 {
@@ -38,11 +38,11 @@ pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     }
 }
 
-/// A refusal, as an exit status and in words.
+/// Converts a refusal to a failure that names the holder, if the lock is held.
 pub(crate) fn refused(mut said: Value) -> Failure {
     if said.pointer("/reason") == Some(&Reason::Held.word().into()) {
         let words = match shown(&said, "owner").as_str() {
-            "-" => "somebody held the lock, and has just given it back".to_owned(),
+            "-" => "another owner held the lock and has just released it".to_owned(),
             holder => format!("{holder} holds the lock"),
         };
         if let Value::Object(members) = &mut said {
@@ -52,7 +52,7 @@ pub(crate) fn refused(mut said: Value) -> Failure {
     Failure::refused(&said, HELPS)
 }
 
-/// Entries as a table.
+/// Formats lock entries as a table.
 pub(super) fn table(entries: &[Value]) -> String {
     let heads = [
         ("KEY", Column::Words),
@@ -81,7 +81,7 @@ pub(super) fn table(entries: &[Value]) -> String {
     crate::table::table(heads, rows)
 }
 
-/// How long an entry lasts, if nobody renews it.
+/// Formats the time after which an entry expires unless it is renewed.
 fn left(entry: &Value) -> String {
     if entry.pointer("/fencing") == Some(&true.into()) {
         return "fencing".to_owned();

@@ -1,5 +1,6 @@
-//! A command under a lock of a coordinator that cannot see it, over TCP: a TTL is renewed while it runs. Weaker than a
-//! binding: a machine that stops for longer than the TTL loses the lock, and learns it afterwards.
+//! Runs a command under a lock of a coordinator that cannot see the process, over TCP: the lock has a TTL and is renewed while
+//! the command runs. This is weaker than a binding: a machine that is suspended for longer than the TTL loses the lock, and
+//! learns that only afterwards.
 
 use crate::client::{Fields, instant, rest};
 use crate::lock::run::{Held, OnLost};
@@ -16,16 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Between TERM and KILL.
+/// The time between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Signals that go on to the command.
+/// Signals that are forwarded to the command.
 const FORWARDED: [Signal; 4] = [Signal::HUP, Signal::USR1, Signal::USR2, Signal::TERM];
 
-/// What a terminal sends to the command itself, whose end is what counts.
+/// Signals that the terminal also sends to the command; this process ignores them and waits for the command.
 const IGNORED: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
-/// A lock with a TTL, and what becomes of a command that loses it.
+/// A held lock with a TTL, and what to do with the command if the lock is lost.
 pub(super) struct ByTtl {
     held: Held,
     ttl: Duration,
@@ -43,7 +44,7 @@ impl ByTtl {
         }
     }
 
-    /// Runs the command, and ends as it does.
+    /// Runs the command and exits with its status.
     pub(super) fn run(self, command: &[OsString]) -> Result<(), Failure> {
         let (name, arguments) = command.split_first().expect("a command is required");
         let failed = |error: &dyn std::fmt::Display| {
@@ -53,7 +54,7 @@ impl ByTtl {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| failed(&error))?;
-        // Before it is started: what comes from here on is for it.
+        // Before the command starts, so that no signal for it is missed.
         let heard = [&FORWARDED[..], &IGNORED].concat();
         let heard: Vec<i32> = heard.into_iter().map(Signal::as_raw).collect();
         let signals = runtime.block_on(async { Signals::listen(&heard) });
@@ -69,7 +70,7 @@ impl ByTtl {
             })?;
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // It is our child and not waited for yet, so that this is no other's number.
+        // The child has not been waited for, so its PID cannot be another process's.
         let process = Arc::new(
             process
                 .transpose()
@@ -89,7 +90,7 @@ impl ByTtl {
         runtime.block_on(signals.pass_on(end, |number| {
             let forwarded = FORWARDED.into_iter().find(|it| it.as_raw() == number);
             if let Some(signal) = forwarded {
-                // It may have ended meanwhile: its end says so.
+                // It may have ended meanwhile, which the wait shows.
                 let _ = pidfd_send_signal(&*process, signal);
             }
         }));
@@ -108,7 +109,7 @@ impl ByTtl {
         exit(status)
     }
 
-    /// Renews the lock until this process ends, or the lock is lost.
+    /// Renews the lock until this process ends or the lock is lost.
     fn renew(&self, process: &Arc<OwnedFd>, lost: &Arc<AtomicBool>) {
         let (held, ttl, on_lost) = (self.held.clone(), self.ttl, self.on_lost);
         let (process, lost) = (Arc::clone(process), Arc::clone(lost));
@@ -127,7 +128,7 @@ impl ByTtl {
                 match answer {
                     Ok(answer) if answer.status == 200 => kept = asked,
                     Ok(answer) if is_gone(&answer) => break,
-                    // Nobody can be asked: it is held as long as the TTL says.
+                    // The coordinator cannot be reached, but the TTL has not expired.
                     Ok(_) | Err(_) if kept.elapsed() < ttl => {}
                     Ok(_) | Err(_) => break,
                 }
@@ -141,12 +142,12 @@ impl ByTtl {
             rest(GRACE);
             let _ = pidfd_send_signal(&*process, Signal::KILL);
         };
-        // Without it the lock is lost when its time is over, as that of a machine that stops.
+        // Without this thread the lock expires after its TTL, as on a machine that is suspended.
         drop(Builder::new().name("renew".to_owned()).spawn(renewing));
     }
 }
 
-/// Ends as a command did.
+/// Exits like a command that ended with `status`.
 fn exit(status: ExitStatus) -> Result<(), Failure> {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     match code.and_then(|code| u8::try_from(code).ok()) {

@@ -1,4 +1,4 @@
-//! The subcommands of `sexton lock`, and what each asks a coordinator for.
+//! The subcommands of `sexton lock`, and the requests they make.
 
 use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, Wanted};
@@ -12,29 +12,29 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use sexton::actors::lock::Name;
 
-/// The longest wait of one request, in seconds. A longer one is made of several.
+/// The longest wait of one request, in seconds. Longer waits take several requests.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// The longest time of a lock, in seconds.
+/// The longest TTL of a lock, in seconds.
 pub(super) const TTL_MAX: u64 = u16::MAX as u64;
 
-/// Entries that are asked for at a time.
+/// The number of entries per request.
 const PAGE: u64 = 1000;
 
-/// Take, renew and release locks, and see who has them.
+/// Take, renew and release locks, and see who has them
 ///
-/// Asks over `DATA/sexton.sock`, or where --url says. Each `acquire` is an owner
-/// of its own, unless --owner or `SEXTON_OWNER` names one; anyone who has the token can renew and release.
+/// Connects to `DATA/sexton.sock`, or to the coordinator of --url. Each `acquire` is a separate owner, unless --owner or
+/// `SEXTON_OWNER` names one. Anyone who has the token can renew and release.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  export SEXTON_OWNER=backup-$$                          one owner for all that follows
+  export SEXTON_OWNER=backup-$$                          one owner for all commands below
   sexton lock acquire backup && ./backup && sexton lock release backup
-  sexton lock acquire account 42 --wait 30 --ttl 2m      wait at most 30 s, keep it for two minutes
-  sexton lock renew account 42 --token 17                begin the two minutes again, if it is still ours
+  sexton lock acquire account 42 --wait 30 --ttl 2m      wait at most 30 s, hold it for two minutes
+  sexton lock renew account 42 --token 17                hold it for two more minutes, if it is not lost
   sexton lock list                                       who holds what, and who waits
 
-Exit status: 0 well; 1 the answer is no: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
+Exit status: 0 success; 1 refused: held, absent, lost; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Lock {
     #[command(subcommand)]
     action: Action,
@@ -42,7 +42,7 @@ pub(crate) struct Lock {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -51,10 +51,10 @@ pub(crate) struct Lock {
 enum Action {
     /// Take a lock
     ///
-    /// Each command is a separate owner, so only one of two gets the lock. A lock that --owner already holds is renewed,
-    /// with the new --ttl. Prints the token, which only ever grows: pass it to the resource that the lock guards, so that
-    /// it can refuse an earlier holder. If this command ends while it waits, by Ctrl-C or otherwise, it leaves the line;
-    /// if the coordinator is restarted meanwhile, it goes on waiting.
+    /// Each command is a separate owner, so only one of two gets the lock. If --owner already holds the lock, it is renewed with
+    /// the new --ttl. Prints the token, which only ever grows: pass it to the resource that the lock guards, so that the resource
+    /// can refuse an earlier holder. If this command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the
+    /// coordinator restarts meanwhile, the wait goes on.
     #[command(after_help = "\
 Examples:
   sexton lock acquire backup                   exit status 1 if another owner holds it
@@ -64,13 +64,13 @@ Examples:
     Acquire {
         #[command(flatten)]
         which: Which,
-        /// Name of the owner [default: USER@HOST:PID of the shell, and 16 digits of chance]
+        /// Name of the owner [default: USER@HOST:PID of the shell, and 16 random digits]
         #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
         owner: Option<Name>,
-        /// How long until the lock passes on, unless it is renewed: whole seconds, or such as 90s, 5m, 2h; 18h at most
+        /// How long until the lock expires unless renewed: whole seconds, or a form such as 90s, 5m, 2h; at most 18h
         #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
         ttl: u64,
-        /// How long to wait for it, in whole seconds, at most an hour
+        /// How long to wait for it, in whole seconds; at most an hour
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
         /// Priority among waiters; higher goes first
@@ -78,7 +78,7 @@ Examples:
         priority: u8,
     },
     Run(run::Run),
-    /// Renew a lock, or the wait for it: its time begins again
+    /// Renew a lock, or the wait for it: its time starts over
     #[command(after_help = "Example: sexton lock renew backup --token 17")]
     Renew {
         #[command(flatten)]
@@ -88,22 +88,22 @@ Examples:
     },
     /// Release a lock, or leave the line for it
     ///
-    /// With --force, regardless of who holds it: for a lock whose holder is gone for good, or whose process cannot be killed. What
-    /// `sexton lock run` runs under it is stopped.
+    /// With --force, regardless of the holder: for a lock whose holder is gone for good, or whose process cannot be killed. A
+    /// command that `sexton lock run` runs under it is stopped.
     #[command(after_help = "\
 Examples:
   sexton lock release backup --token 17
-  sexton lock release backup --force           take it away from its holder")]
+  sexton lock release backup --force           take it from its holder")]
     Release {
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
         of: Shown,
-        /// Take it away from its holder, even while its command runs
+        /// Take it from its holder, even while its command runs
         #[arg(long, conflicts_with_all = ["token"])]
         force: bool,
     },
-    /// Release every lock of an owner, and leave every line
+    /// Release all locks of an owner, and leave all lines
     #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
     ReleaseAll {
         #[command(flatten)]
@@ -115,7 +115,7 @@ Examples:
         #[command(flatten)]
         which: Which,
     },
-    /// Print the position of an owner in line: 1 holds the lock
+    /// Print an owner's position in line: 1 holds the lock
     #[command(after_help = "Example: sexton lock place backup --owner worker-7")]
     Place {
         #[command(flatten)]
@@ -123,11 +123,11 @@ Examples:
         #[command(flatten)]
         whose: Whose,
     },
-    /// Show who holds locks, and who waits for them
+    /// Show who holds locks and who waits for them
     #[command(after_help = "\
 Examples:
   sexton lock list                             all of them
-  sexton lock list account --owner worker-7    those of one key and one owner
+  sexton lock list account --owner worker-7    entries of one key and one owner
   sexton lock list --json | jq -r '.locks[].owner'")]
     List {
         /// Only this key
@@ -145,22 +145,22 @@ Examples:
     },
     /// Show what happens to locks as it happens; with a token, wait until that lock is lost
     ///
-    /// Without --token: who is granted a lock, who waits, who gives one back or runs out of time, until the
-    /// coordinator ends. With it: until the lock is released by anyone, or its time runs out.
+    /// Without --token, shows who is granted a lock, waits for one, releases it or lets it expire, until the coordinator ends.
+    /// With a token, waits until the lock is released by anyone or expires.
     #[command(after_help = "\
 Examples:
   sexton lock watch                            all locks, until Ctrl-C
-  sexton lock watch 'account*'                 those whose key begins so
+  sexton lock watch 'account*'                 locks whose key begins with account
   sexton lock watch backup --token 17 && kill \"$worker\"
 
-Exit status: 0 it is lost, or the coordinator ended; 1 it is still held when the wait is over.")]
+Exit status: 0 the lock is lost, or the coordinator ended; 1 it is still held when the wait is over.")]
     Watch(Watched),
 }
 
-/// What `sexton lock watch` watches.
+/// The lock or locks that `sexton lock watch` watches.
 #[derive(Args)]
 struct Watched {
-    /// The key of the lock; without --token a pattern, in which * stands for anything
+    /// The key of the lock; without --token a pattern, in which * matches anything
     #[arg(value_name = "KEY", value_parser = name)]
     key: Option<Name>,
 
@@ -168,20 +168,20 @@ struct Watched {
     #[arg(value_parser = name, requires = "token")]
     index: Option<Name>,
 
-    /// The token with which it is held
+    /// The token of the holder
     #[arg(long, requires = "key")]
     token: Option<u64>,
 
-    /// Who holds it; the token says enough
+    /// The holder; not needed with --token
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// How long to wait at most until it is lost, in whole seconds [default: without end]
+    /// How long to wait until it is lost, in whole seconds [default: no limit]
     #[arg(long, value_name = SPAN, requires = "token", value_parser = seconds(0, u64::MAX))]
     wait: Option<u64>,
 }
 
-/// Where a command asks.
+/// The coordinator to ask, and the form of the output.
 struct Asking {
     target: Target,
     json: bool,
@@ -200,7 +200,7 @@ impl Lock {
     }
 }
 
-/// The names that are asked for, where there are any.
+/// Collects the names that are set as fields of a request.
 fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
     let mut filter = Map::new();
     for (field, name) in names {
@@ -231,7 +231,7 @@ impl Asking {
                 fields.extend(members(terms));
                 self.acquire(fields, wait)
             }
-            Action::Run(_) => unreachable!("it asks in its own way"),
+            Action::Run(_) => unreachable!("it makes its own requests"),
             Action::Renew { which, of } => {
                 let mut fields = lock(&which);
                 of.put(&mut fields)?;
@@ -276,7 +276,7 @@ impl Asking {
         }
     }
 
-    /// Shows what happens to locks, or waits until one is lost.
+    /// Shows the events of locks, or waits until one lock is lost.
     fn watch(&self, watched: Watched) -> Result<(), Failure> {
         let Watched {
             key,
@@ -333,7 +333,7 @@ impl Asking {
         if entries.is_empty() {
             return print("no locks\n");
         }
-        // Each page was in order, all together are not.
+        // Each page is sorted, but not all pages together.
         entries.sort_by_cached_key(|entry| {
             let place = number(entry, "/place");
             (shown(entry, "key"), shown(entry, "index"), place)
@@ -345,7 +345,7 @@ impl Asking {
         print(&format!("and more: --limit is {limit}\n"))
     }
 
-    /// Waits until the lock is lost, an hour at a time.
+    /// Waits until the lock is lost, at most an hour per request.
     fn until_lost(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
         let mut left = wait;
         loop {
@@ -382,7 +382,7 @@ impl Asking {
         client::get(&self.target, &client::with_query(&path, fields))
     }
 
-    /// Prints an answer, as it is or as people read it.
+    /// Prints an answer, as JSON or formatted by `page`.
     fn tell(&self, answer: &Answer, page: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
         if self.json {
             print(&answer.body)?;
@@ -419,7 +419,7 @@ fn members(
         .map(|(field, value)| (field.to_owned(), value))
 }
 
-/// A place in line, in words.
+/// Describes a position in line.
 fn place(said: &Value) -> String {
     match number(said, "/place") {
         1 => format!(

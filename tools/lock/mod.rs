@@ -1,11 +1,11 @@
-//! `sexton lock`: locks of a running coordinator from a shell, over its Unix socket.
+//! `sexton lock`: locks of a running coordinator.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `command.rs` | the subcommands, and what they ask for |
+//! | `command.rs` | the subcommands, and the requests they make |
 //! | `run.rs` `by_ttl.rs` | a command that runs only while it holds a lock: bound to its processes, or over TCP by a TTL |
 //! | `named.rs` | keys, indexes and owners on the command line and in JSON |
-//! | `answer.rs` | what is answered: for people, as JSON, and as an exit status |
+//! | `answer.rs` | answers: as text, as JSON, and as an exit status |
 
 mod answer;
 mod by_ttl;

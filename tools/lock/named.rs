@@ -1,4 +1,4 @@
-//! Names of locks on the command line and in JSON. On the command line, what is no text is escaped as it is shown.
+//! Names of locks on the command line and in JSON. On the command line, bytes that are not UTF-8 are escaped as in the output.
 
 use crate::report::Failure;
 use base64::Engine as _;
@@ -7,10 +7,10 @@ use clap::Args;
 use serde_json::{Map, Value};
 use sexton::actors::lock::Name;
 
-/// Which lock.
+/// Names a lock.
 #[derive(Args)]
 pub(super) struct Which {
-    /// The key of the lock; bytes that are no text as \xNN, a backslash as \\
+    /// The key of the lock; non-UTF-8 bytes as \xNN, a backslash as \\
     #[arg(value_parser = name)]
     pub(super) key: Name,
 
@@ -19,32 +19,32 @@ pub(super) struct Which {
     pub(super) index: Option<Name>,
 }
 
-/// Whose entry.
+/// Names an owner.
 #[derive(Args)]
 pub(super) struct Whose {
-    /// Who holds or wants the lock
+    /// The owner that holds or waits for the lock
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     pub(super) owner: Name,
 }
 
-/// Whose entry, by name or by token.
+/// Names an entry of a lock, by token or by owner.
 #[derive(Args)]
 pub(super) struct Shown {
     /// Only if the lock is held with this token; no owner is needed then
     #[arg(long)]
     pub(super) token: Option<u64>,
 
-    /// Who holds or wants the lock; not needed with --token
+    /// The owner that holds or waits for the lock; not needed with --token
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     pub(super) owner: Option<Name>,
 }
 
 impl Shown {
-    /// Adds to the names of a lock whose entry is meant.
+    /// Adds the token and the owner to the fields of a request.
     pub(super) fn put(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         if self.token.is_none() && self.owner.is_none() {
-            return Err(Failure::usage("neither --token nor --owner says who holds the lock")
-                .help("`sexton lock acquire` prints the token, which says enough; `sexton lock list` shows owners"));
+            return Err(Failure::usage("give --token or --owner")
+                .help("`sexton lock acquire` prints the token; `sexton lock list` shows owners"));
         }
         if let Some(owner) = &self.owner {
             put(fields, "owner", owner);
@@ -54,31 +54,31 @@ impl Shown {
     }
 }
 
-/// An owner that nobody else is: USER@HOST:PID of the shell, for people who read a list, and 16 digits of chance.
+/// Makes a unique owner name: USER@HOST:PID of the shell, for readers of lists, and 16 random digits.
 pub(super) fn own_name() -> Result<Name, Failure> {
     let user = std::env::var_os("USER").map(|user| user.to_string_lossy().into_owned());
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let shell = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let chance = getrandom::u64()
-        .map_err(|error| Failure::unreachable(format!("failed to draw a name: {error}")))?;
+        .map_err(|error| Failure::unreachable(format!("failed to make a random name: {error}")))?;
     let mut text = format!("{user}@{}:{shell}", host.trim_end()).into_bytes();
     text.truncate(Name::BYTES_MAX - 17);
     text.extend(format!(":{chance:016x}").bytes());
     Ok(Name::new(text).expect("it was cut to what a name may have"))
 }
 
-/// Reads a name as a person writes it.
+/// Parses a name from the command line.
 pub(crate) fn name(text: &str) -> Result<Name, String> {
     Name::from_text(text).ok_or_else(|| {
         format!(
-            "expected at most {} bytes, with \\xNN for what is no text and \\\\ for a backslash",
+            "expected at most {} bytes, with \\xNN for a non-UTF-8 byte and \\\\ for a backslash",
             Name::BYTES_MAX
         )
     })
 }
 
-/// Puts a name into the fields of a request: as text, or in base64 if it is none.
+/// Adds a name to the fields of a request: as text, or in base64 if it is not UTF-8.
 pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     match std::str::from_utf8(name.as_bytes()) {
         Ok(text) => fields.insert(field.to_owned(), text.into()),
@@ -89,7 +89,7 @@ pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     };
 }
 
-/// A name in an answer, as it is shown; `-` if there is none.
+/// Formats a name in an answer; `-` if there is none.
 pub(crate) fn shown(object: &Value, field: &str) -> String {
     let text = object.get(field).and_then(Value::as_str);
     let encoded = object.get(format!("{field}_b64")).and_then(Value::as_str);

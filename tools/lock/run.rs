@@ -1,8 +1,8 @@
-//! `sexton lock run`: a command that runs only while it holds a lock.
+//! `sexton lock run`: runs a command only while it holds a lock.
 //!
-//! On the coordinator's machine the lock is bound to the record of this process and all below it, of which the command is
-//! part. Whichever process is killed, nobody else gets the lock while anything of the command lives. Elsewhere only a TTL guards
-//! it: `by_ttl.rs`.
+//! On the coordinator's machine the lock is bound to the record of this process and its whole tree, which includes the command.
+//! Whichever process is killed, nobody else gets the lock while a process of the command is alive. Over TCP, only a TTL guards
+//! the lock: see `by_ttl.rs`.
 
 use crate::client::{self, Fields, Target, Where, fields, rest};
 use crate::lock::answer::refused;
@@ -23,54 +23,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long what a command left may take to end before it is said that it has not, in seconds.
+/// How long to wait for processes that the command left behind before reporting them, in seconds.
 const SETTLE: u64 = 1;
 
-/// What many commands have ended after: only of one that runs longer it is asked whether its lock is lost.
+/// Most short commands end within this time; the watch for a lost lock starts only after it.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// What becomes of the command when its lock is lost.
+/// What to do with the command when its lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnLost {
     /// TERM, ten seconds of grace, KILL
     Stop,
-    /// Print a warning to standard error; it goes on
+    /// Print a warning to standard error and let it run
     Warn,
 }
 
 /// Run a command while it holds a lock
 ///
-/// Waits in line, runs the command, and releases the lock when the command and everything that it started have ended. The
-/// command has this terminal's streams and signals and its exit status is this command's; the token of the lock is in
-/// its environment, as `SEXTON_FENCE`.
+/// Waits in line, runs the command, and releases the lock when the command and everything it started have ended. The command has
+/// this terminal's streams and signals, and its exit status becomes this command's. The token of the lock is in its environment
+/// as `SEXTON_FENCE`.
 ///
-/// The lock is bound to the processes themselves: if this command, the command that it runs, or the coordinator is
-/// killed, the lock passes on when nothing of the command lives, and not before. It needs no TTL. Over TCP (--url) the
-/// coordinator cannot see the processes: there a TTL is renewed while the command runs, which is weaker, since a machine
-/// that is suspended for longer than that loses the lock without noticing.
+/// The lock is bound to the processes themselves: if this process, its command or the coordinator is killed, the lock passes on
+/// when no process of the command is left, and not before. It needs no TTL. Over TCP (--url) the coordinator cannot see the
+/// processes: there a TTL is renewed while the command runs. That is weaker, since a machine that is suspended for longer than
+/// the TTL loses the lock without noticing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lock run nightly -- ./backup               waits for as long as it takes
+  sexton lock run nightly -- ./backup               wait for as long as it takes
   sexton lock run --no-wait nightly -- ./backup     exit status 1 if another owner holds it
   sexton lock run account 42 --wait 30 -- ./settle
   sexton lock run deploy -- sh -c './deploy --fence \"$SEXTON_FENCE\"'
 
-Exit status: that of the command, or 128 and the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75 (--lost-exit)
-it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs there.")]
+Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75
+(--lost-exit) it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs
+there.")]
 pub(super) struct Run {
     #[command(flatten)]
     which: Which,
 
-    /// Name of the owner [default: USER@HOST:PID of the shell, and 16 digits of chance]
+    /// Name of the owner [default: USER@HOST:PID of the shell, and 16 random digits]
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// How long to wait for it at most [default: no limit]
+    /// How long to wait for the lock [default: no limit]
     #[arg(long, value_name = SPAN, value_parser = seconds(0, u64::MAX), conflicts_with = "no_wait")]
     wait: Option<u64>,
 
-    /// Do not wait: end at once if it is not free
+    /// Do not wait: exit at once if the lock is not free
     #[arg(long)]
     no_wait: bool,
 
@@ -90,15 +91,15 @@ pub(super) struct Run {
     #[arg(long, value_name = "STATUS", default_value_t = 75)]
     lost_exit: u8,
 
-    /// Over TCP: what becomes of the command when the lock is lost
+    /// Over TCP: what to do with the command when the lock is lost
     #[arg(long, value_enum, default_value = "stop")]
     on_lost: OnLost,
 
-    /// The id of its parent
+    /// The id of the parent process
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -128,7 +129,7 @@ impl Run {
             return ByTtl::new(held, self.ttl.unwrap_or(60), lost).run(&self.command);
         }
         if self.on_lost == OnLost::Warn {
-            let words = "--on-lost warn is for a coordinator over TCP: here the command never outlives its lock";
+            let words = "--on-lost warn is only for a coordinator over TCP: on this machine the command never outlives its lock";
             return Err(Failure::usage(words));
         }
         let command = plain(&self.command, self.allow_secrets, &here()?)?;
@@ -141,7 +142,7 @@ impl Run {
         self.attached(&asking, (&own, command), &held)
     }
 
-    /// Waits for the lock, and has it.
+    /// Waits for the lock and takes it.
     fn acquire(&self, target: &Target, how: &Fields) -> Result<Held, Failure> {
         let owner = self.owner.clone().map_or_else(own_name, Ok)?;
         let lock = entry(&self.which, &owner);
@@ -155,8 +156,8 @@ impl Run {
             let said = answer.said()?;
             if answer.status == 200 {
                 let token = said.pointer("/token").and_then(Value::as_u64);
-                let token =
-                    token.ok_or_else(|| Failure::unreachable("the coordinator gives no token"))?;
+                let token = token
+                    .ok_or_else(|| Failure::unreachable("the coordinator's answer has no token"))?;
                 let target = target.clone();
                 return Ok(Held {
                     target,
@@ -175,7 +176,7 @@ impl Run {
         }
     }
 
-    /// Runs the command below this process, whose whole tree has the lock.
+    /// Runs the command as a child of this process, whose whole tree holds the lock.
     fn attached(
         &self,
         asking: &Asking,
@@ -196,7 +197,7 @@ impl Run {
                 held.keep_alive(&id, ttl);
             }
             let (held, lost) = (held.clone(), Arc::clone(&lost));
-            // Ends with this process.
+            // The thread ends with this process.
             let watching = move || {
                 rest(SHORT);
                 held.stop_when_lost(&id, &lost);
@@ -220,19 +221,21 @@ impl Run {
     }
 }
 
-/// Gives the lock back, if nothing of the command lives. Otherwise it is given back when that has ended.
+/// Releases the lock if no process of the command is left. Otherwise the lock passes on when the last one ends.
 fn settle(asking: &Asking, record: &Value, held: &Held) {
     let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), Of::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
-        // It ends with this process in any case; so nobody is told that it is held for a moment longer.
+        // An error does not matter: the lock passes on when this process ends. This only makes it sooner.
         drop(held.post("release", fields([("leaves", true.into())]), 0));
     } else {
-        tell("what the command started still runs: the lock passes on when that has ended");
+        tell(
+            "processes that the command started are still running: the lock passes on when they have ended",
+        );
     }
 }
 
 impl Held {
-    /// Asks for something about this lock.
+    /// Posts a request about this lock.
     pub(super) fn post(
         &self,
         what: &str,
@@ -249,7 +252,7 @@ impl Held {
     fn stop_when_lost(&self, id: &str, lost: &AtomicBool) {
         loop {
             let Ok(answer) = self.post("watch", Fields::new(), WAIT_MAX) else {
-                // Nobody says so. When the coordinator is back, the lock is as it was.
+                // The coordinator cannot be reached. When it is back, the lock is as it was.
                 rest(Duration::from_secs(1));
                 continue;
             };
@@ -263,7 +266,7 @@ impl Held {
         }
     }
 
-    /// Binds the lock to the command, which is killed when the lock has not been renewed for so long; and renews it.
+    /// Binds the lock to the command, and renews it. The command is killed when the lock was not renewed for `ttl` seconds.
     fn keep_alive(&self, id: &str, ttl: u64) {
         let bound = fields([
             ("process", id.into()),
@@ -272,7 +275,7 @@ impl Held {
         ]);
         let mut asked = self.lock.clone();
         asked.extend(bound);
-        // If this fails, it stays bound to this process.
+        // On failure the lock stays bound to this process.
         drop(client::send(&self.target, "/v1/locks/acquire", asked, 0));
         let held = self.clone();
         let renewing = move || {
@@ -281,7 +284,7 @@ impl Held {
                 drop(held.post("renew", Fields::new(), 0));
             }
         };
-        // Without it the command is killed when the time is over.
+        // Without this thread the command is killed after the TTL.
         drop(Builder::new().name("renew".to_owned()).spawn(renewing));
     }
 }

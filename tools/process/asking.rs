@@ -1,4 +1,4 @@
-//! What a coordinator is asked about processes, and what it answers.
+//! Requests about processes and services, and their answers.
 
 use crate::client::{self, Fields, Target, Where, fields};
 use crate::report::{Failure, print_said};
@@ -6,13 +6,13 @@ use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// What to do about a refusal.
+/// The advice for a refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
-        "`sexton ps` shows which processes there are, `sexton ps --all` also those that have ended",
+        "`sexton ps` shows the running processes, `sexton ps --all` also those that have ended",
     ),
-    (Reason::Ended, "`sexton wait ID` says how"),
+    (Reason::Ended, "`sexton wait ID` shows how"),
     (
         Reason::OutOfScope,
         "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
@@ -23,11 +23,11 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The same where services are asked about.
+/// The advice for a refusal of a request about services.
 const SERVICE_HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
-        "`sexton service` shows which services there are; [services.NAME] in the configuration defines one",
+        "`sexton service` shows the services; [services.NAME] in the configuration defines one",
     ),
     (
         Reason::OutOfScope,
@@ -35,21 +35,21 @@ const SERVICE_HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest that one request waits, in seconds.
+/// The longest wait of one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Where a command asks.
+/// The coordinator to ask, and the form of the output.
 pub(crate) struct Asking {
     pub(crate) target: Target,
     pub(crate) json: bool,
 }
 
-/// What of a process is waited for.
+/// The extent of a wait for a process.
 #[derive(Clone, Copy)]
 pub(crate) enum Of {
-    /// The process itself.
+    /// Only the process itself.
     Leader,
-    /// Its tree, too, where that is being stopped or a right is bound to it.
+    /// Its tree, too, if the tree is being stopped or a right is bound to it.
     Tree,
 }
 
@@ -59,13 +59,13 @@ impl Asking {
         Ok(Self { target, json })
     }
 
-    /// Has something done; what is answered.
+    /// Posts a request and returns the answer.
     pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
         client::send(&self.target, &path, fields, 0)?.well(HELPS)
     }
 
-    /// The same under a key: once, also where the coordinator is started anew meanwhile.
+    /// Posts a request with an idempotency key, so that it is carried out once even if the coordinator restarts meanwhile.
     pub(super) fn act_once(&self, what: &str, fields: Fields, key: &str) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
         client::send_once(&self.target, &path, fields, key)?.well(HELPS)
@@ -81,31 +81,31 @@ impl Asking {
         self.act("signal", asked)
     }
 
-    /// Has something done with services; what is answered. `wait` is in seconds.
+    /// Posts a request about services and returns the answer. `wait` is in seconds.
     pub(crate) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");
         client::send(&self.target, &path, fields, wait)?.well(SERVICE_HELPS)
     }
 
-    /// What the coordinator says of itself, where it is on this machine.
+    /// Returns the coordinator's status. Fails if the coordinator is not on this machine.
     pub(super) fn status(&self) -> Result<Value, Failure> {
         if !self.target.is_socket() {
             return Err(Failure::usage(
-                "only a coordinator on this machine is signalled: send SIGHUP to it where it runs",
+                "only a coordinator on this machine can be signalled: send SIGHUP to it where it runs",
             ));
         }
         client::get(&self.target, "/v1/status")?.well(HELPS)
     }
 
-    /// The coordinator, where it is on this machine.
+    /// Returns the PID of the coordinator, which must be on this machine.
     pub(super) fn pid(&self) -> Result<Pid, Failure> {
         let said = self.status()?;
         let pid = said.pointer("/pid").and_then(Value::as_i64);
         let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        pid.ok_or_else(|| Failure::unreachable("the coordinator does not say which process it is"))
+        pid.ok_or_else(|| Failure::unreachable("the coordinator's status has no PID"))
     }
 
-    /// What is known of services, or of the one of this name.
+    /// Reads the state of all services, or of the one called `name`.
     pub(crate) fn services(&self, name: Option<&str>) -> Result<Value, Failure> {
         let path = match name {
             None => "/v1/services".to_owned(),
@@ -116,13 +116,13 @@ impl Asking {
         client::get(&self.target, &path)?.well(SERVICE_HELPS)
     }
 
-    /// What is known, by a path below `/v1/processes` and a query of text.
+    /// Reads a path below `/v1/processes`, with a query.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes{what}");
         client::get(&self.target, &client::with_query(&path, query))?.well(HELPS)
     }
 
-    /// Waits until a process has ended, at most so many seconds: its record, as it is then.
+    /// Waits until a process has ended, or at most `seconds`, and returns its record.
     pub(crate) fn wait(&self, id: &str, seconds: Option<u64>, of: Of) -> Result<Value, Failure> {
         let mut left = seconds;
         loop {
@@ -139,7 +139,7 @@ impl Asking {
         }
     }
 
-    /// Prints an answer, as it is or as people read it.
+    /// Prints an answer, as JSON or formatted by `page`.
     pub(super) fn tell(
         &self,
         said: &Value,
@@ -149,12 +149,12 @@ impl Asking {
     }
 }
 
-/// Whether a record is of a process that has ended.
+/// Returns whether a record is of a process that has ended.
 pub(crate) fn has_ended(record: &Value) -> bool {
     record.pointer("/status").and_then(Value::as_str) == Some("exited")
 }
 
-/// What a flag that may be given several times says, each as `NAME=VALUE`.
+/// Parses the values of a flag that may be repeated, each as `NAME=VALUE`.
 pub(super) fn pairs(given: &[String], flag: &str) -> Result<Fields, Failure> {
     let pair = |pair: &String| {
         let split = pair.split_once('=').filter(|(name, _)| !name.is_empty());

@@ -1,5 +1,5 @@
-//! A command in the foreground: it has the streams, the environment, the umask and the limits of this process, which hands
-//! them to the keeper itself, so that they stand nowhere. Signals that come here go on to it.
+//! Runs a command in the foreground, with the streams, the environment, the umask and the limits of this process. These go
+//! directly to the keeper and are stored nowhere. Signals to this process are forwarded to the command.
 
 use crate::client::{self, Fields};
 use crate::process::asking::{Asking, Of, has_ended};
@@ -22,21 +22,21 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long the keeper may take to take a parcel.
+/// How long the keeper may take to accept a parcel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How soon a keeper that does not answer is looked for again, and how often.
+/// How often, and how many times, to look for another keeper when one does not answer.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 500;
 
-/// How long a keeper, or a coordinator, that is gone is waited for by who launches again and again; and how soon it is looked for.
+/// How long a caller that launches repeatedly waits for a keeper or a coordinator to come back, and how often it tries.
 const RETURN_MAX: Duration = Duration::from_mins(1);
 const RETURN: Duration = Duration::from_millis(100);
 
-/// Signals that go on to the command: HUP, INT, QUIT, USR1, USR2, TERM.
+/// Signals that are forwarded to the command: HUP, INT, QUIT, USR1, USR2, TERM.
 const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, 15];
 
-/// The limits of a process that its children inherit.
+/// The resource limits that children inherit.
 const LIMITS: [Resource; 10] = [
     Resource::Cpu,
     Resource::Fsize,
@@ -50,14 +50,14 @@ const LIMITS: [Resource; 10] = [
     Resource::Nice,
 ];
 
-/// Runs a command, and waits for its end. `started` hears of it when it runs, with its record.
+/// Runs a command and waits for its end. Calls `started` with its record once it runs, and `outcome` with its final record.
 pub(crate) fn run(
     asking: &Asking,
     asked: Fields,
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // Before it is launched: what comes from here on is for it.
+    // Before the launch, so that no signal for the command is missed.
     let foreground = Foreground::listen()?;
     let handed = Handed::over(asking, false)?;
     let record = handed.launch(asking, asked)?;
@@ -68,14 +68,14 @@ pub(crate) fn run(
     foreground.follow(asking, &words(&record, "/id"), outcome)
 }
 
-/// Signals that come here, and what waits for them.
+/// Receives signals while waiting in the foreground.
 pub(crate) struct Foreground {
     runtime: Runtime,
     signals: Signals,
 }
 
 impl Foreground {
-    /// Hears of signals from now on, instead of ending by them.
+    /// Receives signals from now on, instead of being ended by them.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -86,12 +86,12 @@ impl Foreground {
         Ok(Self { runtime, signals })
     }
 
-    /// What comes of this, or the number of a signal that comes before it.
+    /// Waits for `end` and returns its output, or the number of a signal that arrives first.
     pub(crate) fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
         self.runtime.block_on(self.signals.until(end))
     }
 
-    /// Sends signals on to the process of this record, until it has ended.
+    /// Forwards signals to the process until it has ended.
     pub(crate) fn follow(
         self,
         asking: &Asking,
@@ -108,12 +108,12 @@ impl Foreground {
             let (forward, forwarded) = mpsc::channel::<i32>();
             scope.spawn(move || {
                 for number in forwarded {
-                    // It may have ended meanwhile: its end says so.
+                    // It may have ended meanwhile, which its record will show.
                     drop(asking.send(id, number));
                 }
             });
             self.runtime.block_on(self.signals.pass_on(end, |number| {
-                // The thread that sends them ends after this.
+                // The thread that receives these ends only after this future.
                 let _ = forward.send(number);
             }));
             drop(forward);
@@ -124,7 +124,7 @@ impl Foreground {
     }
 }
 
-/// What the keeper was given, until a launch names its ticket. With this it lets go of it.
+/// A parcel held by the keeper until a launch names its ticket. The keeper drops the parcel when this is dropped.
 pub(crate) struct Handed {
     ticket: u128,
     #[expect(dead_code, reason = "held for as long as the parcel may be wanted")]
@@ -132,14 +132,15 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    /// Gives the keeper what the command is to have of this process. Unless it stays, the launch has a minute to come.
+    /// Hands the keeper this process's streams, environment, umask and limits for a command. Unless the parcel `stays`, it must
+    /// be launched within a minute.
     pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, NotHanded> {
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
         let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
         Self::with(asking, &streams, &Own::default(), stays)
     }
 
-    /// The same with these streams.
+    /// Hands over a parcel with other streams.
     fn with(
         asking: &Asking,
         streams: &[BorrowedFd<'_>; 3],
@@ -150,24 +151,24 @@ impl Handed {
         Ok(Self { ticket, connection })
     }
 
-    /// Launches the command that it is for: its record.
+    /// Launches the command and returns its record.
     fn launch(self, asking: &Asking, mut asked: Fields) -> Result<Value, Failure> {
         let ticket = self.ticket();
         asked.insert("parcel".to_owned(), ticket.as_str().into());
         asking.act_once("launch", asked, &ticket)
     }
 
-    /// By which the launch names it.
+    /// Returns the ticket by which a launch names the parcel.
     pub(crate) fn ticket(&self) -> String {
         format!("{:x}", self.ticket)
     }
 }
 
-/// Why nothing was handed over.
+/// Why the parcel was not handed over.
 pub(crate) enum NotHanded {
-    /// The keeper does not take it, for this reason.
+    /// The keeper refused it, for this reason.
     Refused(String),
-    /// There is no keeper, or it cannot be asked.
+    /// There is no keeper, or it cannot be reached.
     Failed(Failure),
 }
 
@@ -186,19 +187,19 @@ impl From<NotHanded> for Failure {
     }
 }
 
-/// What a command has beside what this process has, and no record shows.
+/// What a command gets beyond the environment of this process. It is not stored in the record.
 #[derive(Default)]
 pub(crate) struct Own<'a> {
-    /// Variables of its environment.
+    /// Additional environment variables.
     pub(crate) env: &'a [(&'a str, &'a str)],
-    /// Variables that are not for it.
+    /// Variables of this process that the command does not get.
     pub(crate) without: &'a [&'a str],
-    /// The most bytes of data of each of its processes, and of memory of all of them where the kernel counts that.
+    /// The most bytes of data of each of its processes, and of memory of all of them together where control groups count that.
     pub(crate) memory_max: Option<u64>,
 }
 
-/// Launches a command with these streams, and with the environment, the umask and the limits of this process, but for what is
-/// its own: its record. A keeper or a coordinator that is gone for a moment is waited for.
+/// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by
+/// `own`, and returns its record. Waits for a keeper or a coordinator that is gone for a moment.
 pub(crate) fn launch(
     asking: &Asking,
     asked: Fields,
@@ -221,8 +222,8 @@ fn failed(error: &dyn Display) -> Failure {
     ))
 }
 
-/// Hands over to the keeper that runs. One that was killed is noticed a moment later: until then the coordinator names its
-/// socket, at which nobody answers, and then it starts another.
+/// Hands a parcel to the current keeper. The coordinator notices a killed keeper a moment later and starts another; until then it
+/// names the old socket, where nothing listens.
 fn handed_over(
     asking: &Asking,
     given: (&[BorrowedFd<'_>; 3], &Own<'_>),
@@ -240,21 +241,21 @@ fn handed_over(
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let seconds = PATIENCE.as_secs();
-                return Err(failed(&format!("it does not answer within {seconds} s")).into());
+                return Err(failed(&format!("it did not answer within {seconds} s")).into());
             }
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => {
                 return Err(NotHanded::Refused(error.to_string()));
             }
             Err(error) => {
-                let failure = failed(&error).help("a command in the foreground runs on the coordinator's machine, as its user; from elsewhere, run it with --detach");
+                let failure = failed(&error).help("a command can run in the foreground only on the coordinator's machine, as its user; otherwise use --detach");
                 return Err(failure.into());
             }
         }
     }
 }
 
-/// Whether no keeper listens any more, or the one that did was killed before it answered. What was handed over is launched by nobody: that is
-/// only asked for afterwards.
+/// Returns whether the keeper is gone, or was killed before it answered. The parcel is then lost, and nothing was launched, since
+/// the launch is requested only afterwards.
 const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -265,15 +266,15 @@ const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     )
 }
 
-/// A number that nobody can guess.
+/// Returns a random number that nobody can guess.
 pub(crate) fn drawn() -> std::io::Result<u128> {
     let mut chance = [0; 16];
     getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
     Ok(u128::from_le_bytes(chance))
 }
 
-/// Gives the keeper what the command is to have of this process: the ticket by which the launch names it, and the connection,
-/// with whose end the keeper lets go of what no launch has asked for.
+/// Sends a parcel to the keeper at `socket`. Returns the ticket by which the launch names it, and the connection; the keeper
+/// drops an unlaunched parcel when that is closed.
 fn hand_over(
     socket: &str,
     (streams, own): (&[BorrowedFd<'_>; 3], &Own<'_>),
@@ -312,7 +313,9 @@ fn hand_over(
         Ok(Report::Refused { reason }) => {
             Err(std::io::Error::new(ErrorKind::QuotaExceeded, reason))
         }
-        Ok(other) => Err(std::io::Error::other(format!("it says {other:?}"))),
+        Ok(other) => Err(std::io::Error::other(format!(
+            "unexpected answer: {other:?}"
+        ))),
         Err(error) => Err(std::io::Error::other(error)),
     }
 }
@@ -330,7 +333,7 @@ fn parcel(own: &Own<'_>) -> Parcel {
     });
     let more = own.env.iter();
     let more = more.map(|(name, value)| Bytes::new(format!("{name}={value}").into_bytes()));
-    // It can only be read by setting it.
+    // The umask can only be read by setting it.
     let mask = umask(rustix::fs::Mode::empty());
     umask(mask);
     let limits = LIMITS.iter().map(|which| {

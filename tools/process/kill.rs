@@ -13,7 +13,7 @@ use serde_json::Value;
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::path::PathBuf;
 
-/// Names of signals that people use, as on Linux.
+/// Names of common signals, with their numbers on Linux.
 const SIGNALS: [(&str, u8); 16] = [
     ("HUP", 1),
     ("INT", 2),
@@ -33,7 +33,7 @@ const SIGNALS: [(&str, u8); 16] = [
     ("SYS", 31),
 ];
 
-/// A signal by its name or number.
+/// Parses the name or number of a signal.
 pub(crate) fn signal(text: &str) -> Result<u8, String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
@@ -44,53 +44,53 @@ pub(crate) fn signal(text: &str) -> Result<u8, String> {
         .or_else(number)
         .ok_or_else(|| {
             format!(
-                "{text:?} is no signal: expected a name, such as TERM, or a number from 1 to 64"
+                "{text:?} is not a signal: expected a name, such as TERM, or a number from 1 to 64"
             )
         })
 }
 
-/// Stop processes: a signal, a span of grace, then SIGKILL; or send a signal.
+/// Stop processes: a signal, a grace period, then SIGKILL; or send a signal
 ///
-/// Each is found by its record, and signalled by a descriptor of that very process: one that has its PID now is never
-/// touched.
+/// A process is found by its record, and signalled by a descriptor of that very process: another process that has its PID by now
+/// is never touched.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton kill 0192f5e0 --wait        SIGTERM, after its grace SIGKILL, and wait for its end
-  sexton kill 0192f5e0 --tree        all that it started, too
+  sexton kill 0192f5e0 --tree        also everything it started
   sexton kill 0192f5e0 --now         SIGKILL at once
   sexton kill 0192f5e0 --signal HUP  send a signal, and nothing else
-  sexton kill --pid-file DIR/process.pid   what another program launched, if it is still that
+  sexton kill --pid-file DIR/process.pid   a process of another program, if it still has that PID
 
-Exit status: 0 well; 1 there is no such process, or it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
+Exit status: 0 success; 1 there is no such process, it has ended, or another has its PID; 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Kill {
-    /// Which, by id or the first eight or more digits of it
+    /// The processes, by id or its first eight or more digits
     #[arg(value_name = "ID", required_unless_present = "pid_file")]
     ids: Vec<String>,
 
-    /// The process of a PID file that another program wrote: signalled only if it began when the file was written, and
-    /// runs what `cmd.sh` beside the file says. No coordinator is asked
+    /// The process of a PID file that another program wrote. It is signalled only if it started when the file was written, and
+    /// runs the program in `cmd.sh` beside the file. No coordinator is needed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "tree", "group"])]
     pid_file: Option<PathBuf>,
 
-    /// Send this signal, and nothing else
+    /// Send only this signal
     #[arg(long, short, value_name = "SIGNAL", value_parser = signal, conflicts_with_all = ["tree", "grace", "now", "wait"])]
     signal: Option<u8>,
 
-    /// With --signal, to its process group
+    /// With --signal, signal its process group
     #[arg(long, requires = "signal")]
     group: bool,
 
-    /// Also stop all that it started; it is `stopping` until nothing of that lives
+    /// Also stop everything it started; it is `stopping` until none of that is left
     #[arg(long)]
     tree: bool,
 
-    /// How long it may take to end [default: as it was launched]
+    /// How long it may take to end [default: as set at its launch]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     grace: Option<u64>,
 
-    /// Without grace: SIGKILL at once
+    /// SIGKILL at once, without a grace period
     #[arg(long, conflicts_with = "grace")]
     now: bool,
 
@@ -101,7 +101,7 @@ pub(crate) struct Kill {
     #[command(flatten)]
     at: Where,
 
-    /// Print records as they are, in JSON
+    /// Print the records as JSON
     #[arg(long)]
     json: bool,
 }
@@ -144,32 +144,32 @@ impl Kill {
     }
 }
 
-/// Wait until a process has ended, and exit with its status.
+/// Wait until a process has ended, and exit with its status
 ///
-/// The wait continues over restarts of the coordinator.
+/// The wait continues across restarts of the coordinator.
 #[derive(Args)]
 #[command(
     name = "wait",
     after_help = "\
 Examples:
-  sexton wait 0192f5e0                until it has ended: exits as it did
-  sexton wait 0192f5e0 --timeout 30s  at most half a minute
+  sexton wait 0192f5e0                wait, and exit with its status
+  sexton wait 0192f5e0 --timeout 30s  wait at most half a minute
 
-Exit status: that of the process, or 128 and the signal that ended it; 124 it lives when the time is over; 125 how it ended cannot be
-known, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
+Exit status: that of the process, or 128 plus the signal that ended it; 124 it has not ended within the timeout; 125 it is unknown how
+it ended, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
 pub(crate) struct WaitFor {
-    /// Which, by id or the first eight or more digits of it
+    /// The process, by id or its first eight or more digits
     id: String,
 
-    /// How long to wait, in whole seconds [default: for ever]
+    /// How long to wait, in whole seconds [default: no limit]
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 31_536_000))]
     timeout: Option<u64>,
 
     #[command(flatten)]
     at: Where,
 
-    /// Print its record, in JSON
+    /// Print the record as JSON
     #[arg(long)]
     json: bool,
 }
@@ -186,7 +186,7 @@ impl WaitFor {
             return outcome(&record, &page::command(&record));
         }
         Err(
-            Failure::of_command(124, "it has not ended, and the wait is over").help(format!(
+            Failure::of_command(124, "it has not ended within the timeout").help(format!(
                 "wait longer, or end it: `sexton kill --wait {}`",
                 self.id
             )),

@@ -1,4 +1,4 @@
-//! `sexton logs`: what a process wrote. Its files are read here, where whoever asks may read them.
+//! `sexton logs`: shows the output of a process. The files are read by this command, with the rights of its user.
 
 use crate::client::{self, Where, fields};
 use crate::process::asking::{Asking, has_ended};
@@ -11,25 +11,25 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-/// How soon a file is looked at again that is being written.
+/// How often to look for new output.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How much is read at once.
+/// The most bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// Show what a process wrote.
+/// Show the output of a process
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton logs 0192f5e0               its standard output
   sexton logs 0192f5e0 --stderr      its standard error
-  sexton logs 0192f5e0 --follow      go on until it has ended
+  sexton logs 0192f5e0 --follow      show new output until it has ended
   sexton logs 0192f5e0 --tail 20     the last 20 lines
 
-What ran in the foreground wrote to its terminal. Exit status: 0 well; 1 there is no such process, or it has no files; 3 no coordinator runs
-there, or the files cannot be read.")]
+A process in the foreground wrote to its terminal and has no files. Exit status: 0 success; 1 there is no such process, or it has no
+files; 3 no coordinator runs there, or the files cannot be read.")]
 pub(crate) struct Logs {
-    /// Which, by id or the first eight or more digits of it
+    /// The process, by id or its first eight or more digits
     id: String,
 
     #[command(flatten)]
@@ -39,14 +39,14 @@ pub(crate) struct Logs {
     at: Where,
 }
 
-/// What of the output is shown.
+/// Selects the part of the output to show.
 #[derive(Args)]
 pub(super) struct How {
-    /// Its standard error
+    /// Show standard error instead of standard output
     #[arg(long)]
     stderr: bool,
 
-    /// Go on until it has ended
+    /// Show new output until the process has ended
     #[arg(long, short)]
     follow: bool,
 
@@ -61,8 +61,9 @@ impl Logs {
         let query = fields([("id", self.id.as_str().into())]);
         let record = asking.look("/process", &query)?;
         let dir = record.pointer("/run_dir").and_then(Value::as_str);
-        let dir =
-            dir.ok_or_else(|| Failure::found("it was not launched here, so it has no files"))?;
+        let dir = dir.ok_or_else(|| {
+            Failure::found("this coordinator did not launch it, so it has no files")
+        })?;
         let id = words(&record, "/id");
         let query = fields([("id", id.as_str().into())]);
         let ended = || Ok(has_ended(&asking.look("/process", &query)?));
@@ -71,7 +72,7 @@ impl Logs {
 }
 
 impl How {
-    /// Shows the files of a directory, until what writes them has ended if they are followed.
+    /// Prints an output file in `dir`; when following, until the process has ended.
     pub(super) fn show(
         &self,
         dir: &Path,
@@ -90,7 +91,7 @@ impl How {
             sought.map_err(|error| unread(&path, &error))?;
         }
         loop {
-            // Whether it has ended is asked before the file is read: what it wrote until then is there.
+            // Check for the end before reading the file, so that all output up to the end is read.
             let ended = !self.follow || has_ended()?;
             copy(&mut file, &path)?;
             if ended {
@@ -102,7 +103,7 @@ impl How {
 }
 
 fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
-    // Rotated: what was taken away has been read, and what is left begins at the beginning.
+    // The file was rotated: its old content has been read, and the rest begins at the start.
     let is_shorter = file
         .stream_position()
         .and_then(|at| Ok(at > file.metadata()?.len()));
@@ -122,7 +123,7 @@ fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Where the last lines begin.
+/// Returns the offset at which the last `lines` lines begin.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0))?;
     if lines == 0 {
@@ -138,7 +139,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
             .read_to_end(&mut part)?;
         for (place, byte) in part.iter().enumerate().rev() {
             let at = start + place as u64;
-            // The end of the last line is no beginning of another.
+            // The line break at the end of the file begins no line.
             if *byte == b'\n' && at + 1 < length {
                 left = left.saturating_sub(1);
                 if left == 0 {

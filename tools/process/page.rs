@@ -1,4 +1,4 @@
-//! Processes as people read them.
+//! Formats processes for a terminal.
 
 use crate::table::{Column, table};
 use crate::text::{bytes, grouped, number, plain, span, time, words};
@@ -7,11 +7,11 @@ use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// The most of a command that a list shows: words, and letters.
+/// The most words, and characters, of a command that a list shows.
 const WORDS: usize = 3;
 const LETTERS: usize = 50;
 
-/// How many letters an id has.
+/// The number of characters of an id.
 const ID: usize = 36;
 
 fn text<'a>(record: &'a Value, path: &str) -> Option<&'a str> {
@@ -22,7 +22,7 @@ fn at(record: &Value, path: &str) -> Option<u64> {
     record.pointer(path).and_then(Value::as_u64)
 }
 
-/// The beginning of a command.
+/// Returns the beginning of a command.
 pub(crate) fn command(record: &Value) -> String {
     let all = record.pointer("/command").and_then(Value::as_array);
     let all = all.map(Vec::as_slice).unwrap_or_default();
@@ -35,7 +35,7 @@ pub(crate) fn command(record: &Value) -> String {
     shown
 }
 
-/// How it stands, in a few words.
+/// Describes the state of a process.
 pub(crate) fn standing(record: &Value) -> String {
     match text(record, "/status") {
         Some("exited") => ending(record),
@@ -46,10 +46,10 @@ pub(crate) fn standing(record: &Value) -> String {
     }
 }
 
-/// How it ended, in a few words.
+/// Describes how a process ended.
 pub(crate) fn ending(record: &Value) -> String {
     let timeout = if text(record, "/stopped_by") == Some("timeout") {
-        ", time over"
+        ", timed out"
     } else {
         ""
     };
@@ -58,10 +58,10 @@ pub(crate) fn ending(record: &Value) -> String {
     }
     if let Some(lost) = text(record, "/lost") {
         let why = match lost {
-            "rebooted" => "the machine was started again",
+            "rebooted" => "the machine was rebooted",
             "keeper-gone" => "its keeper was killed",
-            "not-ours" => "it was no child of ours, and did not say",
-            _ => "no keeper knows of it",
+            "not-ours" => "it was not a child of the keeper, and did not report its exit",
+            _ => "no keeper knows it",
         };
         return format!("lost: {why}");
     }
@@ -72,7 +72,7 @@ pub(crate) fn ending(record: &Value) -> String {
     }
 }
 
-/// Why it could not be started.
+/// Describes why a process could not be started.
 pub(super) fn failure(found: &Value) -> String {
     words(found, "/words")
 }
@@ -89,7 +89,7 @@ fn since(record: &Value, path: &str) -> String {
     at(record, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-/// A list, a line each.
+/// Formats a list, one line per process.
 pub(super) fn list(records: &[Value], now: u64) -> String {
     if records.is_empty() {
         return "no processes; `sexton ps --all` shows those that have ended, `sexton run -- COMMAND` starts one\n".to_owned();
@@ -119,8 +119,8 @@ pub(super) fn list(records: &[Value], now: u64) -> String {
     table(heads, rows)
 }
 
-/// Trees, each line under its parent's. `current` is marked.
-pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
+/// Formats process trees, each process below its parent. Marks `current`.
+pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> String {
     if records.is_empty() {
         return list(records, now);
     }
@@ -137,7 +137,7 @@ pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
         }
     }
     let mut page = String::new();
-    // Without recursion: a tree may be a thousand deep.
+    // No recursion: a tree may be a thousand levels deep.
     let mut stack: Vec<(&Value, String, String)> = Vec::new();
     for root in roots.into_iter().rev() {
         stack.push((root, String::new(), String::new()));
@@ -175,7 +175,7 @@ pub(super) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
     page
 }
 
-/// What a hook printed.
+/// Formats the result of a hook.
 fn hook(record: &Value) -> Vec<(&'static str, String)> {
     let Some(hook) = record.pointer("/hook").filter(|it| !it.is_null()) else {
         return Vec::new();
@@ -194,12 +194,12 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     }));
     let more = number(hook, "/broken").saturating_sub(warnings.len() as u64);
     if more > 0 {
-        lines.push(("warning", format!("{more} lines more are broken")));
+        lines.push(("warning", format!("{more} more lines are broken")));
     }
     lines
 }
 
-/// Who had its output open when it had ended.
+/// Names the processes that still had the output of a process open when it ended.
 fn leak(record: &Value) -> Option<(&'static str, String)> {
     let holders = record
         .pointer("/output_held_by")
@@ -216,7 +216,7 @@ fn leak(record: &Value) -> Option<(&'static str, String)> {
     Some(("leak", format!("its output was still open in {who}")))
 }
 
-/// The most memory that it had, and that it and all that it started could have.
+/// Formats the peak memory of a process, and its memory limit.
 fn memory(record: &Value) -> Vec<(&'static str, String)> {
     let had = at(record, "/memory_max").filter(|most| *most > 0);
     let had = had.map(|most| ("memory", format!("{} at most", bytes(most))));
@@ -227,13 +227,13 @@ fn memory(record: &Value) -> Vec<(&'static str, String)> {
         } else {
             ""
         };
-        let words = format!("{} for it and all that it started", bytes(limit));
+        let words = format!("{} for it and everything it started", bytes(limit));
         ("limit", format!("{words}{reached}"))
     });
     had.into_iter().chain(limit).collect()
 }
 
-/// All that is known of one.
+/// Formats everything that is known about a process.
 pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
@@ -278,7 +278,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
         line(
             "left",
             &format!(
-                "{} processes that it started still live",
+                "{} processes that it started are still alive",
                 number(record, "/alive")
             ),
         );
@@ -302,7 +302,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     page
 }
 
-/// What came of looking again for all that is said to live.
+/// Formats the result of a reconciliation.
 pub(super) fn reconciled(said: &Value) -> String {
     let at = |name: &str| number(said, name);
     let mut page = format!(
@@ -315,7 +315,7 @@ pub(super) fn reconciled(said: &Value) -> String {
         writeln!(page, "{}", plain(id)).expect("a string takes all");
     }
     if at("/open") > 0 {
-        let words = "gone; nobody knows yet how it ended, which the keeper is asked for";
+        let words = "gone; the keeper is being asked how it ended";
         writeln!(page, "{} {words}", at("/open")).expect("a string takes all");
     }
     page

@@ -1,8 +1,8 @@
-//! PID files that others wrote: whether the process of one is still the process that wrote it, and a signal to that one alone.
+//! PID files of other programs: checks whether the PID still belongs to the process of the file, and signals only that process.
 //!
-//! A PID file is as old as its process, and `cmd.sh` beside it says what that runs. Only one that has the PID, began when the
-//! file was written, runs that, and is of the same user, is the one that is meant. It is signalled by a descriptor that was
-//! opened before all of this was read, and that says afterwards that it is still of the same process.
+//! A PID file is about as old as its process, and `cmd.sh` beside it names the program. A process matches if it has the PID,
+//! started when the file was written, runs that program, and belongs to the same user. It is signalled through a descriptor that
+//! was opened before all of this was read, and that was still of the same process afterwards.
 
 use crate::words;
 use sexton::kernel::pidfd::Pidfd;
@@ -15,34 +15,34 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The times of a file and of its process are less than so many milliseconds apart.
+/// The start of a process and the time of its file must be less than this many milliseconds apart.
 const APART_MS: u64 = 5000;
 
-/// A longer file has no PID in it.
+/// The longest PID file, in bytes.
 const PID_BYTES_MAX: u64 = 64;
 
-/// A longer file is no `cmd.sh`.
+/// The longest `cmd.sh`, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
-/// The most entries of directories that are looked at, and how deep.
+/// The most directory entries that are read, and the greatest depth.
 const ENTRIES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 16;
 
-/// What a PID file says, with what stands beside it.
+/// The contents of a PID file, and of `cmd.sh` beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) pid: u32,
     /// When it was written, in milliseconds since 1970.
     pub(super) written_ms: u64,
     pub(super) owner: u32,
-    /// The program that `cmd.sh` runs; none without such a file.
+    /// The program that `cmd.sh` runs; `None` without that file.
     pub(super) program: Option<String>,
 }
 
-/// What the kernel says of a process.
+/// The kernel's data about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// In milliseconds since 1970.
+    /// When it started, in milliseconds since 1970.
     pub(super) started_ms: u64,
     pub(super) has_ended: bool,
     pub(super) owner: u32,
@@ -52,24 +52,24 @@ pub(super) struct Facts {
 /// Whether a process is the one of a PID file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is, and it lives.
+    /// It is, and it is alive.
     Lives,
-    /// It is, and it has ended: its parent has not asked how.
+    /// It is, but it has ended and its parent has not reaped it.
     Ended,
     /// No process has this PID.
     Gone,
-    /// Another process has this PID by now: it began at another time.
+    /// Another process has this PID: it started at another time.
     Reused,
-    /// It runs something else.
+    /// The process runs another program.
     OtherProgram,
-    /// Nothing says what it runs.
+    /// There is no `cmd.sh` that names the program.
     NoProgram,
-    /// The file is of a user who has no say about it.
+    /// The file belongs neither to root nor to the user of the process.
     OtherUser,
 }
 
 impl Verdict {
-    /// Compares what a file claims with what has its PID.
+    /// Compares a file's claim with the process that has its PID.
     pub(super) fn of(claim: &Claim, facts: Option<&Facts>) -> Self {
         let Some(facts) = facts else {
             return Self::Gone;
@@ -77,12 +77,12 @@ impl Verdict {
         if facts.started_ms.abs_diff(claim.written_ms) >= APART_MS {
             return Self::Reused;
         }
-        // Whoever may write a file may not thereby have a process of others signalled.
+        // A user who can write a file must not be able to have other users' processes signalled.
         if ![0, facts.owner].contains(&claim.owner) {
             return Self::OtherUser;
         }
         if facts.has_ended {
-            // Its arguments went with its memory.
+            // A zombie no longer has its arguments.
             return Self::Ended;
         }
         match &claim.program {
@@ -92,7 +92,7 @@ impl Verdict {
         }
     }
 
-    /// In a word, for programs.
+    /// Returns the word for this in JSON.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Lives => "running",
@@ -110,17 +110,17 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lives => "running",
-            Self::Ended => "ended, and its parent has not asked how",
+            Self::Ended => "ended, but not reaped by its parent",
             Self::Gone => "gone: no process has this PID",
-            Self::Reused => "gone: another process has this PID, which did not begin when the file was written",
-            Self::OtherProgram => "gone: the process with this PID runs something else than cmd.sh says",
-            Self::NoProgram => "not known: there is no cmd.sh beside the file that says what it runs",
-            Self::OtherUser => "not known: the file is neither of root nor of the user of the process with this PID",
+            Self::Reused => "gone: another process has this PID, which did not start when the file was written",
+            Self::OtherProgram => "gone: the process with this PID does not run the program of cmd.sh",
+            Self::NoProgram => "not known: there is no cmd.sh beside the file to name the program",
+            Self::OtherUser => "not known: the file belongs neither to root nor to the user of the process with this PID",
         })
     }
 }
 
-/// Whether one of the arguments is the program, or its name: an interpreter may stand before it.
+/// Returns whether one of the arguments is `program` or its file name: an interpreter may come first.
 fn runs(argv: &[Vec<u8>], program: &str) -> bool {
     let name = Path::new(program)
         .file_name()
@@ -129,18 +129,18 @@ fn runs(argv: &[Vec<u8>], program: &str) -> bool {
     !name.is_empty() && argv.iter().any(is_it)
 }
 
-/// A PID file, and what came of looking for its process.
+/// A PID file and the process that has its PID.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) claim: Claim,
     pub(super) facts: Option<Facts>,
     pub(super) verdict: Verdict,
-    /// Of the process that is meant, and of no other.
+    /// A descriptor of the process, if it is alive.
     pub(super) process: Option<Pidfd>,
 }
 
 impl Found {
-    /// Reads a PID file, and looks for its process.
+    /// Reads a PID file and looks for its process.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let claim = Claim::read(path)?;
         let process = Pidfd::open(claim.pid)?;
@@ -184,14 +184,14 @@ impl Claim {
 }
 
 impl Facts {
-    /// What is known of the process of this descriptor, whose PID this is; none if it is gone.
+    /// Reads the data of the process that `process` refers to; `None` if it is gone.
     fn read(pid: u32, process: &Pidfd) -> io::Result<Option<Self>> {
         let Some(stat) = proc::stat(pid)? else {
             return Ok(None);
         };
         let argv = proc::cmdline(pid)?.unwrap_or_default();
         let owner = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid());
-        // All of it was of this one, if the PID is still its own.
+        // If the PID is still held by this process, everything above was read from it.
         if !process.is_held()? {
             return Ok(None);
         }
@@ -204,7 +204,7 @@ impl Facts {
     }
 }
 
-/// When a process began, by the wall clock.
+/// Returns the wall clock time at which a process started, in milliseconds.
 fn started(stat: &Stat) -> u64 {
     use rustix::time::{ClockId, clock_gettime};
     let ms = |clock| {
@@ -217,15 +217,15 @@ fn started(stat: &Stat) -> u64 {
     wall.saturating_sub(up.saturating_sub(since_boot))
 }
 
-/// The text of a file, and what is known of that very file.
+/// Reads a file as text, with the metadata of the opened file.
 fn content(path: &Path, bytes_max: u64) -> io::Result<(String, fs::Metadata)> {
     use rustix::fs::{Mode, OFlags};
-    // A pipe without a writer would be waited for, for ever.
+    // Opening a pipe that has no writer would block for ever.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     file.by_ref().take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -233,11 +233,11 @@ fn content(path: &Path, bytes_max: u64) -> io::Result<(String, fs::Metadata)> {
         let words = format!("it has more than {bytes_max} bytes");
         return Err(io::Error::other(words));
     }
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text"))?;
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
     Ok((text, metadata))
 }
 
-/// The program that a `cmd.sh` runs, of ours or of `ArchiveBox`: its first word after what sets the scene.
+/// Returns the program that a `cmd.sh` of sexton or `ArchiveBox` runs: the first word after the setup lines.
 fn program_of(script: &str) -> Option<String> {
     let before = ["#", ": ", "export ", "cd "];
     let is_before =
@@ -254,14 +254,14 @@ fn program_of(script: &str) -> Option<String> {
     words.next()
 }
 
-/// The PID files below a directory, in their order: those whose name ends with `.pid`. No link is followed.
+/// Lists the files below a directory whose names end with `.pid`, sorted. Symbolic links are not followed.
 pub(super) fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![(directory.to_owned(), 0)];
     let mut seen = 0;
     while let Some((directory, depth)) = open.pop() {
         let entries = match fs::read_dir(&directory) {
-            // One that goes away meanwhile, or that may not be read, has none.
+            // A subdirectory that is gone meanwhile, or is not readable, counts as empty.
             Err(_) if depth > 0 => continue,
             entries => entries?,
         };

@@ -1,4 +1,4 @@
-//! `sexton kill --pid-file` and `sexton ps --pid-files`: what is done with PID files of others, and how they are shown.
+//! `sexton kill --pid-file` and `sexton ps --pid-files`: signals and lists processes of other programs' PID files.
 
 use crate::process::pid_file::{Found, Verdict, files};
 use crate::report::{Failure, print};
@@ -14,13 +14,13 @@ use std::path::Path;
 const TERM: u8 = 15;
 const KILL: u8 = 9;
 
-/// How long a process may take to end, unless it is said.
+/// The default grace period, in milliseconds.
 const GRACE_MS: u64 = 10_000;
 
-/// How long SIGKILL may take.
+/// How long to wait after SIGKILL, in milliseconds.
 const KILLED_MS: u64 = 2000;
 
-/// Sends a signal and nothing else, or has the process end: SIGTERM, a grace, SIGKILL.
+/// Sends `signal` to the process of a PID file; without one, stops it: SIGTERM, a grace period, SIGKILL.
 pub(super) fn kill(
     file: &Path,
     signal: Option<u8>,
@@ -59,7 +59,7 @@ pub(super) fn kill(
     }
     if outcome == UNKILLABLE {
         return Err(Failure::found(format!(
-            "process {pid} has not ended, though it was killed"
+            "process {pid} has not ended after SIGKILL"
         )));
     }
     Ok(())
@@ -67,7 +67,7 @@ pub(super) fn kill(
 
 const UNKILLABLE: &str = "unkillable";
 
-/// Has a process end.
+/// Stops a process, and returns how it ended.
 fn end(process: &Pidfd, grace_ms: u64) -> io::Result<&'static str> {
     if grace_ms > 0 {
         process.signal(TERM)?;
@@ -83,7 +83,7 @@ fn end(process: &Pidfd, grace_ms: u64) -> io::Result<&'static str> {
     })
 }
 
-/// Waits until a process has ended, for so long at most.
+/// Waits at most `ms` for a process to end; returns whether it has.
 fn has_ended(process: &Pidfd, ms: u64) -> io::Result<bool> {
     let wait = Timespec {
         tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
@@ -99,7 +99,7 @@ fn has_ended(process: &Pidfd, ms: u64) -> io::Result<bool> {
     }
 }
 
-/// Shows what PID files below a directory say, and whether it is so.
+/// Lists the PID files below a directory, and whether their processes are still the same.
 pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
     let unreadable =
         |error| Failure::unreachable(format!("failed to read {}: {error}", directory.display()));

@@ -1,4 +1,4 @@
-//! The cases of a PID that was reused, one by one: a file (PID 50) beside what has that PID now, in seconds.
+//! Test vectors of reused PIDs: a file (PID 50) against the process that has that PID now. Times are in seconds.
 
 use super::{Claim, Facts, Verdict, program_of};
 
@@ -37,7 +37,7 @@ fn at(started: f64) -> Verdict {
 
 #[test]
 fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
-    // Vectors 1 to 4, on both sides: equal to five seconds is too far apart.
+    // Vectors 1 to 4, on both sides: exactly five seconds is too far apart.
     assert_eq!(at(99_000.3), Verdict::Lives);
     assert_eq!(at(99_004.9), Verdict::Lives);
     assert_eq!(at(99_004.999), Verdict::Lives);
@@ -47,7 +47,7 @@ fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
     assert_eq!(at(99_050.0), Verdict::Reused);
     // Vector 5.
     assert_eq!(Verdict::of(&claim("x"), None), Verdict::Gone);
-    // Vector 6: its arguments are gone, and it is not taken for one that runs.
+    // Vector 6: a zombie has no arguments, and does not count as running.
     let mut zombie = facts(99_000.0, &[]);
     zombie.has_ended = true;
     assert_eq!(Verdict::of(&claim("x"), Some(&zombie)), Verdict::Ended);
@@ -55,14 +55,14 @@ fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
 
 #[test]
 fn age_does_not_count_but_the_boot_does() {
-    // Vector 7: more than a day old, and still the same.
+    // Vector 7: more than a day old, and still the same process.
     let old = Claim {
         written_ms: ms(13_599.0),
         ..claim("x")
     };
     let same = facts(13_599.0, &["x"]);
     assert_eq!(Verdict::of(&old, Some(&same)), Verdict::Lives);
-    // Vector 12: the same PID, the same time after another boot, which is another time of the wall clock.
+    // Vector 12: the same PID and the same time since boot, but after a reboot, so at another wall clock time.
     let again = facts(13_599.0 + 86_400.0, &["x"]);
     assert_eq!(Verdict::of(&old, Some(&again)), Verdict::Reused);
 }
@@ -75,13 +75,13 @@ fn one_that_runs_something_else_is_not_meant() {
         Verdict::of(&claim("wget"), Some(&python)),
         Verdict::OtherProgram
     );
-    // Vector 10: an interpreter stands before it.
+    // Vector 10: an interpreter comes first.
     let hook = facts(99_000.0, &["python3", "/x/hook.py"]);
     assert_eq!(
         Verdict::of(&claim("/x/hook.py"), Some(&hook)),
         Verdict::Lives
     );
-    // By its name, and not by a part of it.
+    // By its file name, but not by a part of it.
     let by_name = facts(99_000.0, &["hook.py"]);
     assert_eq!(
         Verdict::of(&claim("/x/hook.py"), Some(&by_name)),
@@ -92,7 +92,7 @@ fn one_that_runs_something_else_is_not_meant() {
         Verdict::of(&claim("/x/hook.py"), Some(&longer)),
         Verdict::OtherProgram
     );
-    // A file without cmd.sh says too little.
+    // Without cmd.sh the program is not known.
     let silent = Claim {
         program: None,
         ..claim("")

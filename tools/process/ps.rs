@@ -1,4 +1,4 @@
-//! `sexton ps`: which processes there are, and were.
+//! `sexton ps`: lists processes, running and ended.
 
 use crate::client::{Fields, Where, fields};
 use crate::process::asking::Asking;
@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::path::PathBuf;
 
-/// The most records that are asked for at once.
+/// The most records per request.
 const PAGE: u64 = 1000;
 
-/// Show processes: those that are running, or all that have a record.
+/// Show processes: the running ones, or all that have a record
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton ps                          what is running
-  sexton ps --all --search import    also what has ended, with this text in its command
-  sexton ps --tree                   every one under its parent
-  sexton ps 0192f5e0                 all that is known of one, by the beginning of its id
-  sexton ps --status exited --count  how many
-  sexton ps prune --older-than 7d    forget what ended more than a week ago
-  sexton ps reconcile                check all that are on record as running
-  sexton ps --pid-files snapshots    what the PID files below a directory say, and whether it is so
+  sexton ps                          running processes
+  sexton ps --all --search import    also ended ones, with this text in their command
+  sexton ps --tree                   each process under its parent
+  sexton ps 0192f5e0                 all about one process, by the beginning of its id
+  sexton ps --status exited --count  how many have ended
+  sexton ps prune --older-than 7d    forget processes that ended more than a week ago
+  sexton ps reconcile                check all processes recorded as running
+  sexton ps --pid-files snapshots    check the PID files below a directory
 
-Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
+Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Ps {
@@ -42,11 +42,11 @@ pub(crate) struct Ps {
     #[arg(value_name = "ID")]
     id: Option<String>,
 
-    /// Also those that have ended
+    /// Also show processes that have ended
     #[arg(long, short)]
     all: bool,
 
-    /// Each under its parent; with an ID, only those below that one
+    /// Show each process under its parent; with an ID, only those below that one
     #[arg(long)]
     tree: bool,
 
@@ -54,11 +54,11 @@ pub(crate) struct Ps {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Only in these phases: queued, running, stopping, exited
+    /// Only in these states: queued, running, stopping, exited
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     status: Vec<String>,
 
-    /// Only children of this one
+    /// Only children of this process
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
 
@@ -70,26 +70,27 @@ pub(crate) struct Ps {
     #[arg(long)]
     label: Option<String>,
 
-    /// Show the PID files below a directory, and whether the process of each is still the one that wrote it. No coordinator is asked
+    /// List the PID files below a directory, and whether the process of each is still the one that wrote it. No coordinator is
+    /// needed
     #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "label", "count"])]
     pid_files: Option<PathBuf>,
 
-    /// The record of whoever asks, which a tree marks
+    /// The caller's own record, which a tree marks
     #[arg(long, env = PARENT, hide = true)]
     current: Option<String>,
 
-    /// Print how many they are
+    /// Print only how many there are
     #[arg(long)]
     count: bool,
 
-    /// The most to show; the newest
+    /// The most processes to show; the newest ones
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: u64,
 
     #[command(flatten)]
     at: Where,
 
-    /// Print records as they are, in JSON
+    /// Print the records as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -99,16 +100,16 @@ enum Action {
     /// Forget processes that have ended
     #[command(after_help = "Example: sexton ps prune --older-than 30d --keep 1000")]
     Prune {
-        /// Only those that ended at least this long ago
+        /// Only processes that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "0")]
         older_than: u64,
-        /// The newest that stay, however old
+        /// How many of the newest to keep, however old
         #[arg(long, value_name = "N", default_value_t = 0)]
         keep: u32,
     },
-    /// Check again for every process on record as running, and print how many records changed
+    /// Check every process recorded as running, and print how many records changed
     ///
-    /// The coordinator sees an end by itself, at once. This is for who does not trust that.
+    /// The coordinator notices ends at once by itself, so this is only a cross-check.
     #[command(after_help = "Example: sexton ps reconcile --json")]
     Reconcile,
 }
@@ -156,7 +157,7 @@ impl Ps {
         if are_more {
             let most = grouped(self.limit);
             tell(&format!(
-                "there are more than these {most}, the newest: --limit has more"
+                "only the newest {most} are shown: use --limit for more"
             ));
         }
         records.reverse();
@@ -185,7 +186,7 @@ impl Ps {
     }
 }
 
-/// Every record of a list, page by page, and whether there are more.
+/// Reads all records of a list, page by page, and returns whether there are more.
 fn all(
     asking: &Asking,
     what: &str,

@@ -1,4 +1,4 @@
-//! `sexton register`: a record for a process that runs already.
+//! `sexton register`: makes a record for a process that is already running.
 
 use crate::client::{Where, fields};
 use crate::process::asking::{Asking, pairs};
@@ -7,25 +7,25 @@ use crate::report::Failure;
 use crate::text::words;
 use clap::Args;
 
-/// Make a record for the calling process, or report how it ended.
+/// Make a record for the calling process, or report how it ends
 ///
-/// The caller of this command, such as the shell of a script, gets a record: made once, found again, and linked to its
-/// parent's. Its end is observed; its exit status is known only if it reports it.
+/// The caller of this command, such as the shell of a script, gets a record, linked to that of its parent; a second call finds
+/// the same record. The end of the process is noticed by itself; its exit status is known only if it reports it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   export SEXTON_PROCESS_ID=$(sexton register --type worker)
-                                     this shell has a record, and what it launches stands under it
+                                     gives this shell a record, with its children below
   sexton register --finish 3 --error 'no such host'
-                                     it is about to end, and so
+                                     reports that it is about to end with status 3
 
-Exit status: 0 well; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
+Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
 pub(crate) struct Register {
-    /// Which process [default: the one that calls this command]
+    /// The process [default: the caller of this command]
     #[arg(long)]
     pid: Option<u32>,
 
-    /// What it is [default: as its command says]
+    /// Its type [default: derived from its command]
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
@@ -33,15 +33,15 @@ pub(crate) struct Register {
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
 
-    /// A URL that it is about
+    /// A URL that it works on
     #[arg(long)]
     about: Option<String>,
 
-    /// The id of its parent, unless the kernel says otherwise
+    /// The id of its parent process, unless the kernel knows another
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// It ends with this exit code
+    /// Report that it ends with this exit code
     #[arg(long, value_name = "CODE")]
     finish: Option<u8>,
 
@@ -52,7 +52,7 @@ pub(crate) struct Register {
     #[command(flatten)]
     at: Where,
 
-    /// Print its record, in JSON
+    /// Print the record as JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `sexton run`: a command under the eyes of a coordinator, in the foreground as a shell has it, or detached.
+//! `sexton run`: runs a command under a coordinator, in the foreground or detached.
 
 use crate::client::{Fields, Where, fields};
 use crate::process::asking::{Asking, has_ended, pairs};
@@ -15,37 +15,37 @@ use sexton::bytes::Bytes;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What a shell has for a command that is not there.
+/// The exit status of a shell for a command that was not found.
 const NOT_FOUND: u8 = 127;
 
-/// What a shell has for a command that cannot be executed.
+/// The exit status of a shell for a command that cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// What a command has that launches others, and fails itself.
+/// The exit status, as of `env` or `timeout`, for a failure of the launcher itself.
 const NOT_LAUNCHED: u8 = 125;
 
-/// Run a command and keep a record of it and of its exit status.
+/// Run a command, and keep a record of it and its exit status
 ///
-/// In the foreground it has this terminal's streams, environment, directory, umask and limits, gets its signals, and its exit status is
-/// this command's. It is a child of the coordinator's keeper, so it goes on when this command or the coordinator is
-/// killed. With --detach it runs in the background, with its output in files.
+/// In the foreground it has this terminal's streams and this shell's environment, directory, umask and limits, gets its signals,
+/// and its exit status becomes this command's. It is a child of the coordinator's keeper, so it goes on when this command or the
+/// coordinator is killed. With --detach it runs in the background, with its output in files.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton run -- make -j4                         like `make -j4`, and `sexton ps` shows it
   sexton run --timeout 10m -- ./import.sh        its whole tree is stopped after ten minutes
   id=$(sexton run --detach -- ./worker --queue mails)
-  sexton logs --follow \"$id\"; sexton wait \"$id\"  what it wrote, and how it ended
+  sexton logs --follow \"$id\"; sexton wait \"$id\"  its output, and how it ended
 
-Exit status: that of the command, or 128 and the signal that ended it; 124 when its time was over; 125 it could not be launched, 126 it
-cannot be executed, 127 it was not found. Of sexton itself: 2 wrong flags; 3 no coordinator runs there.")]
+Exit status: that of the command, or 128 plus the signal that ended it; 124 it timed out; 125 it could not be launched, 126 it cannot be
+executed, 127 it was not found. Of sexton itself: 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Run {
-    /// What it is: cli, worker, hook, binary, or any other word
+    /// Its type: cli, worker, hook, binary, or any other word
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Stop it, and everything that it started, after this long
+    /// Stop it and everything it started after this long
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
@@ -57,15 +57,15 @@ pub(crate) struct Run {
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
 
-    /// A URL that it is about
+    /// A URL that it works on
     #[arg(long)]
     about: Option<String>,
 
-    /// The directory that it runs in [default: this one]
+    /// Its working directory [default: this one]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
-    /// Create that directory if it is missing
+    /// Create the directory of --dir if it is missing
     #[arg(long)]
     mkdir: bool,
 
@@ -73,42 +73,42 @@ pub(crate) struct Run {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// A file of NAME=VALUE lines with more of them, read when it is launched: for secrets
+    /// A file with more variables, as NAME=VALUE lines, read at the launch: for secrets
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// Where its files are [default: run/ID in the data directory]
+    /// The directory for its output files [default: run/ID in the data directory]
     #[arg(long = "run-dir", value_name = "DIR")]
     files: Option<String>,
 
-    /// With --detach: lines of its standard output that begin with { are records, read when it has ended
+    /// With --detach: parse lines of its standard output that begin with { as records when it has ended
     #[arg(long, requires = "detach")]
     records: bool,
 
-    /// With --detach, how long each file of its output may become before it is rotated
+    /// With --detach: the size at which its output files are rotated
     #[arg(long, value_name = SIZE, value_parser = size::bytes, requires = "detach")]
     output_max: Option<u64>,
 
-    /// How many files that were rotated are kept of each
+    /// How many rotated files to keep of each
     #[arg(long, value_name = "N", default_value = "5", requires = "output_max")]
     output_keep: u8,
 
-    /// The id of its parent
+    /// The id of its parent process
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run in the background: print its id, and end
+    /// Run in the background: print its id and exit
     #[arg(long)]
     detach: bool,
 
-    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
     #[command(flatten)]
     at: Where,
 
-    /// With --detach, print its record, in JSON
+    /// With --detach, print the record as JSON
     #[arg(long, requires = "detach")]
     json: bool,
 
@@ -157,7 +157,7 @@ impl Run {
         Ok(asked)
     }
 
-    /// How this command ends after that one.
+    /// Returns the failure, if any, with which this command ends after that one.
     fn outcome(&self, record: &Value) -> Result<(), Failure> {
         let name = self
             .command
@@ -167,7 +167,7 @@ impl Run {
     }
 }
 
-/// What is asked for a command that runs in a directory, and nothing else.
+/// Builds the request for a command that runs in a directory.
 pub(crate) fn plain(
     command: &[OsString],
     allow_secrets: bool,
@@ -180,8 +180,10 @@ pub(crate) fn plain(
     let command: Vec<&str> = command.collect::<Result<_, _>>()?;
     let bytes = command.iter().map(|it| Bytes::new(it.as_bytes()));
     if !allow_secrets && has_secret(&bytes.collect::<Vec<_>>()) {
-        return Err(Failure::usage("the arguments look like they hold a secret, and every process can read those")
-            .help("hand it over in --env-file, or in the environment; --allow-secrets runs it all the same"));
+        return Err(Failure::usage(
+            "the arguments look like they hold a secret, and every process can read them",
+        )
+        .help("pass it in --env-file or in the environment; --allow-secrets runs it anyway"));
     }
     Ok(fields([
         ("command", command.into()),
@@ -189,21 +191,19 @@ pub(crate) fn plain(
     ]))
 }
 
-/// Variables to set, as `NAME=VALUE`.
+/// Parses variables to set, as `NAME=VALUE`.
 pub(crate) fn variables(given: &[String]) -> Result<Fields, Failure> {
     let env = pairs(given, "env")?;
     match env.keys().find(|name| is_secret_name(name)) {
         None => Ok(env),
         Some(name) => Err(Failure::usage(format!(
-            "--env {name}: its name says that it is a secret, and what is set so is stored"
+            "--env {name}: by its name it is a secret, and the values of --env are stored"
         ))
-        .help(
-            "hand it over in --env-file, or set it in this environment and run in the foreground",
-        )),
+        .help("pass it in --env-file, or set it in this environment and run in the foreground")),
     }
 }
 
-/// The current directory.
+/// Returns the current directory.
 pub(crate) fn here() -> Result<PathBuf, Failure> {
     let here = std::env::current_dir();
     here.map_err(|error| {
@@ -211,16 +211,16 @@ pub(crate) fn here() -> Result<PathBuf, Failure> {
     })
 }
 
-/// A directory without a slash at its end, if it is text.
+/// Returns a directory without trailing slashes, if it is UTF-8.
 fn shown(dir: &Path) -> Option<&str> {
     let dir = dir.to_str()?.trim_end_matches('/');
     Some(if dir.is_empty() { "/" } else { dir })
 }
 
-/// The variable that names the record of whoever asks.
+/// The variable that names the record of the calling process.
 pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
-/// Launches a command in the background, and prints its id.
+/// Launches a command in the background and prints its id.
 pub(crate) fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
     let record = asking.act("launch", asked)?;
     if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
@@ -229,7 +229,7 @@ pub(crate) fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
     asking.tell(&record, |record| words(record, "/id") + "\n")
 }
 
-/// An exit status that says how a process ended.
+/// Converts how a process ended to an exit status.
 pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
     if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
         let errno = found.pointer("/errno").and_then(Value::as_u64);
@@ -241,13 +241,13 @@ pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
         let failed = Failure::of_command(status, format!("{name}: {}", failure(found)));
         let is_of_limits = found.pointer("/step") == Some(&json!("limits"));
         return Err(if is_of_limits {
-            failed.help("the hard limits of the coordinator, as `ulimit -H` has them, are lower than those of this shell: raise them there, or lower them here")
+            failed.help("the hard limits of the coordinator (`ulimit -H`) are lower than those of this shell: raise them there, or lower them here")
         } else {
             failed
         });
     }
     if record.pointer("/stopped_by") == Some(&json!("timeout")) {
-        tell(&format!("{name}: its time was over"));
+        tell(&format!("{name}: timed out"));
         return Err(Failure::of_command(124, ""));
     }
     match record.pointer("/code").and_then(Value::as_u64) {

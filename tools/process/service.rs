@@ -14,22 +14,22 @@ use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use std::path::Path;
 use std::time::Duration;
 
-/// Show services, and start, stop and restart them.
+/// Show services, and start, stop and restart them
 ///
-/// A service is a program that runs as long as the configuration has it: a table [services.NAME] in the file of `sexton serve
-/// --config`. It is launched again when it ends.
+/// A service is a program that is kept running as long as the configuration has it: a table [services.NAME] in the file of
+/// `sexton serve --config`. It is launched again when it ends.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton service                     the status of all of them
-  sexton service restart web         replace its process by a new one, and wait until that runs
-  sexton service stop worker         until it is started: also over restarts of the coordinator
-  sexton service logs web --follow   what it writes
-  sexton service reload              read the configuration again: only what changed is touched
+  sexton service                     the status of all services
+  sexton service restart web         replace its process, and wait until the new one runs
+  sexton service stop worker         stop it until it is started, even if the coordinator restarts
+  sexton service logs web --follow   its output, as it is written
+  sexton service reload              reload the configuration: only what changed is touched
 
-Exit status: 0 well; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 success; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
 coordinator runs there."
 )]
 pub(crate) struct Service {
@@ -39,7 +39,7 @@ pub(crate) struct Service {
     #[command(flatten)]
     at: Where,
 
-    /// Print what is answered, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Service {
 enum Action {
     /// Show the status of services
     Status {
-        /// Only this one
+        /// Only this service
         name: Option<String>,
     },
     /// Start services, also those that were given up
@@ -57,35 +57,35 @@ enum Action {
     Stop(Acting),
     /// Replace the processes of services by new ones
     Restart(Acting),
-    /// Show what a service wrote
+    /// Show the output of a service
     Logs(Reading),
-    /// Have the coordinator read its configuration again, as SIGHUP does
+    /// Reload the coordinator's configuration, as SIGHUP does
     ///
-    /// Says what is wrong with it, if it stays as it was.
+    /// If something could not be reloaded, prints why.
     Reload,
 }
 
 #[derive(Args)]
 struct Acting {
-    /// Which
+    /// Names of the services
     #[arg(value_name = "NAME", required_unless_present = "all")]
     names: Vec<String>,
 
-    /// All of them
+    /// All services
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
-    /// How long to wait until they run, or are down; 0 for not at all
+    /// How long to wait for the requested state; 0 for not at all
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }
 
 #[derive(Args)]
 struct Reading {
-    /// Which
+    /// The service
     name: String,
 
-    /// Which of its processes
+    /// The number of its process, if it has several
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     instance: u64,
 
@@ -134,7 +134,7 @@ impl Acting {
         if self.all {
             found = all(asking.serve(what, asked(None), self.wait)?);
         } else {
-            // All are told before any is waited for: they come up side by side.
+            // Request every change first, so that the services come up side by side, then wait for each.
             let told = self.names.len() > 1;
             for name in self.names.iter().filter(|_| told) {
                 asking.serve(what, asked(Some(name)), 0)?;
@@ -179,14 +179,14 @@ impl Reading {
             Failure::found(format!("{} has no process {}", self.name, self.instance))
         })?;
         let dir = instance.pointer("/run_dir").and_then(Value::as_str);
-        let dir = dir.ok_or_else(|| Failure::found("it has no files"))?;
-        // A service writes to the same files whatever becomes of its processes.
+        let dir = dir.ok_or_else(|| Failure::found("it has no output files"))?;
+        // A service's files outlive its processes, so following them never ends.
         self.how.show(Path::new(dir), || Ok(false))
     }
 }
 
-/// Sends the coordinator SIGHUP, by a descriptor that is known to be its own: it answers as this process after the
-/// descriptor was opened. Then waits until it says what came of that.
+/// Sends SIGHUP to the coordinator through a descriptor that is known to refer to it, since the coordinator reported the same PID
+/// after the descriptor was opened. Then waits for the result of the reload.
 fn reload(asking: &Asking) -> Result<(), Failure> {
     let failed = |error: rustix::io::Errno| {
         Failure::unreachable(format!("failed to signal the coordinator: {error}"))
@@ -195,7 +195,7 @@ fn reload(asking: &Asking) -> Result<(), Failure> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
     if asking.pid()? != pid {
         return Err(Failure::unreachable(
-            "the coordinator was restarted meanwhile; ask again",
+            "the coordinator was restarted meanwhile; try again",
         ));
     }
     let before = reloads(&asking.status()?);
@@ -209,7 +209,7 @@ fn reload(asking: &Asking) -> Result<(), Failure> {
         left -= 1;
         if left == 0 {
             return Err(Failure::unreachable(
-                "the coordinator has not read its configuration yet; its log will say what came of it",
+                "the coordinator has not reloaded its configuration yet; its log will show the result",
             ));
         }
         client::rest(RELOAD_LOOK);
@@ -218,20 +218,20 @@ fn reload(asking: &Asking) -> Result<(), Failure> {
     let problems = problems.and_then(Value::as_array).into_iter().flatten();
     let problems: Vec<String> = problems.filter_map(Value::as_str).map(plain).collect();
     if !problems.is_empty() {
-        let words = "failed to reload: what is wrong stays as it was";
+        let words = "failed to reload: the old settings stay in force";
         return Err(Failure::found(words).listing(problems));
     }
     if asking.json {
         return print(&format!("{}\n", json!({"pid": Pid::as_raw(Some(pid))})));
     }
-    print("the coordinator has read its configuration again\n")
+    print("the coordinator has reloaded its configuration\n")
 }
 
-/// How often the coordinator is asked what came of a reload, and how soon again: a minute in all.
+/// The number and interval of checks for the result of a reload: a minute in all.
 const RELOAD_LOOKS: u32 = 3000;
 const RELOAD_LOOK: Duration = Duration::from_millis(20);
 
-/// How often it has read its configuration again.
+/// Returns how often the coordinator has reloaded its configuration.
 fn reloads(status: &Value) -> u64 {
     let count = status.pointer("/reloaded/count");
     count.and_then(Value::as_u64).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Services as people read them.
+//! Formats services for a terminal.
 
 use crate::process::page::{command, failure};
 use crate::table::{Column, table};
@@ -16,7 +16,7 @@ fn instances(service: &Value) -> &[Value] {
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A table: a line for each process.
+/// Formats a table with a line for each process.
 pub(super) fn list(services: &[Value], now: u64) -> String {
     if services.is_empty() {
         return "no services; [services.NAME] in the file of `sexton serve --config` defines one\n"
@@ -54,7 +54,7 @@ pub(super) fn list(services: &[Value], now: u64) -> String {
     table(heads, rows)
 }
 
-/// Why it stands so, in a few words.
+/// Describes why a service is in its state.
 pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
     let names = || {
         let all = service.pointer("/waits_for").and_then(Value::as_array);
@@ -86,7 +86,7 @@ pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
     short
 }
 
-/// How its process before ended.
+/// Describes how the previous process ended.
 pub(crate) fn last(instance: &Value) -> String {
     let Some(last) = instance.pointer("/last").filter(|it| !it.is_null()) else {
         return "-".to_owned();

@@ -1,18 +1,18 @@
-//! What a coordinator is asked about queues, and what it answers: for people, as JSON, and as an exit status.
+//! Requests about queues, and their answers: as text, as JSON, and as an exit status.
 
 use crate::client::{self, Answer, Fields, Target};
 use crate::report::{Failure, print};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// What to do about a job that is too long.
-pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` says how long a job may be";
+/// The advice for a job that is too long.
+pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` sets how long a job may be";
 
-/// What to do about a refusal.
+/// The advice for a refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Stale,
-        "stop the work: the job is ready again, or somebody else has it by now",
+        "stop the work: the job is ready again, or another worker has it by now",
     ),
     (
         Reason::Claimed,
@@ -20,27 +20,27 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Absent,
-        "it may have ended; `sexton queue show --list` shows what there is",
+        "it may have ended; `sexton queue show --list` shows the jobs",
     ),
     (
         Reason::ReadOnly,
-        "its type is set so where the coordinator runs",
+        "the coordinator's configuration of this type says so",
     ),
     (Reason::TooBig, JOB_BYTES),
     (
         Reason::TooLarge,
-        "send a long batch as several; `sexton serve --job-bytes` says how long a job may be",
+        "split a long batch; `sexton serve --job-bytes` sets how long a job may be",
     ),
 ];
 
-/// Where a command asks.
+/// The coordinator to ask, and the form of the output.
 pub(super) struct Asking {
     pub(super) target: Target,
     pub(super) json: bool,
 }
 
 impl Asking {
-    /// Has something done, and says what came of it.
+    /// Posts a request and prints the answer.
     pub(super) fn act(
         &self,
         what: &str,
@@ -55,13 +55,13 @@ impl Asking {
         client::send(&self.target, &format!("/v1/queues/{what}"), fields, wait)
     }
 
-    /// What is known, by a path below `/v1/queues` and a query of text.
+    /// Reads a path below `/v1/queues`, with a query.
     pub(super) fn get(&self, what: &str, query: &Fields) -> Result<Answer, Failure> {
         let path = format!("/v1/queues{what}");
         client::get(&self.target, &client::with_query(&path, query))
     }
 
-    /// Prints an answer, as it is or as people read it; what it says.
+    /// Prints an answer, as JSON or formatted by `page`, and returns its body.
     pub(super) fn tell(
         &self,
         answer: &Answer,
@@ -78,7 +78,7 @@ impl Asking {
     }
 }
 
-/// What an answer says, if it is as asked.
+/// Returns the answer's body if the status is 200, else the refusal with its advice.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     answer.well(HELPS)
 }

@@ -1,6 +1,6 @@
-//! Jobs that are added as one: lines of JSON from a file, or from standard input.
+//! Adds a batch of jobs atomically: lines of JSON from a file or from standard input.
 //!
-//! Never here: what a job may be. That the coordinator checks, and names the line of what is wrong.
+//! The jobs are not validated here. The coordinator does that, and names the line of the first error.
 
 use crate::client::fields;
 use crate::queue::answer::{Asking, well};
@@ -15,10 +15,10 @@ use std::path::Path;
 /// The most jobs of a batch.
 const JOBS_MAX: usize = 1000;
 
-/// The longest file. What the coordinator takes is shorter, unless `--job-bytes` says otherwise.
+/// The longest file, in bytes. The coordinator's limit is lower, unless `--job-bytes` raises it.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Adds the jobs of a file, all of them or none; a line that names no queue is for `queue`. Prints their numbers.
+/// Adds all jobs of a file, or none, and prints their ids. A job that names no queue goes to `queue`.
 pub(super) fn push(asking: &Asking, file: &Path, queue: Option<&QueueName>) -> Result<(), Failure> {
     let text = read(file)?;
     let (lines, jobs) = jobs(&text, queue)?;
@@ -32,7 +32,7 @@ pub(super) fn push(asking: &Asking, file: &Path, queue: Option<&QueueName>) -> R
         && let Some(line) = place.parse().ok().and_then(|place: usize| lines.get(place))
     {
         let why = said.pointer("/detail").and_then(Value::as_str);
-        let why = why.unwrap_or("is not as it must be");
+        let why = why.unwrap_or("is invalid");
         let words = format!("line {line} of the batch, {field}: {why}");
         return Err(Failure::usage(words)
             .help("nothing was added; `sexton queue push --help` has an example"));
@@ -63,14 +63,14 @@ fn read(file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::unreachable(format!("failed to read {name}: {error}")))
 }
 
-/// The jobs, and the line of each. Empty lines are passed over.
+/// Parses the jobs, and returns them with their line numbers. Empty lines are skipped.
 fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>), Failure> {
     let lines = (1..).zip(text.lines());
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());
     let mut jobs = (Vec::new(), Vec::new());
     for (line, text) in lines {
         let mut job: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
-            let words = format!("line {line} of the batch is no job: {error}");
+            let words = format!("line {line} of the batch is not a job: {error}");
             Failure::usage(words).help(
                 "each line is an object such as {\"queue\": \"mails\", \"body\": \"to: ann\"}",
             )
@@ -85,8 +85,8 @@ fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>
         1..=JOBS_MAX => Ok(jobs),
         0 => Err(Failure::usage("the batch has no jobs")),
         count => Err(Failure::usage(format!(
-            "the batch has {count} jobs, and {JOBS_MAX} are the most"
+            "the batch has {count} jobs, but the limit is {JOBS_MAX}"
         ))
-        .help("`split -l 1000` makes several of it, each added as one")),
+        .help("`split -l 1000` splits it into several, each added atomically")),
     }
 }

@@ -1,4 +1,4 @@
-//! What is done with many jobs that a filter lets through.
+//! Commands on all jobs that match a filter.
 
 use crate::client::{Fields, fields};
 use crate::progress::Progress;
@@ -13,30 +13,30 @@ use sexton::actors::queue::QueueName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Make jobs ready that were tried too often, or that were buried
+/// Make jobs ready that were tried too often or were buried
 ///
-/// As if they had never been tried. With --status, those in that state instead.
+/// They start over as if they had never been tried. With --status, jobs in that state instead.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue retry mails                       all that are abandoned or buried
-  sexton queue retry mails --error 'timed out'   those that failed with this error
+  sexton queue retry mails                       all abandoned or buried jobs
+  sexton queue retry mails --error 'timed out'   jobs that failed with this error
   sexton queue retry --type mails --status retrying
-                                                 of every tenant, without waiting for their time")]
+                                                 of every tenant, without waiting for the next try")]
 pub(super) struct Retry {
     #[command(flatten)]
     which: Which,
 }
 
-/// Delete jobs that were tried too often, or that were buried
+/// Delete jobs that were tried too often or were buried
 ///
-/// With --status, those in that state instead. Claimed jobs are left alone.
+/// With --status, jobs in that state instead. Claimed jobs are left alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue discard mails                     all that are abandoned or buried
+  sexton queue discard mails                     all abandoned or buried jobs
   sexton queue discard mails --error 'no such user'
-  sexton queue discard mails --status ready      all that no worker has begun")]
+  sexton queue discard mails --status ready      all that no worker has claimed")]
 pub(super) struct Discard {
     #[command(flatten)]
     which: Which,
@@ -57,10 +57,10 @@ struct Which {
     /// Only jobs in this state [default: abandoned or buried]
     #[arg(long)]
     status: Option<Status>,
-    /// Only jobs whose newest error contains this
+    /// Only jobs whose last error contains this
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     error: Option<String>,
-    /// Jobs at most
+    /// The most jobs
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }
@@ -90,7 +90,7 @@ impl Which {
         ])
     }
 
-    /// Has it done, request after request, and says to how many.
+    /// Sends request after request until no job is left, and prints how many jobs were changed.
     fn each(&self, asking: &Asking, (what, done): (&str, &'static str)) -> Result<(), Failure> {
         let so_far = Arc::new(AtomicU64::new(0));
         let shown = Arc::clone(&so_far);

@@ -14,21 +14,21 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
-/// Add jobs to queues, work on them, and see their state.
+/// Add jobs to queues, work on them, and see their state
 ///
-/// A queue is named TYPE, or TENANT:TYPE; a tube of a beanstalkd client is the queue of its name. Asks over
-/// `DATA/sexton.sock`, or where --url says.
+/// A queue is named TYPE, or TENANT:TYPE; a tube of a beanstalkd client is the queue of its name. Connects to `DATA/sexton.sock`,
+/// or to the coordinator of --url.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue push mails 'to: ann'              add a job
-  sexton queue pop mails --wait 60               claim one, and wait for it if need be
-  sexton queue ack 17 4711                       it is done: its id, and the token of the claim
+  sexton queue pop mails --wait 60               claim one, and wait for it if necessary
+  sexton queue ack 17 4711                       finish it: its id, and the token of the claim
   sexton queue stats                             every queue, and the states of its jobs
   sexton queue next && ...                       is anything ready anywhere?
-  sexton queue config                            what holds for which type of jobs
+  sexton queue config                            the configuration of every job type
 
-Exit status: 0 well; 1 the answer is no: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
+Exit status: 0 success; 1 refused: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
 halted.")]
 pub(crate) struct Queue {
     #[command(subcommand)]
@@ -37,7 +37,7 @@ pub(crate) struct Queue {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -46,16 +46,16 @@ pub(crate) struct Queue {
 enum Action {
     Push(Pushed),
     Pop(Popped),
-    /// End a claimed job: it is done
+    /// Finish a claimed job: its work is done
     #[command(after_help = "Example: sexton queue ack 17 4711")]
     Ack(Done),
     /// Report that a claimed job failed: it is tried again, or abandoned after its last try
     #[command(after_help = "\
 Examples:
-  sexton queue fail 17 4711                      as its type says, or when its claim would have ended
-  sexton queue fail 17 4711 --retry-after 30     in half a minute
+  sexton queue fail 17 4711                      try again as its type says, or when its claim would have ended
+  sexton queue fail 17 4711 --retry-after 30     try again in half a minute
   sexton queue fail 17 4711 --error \"$(tail -n 5 log)\"
-                                                 `peek` and `show --list` show it
+                                                 with an error that `peek` and `show --list` show
   sexton queue kick --id 17                      try again now")]
     Fail {
         #[command(flatten)]
@@ -63,13 +63,13 @@ Examples:
         /// Seconds until it is tried again [default: the back-off of its type, or what is left of the claim]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
-        /// What went wrong, to be shown with the job; its first 1,000 bytes are kept
+        /// What went wrong, shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
-    /// Report that a claimed job cannot be tried now: it is tried later, and no try is counted
+    /// Report that a claimed job cannot be tried now: it is tried later, and this try does not count
     ///
-    /// Without a time, it waits longer each time it is deferred. A job that is a day old fails instead.
+    /// Without a time, each deferral waits longer. A job that is a day old fails instead.
     #[command(after_help = "\
 Examples:
   sexton queue defer 17 4711 --error 'the server is down'
@@ -80,11 +80,11 @@ Examples:
         /// Seconds until it is tried [default: longer each time it is deferred]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
-        /// Why, to be shown with the job; its first 1,000 bytes are kept
+        /// Why, shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
-    /// Report how far the work on a claimed job has come; shown until it is claimed again
+    /// Report the progress of a claimed job; shown until it is claimed again
     #[command(after_help = "Example: sexton queue report 17 4711 40 'page 2 of 5'")]
     Report {
         #[command(flatten)]
@@ -92,14 +92,14 @@ Examples:
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
         percent: u8,
-        /// What is being done; its first 1,000 bytes are kept
+        /// The current step; its first 1,000 bytes are kept
         text: Option<String>,
     },
     /// Renew a claim, or bind it to a process
     #[command(after_help = "\
 Examples:
   sexton queue touch 17 4711
-  sexton queue touch 17 4711 --process 0199a1b2  it ends with that process from now on")]
+  sexton queue touch 17 4711 --process 0199a1b2  from now on it ends with that process")]
     Touch {
         #[command(flatten)]
         done: Done,
@@ -112,61 +112,61 @@ Examples:
     Bury {
         #[command(flatten)]
         done: Done,
-        /// Its priority from now on; 0 is the most urgent [default: as it was]
+        /// The new priority; 0 is the most urgent [default: unchanged]
         #[arg(long)]
         priority: Option<u32>,
     },
     /// Delete a job that is not claimed
     #[command(after_help = "Example: sexton queue delete 17")]
     Delete {
-        /// Its number
+        /// The job's id
         id: u64,
     },
     /// Make buried jobs ready; if there are none, delayed ones
     ///
-    /// The oldest buried first, and after those the abandoned ones; the soonest delayed first, and after those the jobs
-    /// that failed. Each is as if it had never been tried.
+    /// The oldest buried jobs first, then abandoned ones; of the delayed jobs the soonest first, then jobs that failed. Each
+    /// starts over as if it had never been tried.
     #[command(after_help = "\
 Examples:
   sexton queue kick mails --count 100
   sexton queue kick --id 17                      one job: buried, abandoned, delayed, or retrying")]
     #[command(group(ArgGroup::new("which").args(["queue", "id"]).required(true)))]
     Kick {
-        /// Of which queue
+        /// The queue
         #[arg(value_parser = name)]
         queue: Option<QueueName>,
-        /// Jobs at most
+        /// The most jobs
         #[arg(long, default_value_t = 1, conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
-        /// One job by its number
+        /// One job, by its id
         #[arg(long)]
         id: Option<u64>,
     },
-    /// Manage a whole queue: end its jobs, or retry those that were tried too often
+    /// Manage a whole queue: delete its jobs, or retry those that were tried too often
     #[command(after_help = "\
 Examples:
-  sexton queue manage mails delete               every job of it, claimed ones too
+  sexton queue manage mails delete               all its jobs, also claimed ones
   sexton queue manage mails repush-abandoned     as if they had never been tried")]
     Manage {
-        /// Which queue
+        /// The queue
         #[arg(value_parser = name)]
         queue: QueueName,
-        /// What is done with its jobs
+        /// What to do with its jobs
         action: Managed,
     },
     Retry(Retry),
     Discard(Discard),
-    /// Cancel a job: its command is stopped, and it is abandoned
+    /// Cancel a job: stop its command and abandon it
     ///
-    /// A command of `sexton work` is stopped with all that it started. Any other worker finds its claim gone.
+    /// A command of `sexton work` is stopped with everything it started. Any other worker finds its claim gone.
     #[command(after_help = "\
 Examples:
   sexton queue cancel 17
   sexton queue cancel 17 --reason 'wrong file'")]
     Cancel {
-        /// Its number
+        /// The job's id
         id: u64,
-        /// Why, to be shown with the job; its first 1,000 bytes are kept
+        /// Why, shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         reason: Option<String>,
     },
@@ -174,25 +174,25 @@ Examples:
     #[command(after_help = "\
 Examples:
   sexton queue pause mails 600
-  sexton queue pause mails 0                     go on")]
+  sexton queue pause mails 0                     end the pause")]
     Pause {
-        /// Which queue
+        /// The queue
         #[arg(value_parser = name)]
         queue: QueueName,
-        /// For how long
+        /// How long
         seconds: Span,
     },
-    /// Delete every job of a queue, claimed ones too
+    /// Delete all jobs of a queue, also claimed ones
     #[command(after_help = "Example: sexton queue flush mails")]
     Flush {
-        /// Which queue
+        /// The queue
         #[arg(value_parser = name)]
         queue: QueueName,
     },
     /// Show a job and its body
     #[command(after_help = "Example: sexton queue peek 17")]
     Peek {
-        /// Its number
+        /// The job's id
         id: u64,
     },
     Result(Ended),
@@ -202,16 +202,16 @@ Examples:
     Config(Configured),
 }
 
-/// What is done with all jobs of a queue.
+/// What to do with all jobs of a queue.
 #[derive(Clone, Copy, ValueEnum)]
 enum Managed {
-    /// End them, claimed ones too
+    /// Delete them, also claimed ones
     Delete,
-    /// Make those ready that were tried too often
+    /// Retry those that were tried too often
     RepushAbandoned,
 }
 
-/// Reads the name of a queue.
+/// Parses the name of a queue.
 pub(super) fn name(text: &str) -> Result<QueueName, String> {
     QueueName::try_from(text).map_err(|error| error.to_string())
 }
@@ -279,7 +279,7 @@ impl Action {
                 let members = [("queue", json!(queue)), ("ms", json!(seconds.ms()))];
                 asking.act("pause", fields(members), |said| {
                     if number(said, "/paused_ms") == 0 {
-                        "goes on\n".to_owned()
+                        "resumed\n".to_owned()
                     } else {
                         format!("paused for {seconds}\n")
                     }
@@ -298,7 +298,7 @@ impl Action {
 fn kick_job(asking: &Asking, id: u64) -> Result<(), Failure> {
     asking.act("kick-job", fields([("id", json!(id))]), |said| {
         if number(said, "/kicked") == 0 {
-            return "ready already\n".to_owned();
+            return "already ready\n".to_owned();
         }
         told("kicked", said)
     })
@@ -309,13 +309,13 @@ fn cancel(asking: &Asking, id: u64, reason: Option<String>) -> Result<(), Failur
     let members = [("id", json!(id)), ("error", json!(error))];
     asking.act("cancel", fields(members), |said| {
         if number(said, "/cancelled") == 0 {
-            return "abandoned or cancelled already\n".to_owned();
+            return "already abandoned or cancelled\n".to_owned();
         }
         told("cancelled", said)
     })
 }
 
-/// When a job is tried again, and what went wrong.
+/// Builds the fields for the next try and the error of a job.
 fn again(retry_after: Option<Span>, error: Option<String>) -> Fields {
     let retry = retry_after.map(Span::ms);
     fields([("retry_after_ms", json!(retry)), ("error", error.into())])
@@ -326,7 +326,7 @@ fn of(queue: &QueueName) -> serde_json::Map<String, Value> {
 }
 
 impl Asking {
-    /// Does something to the jobs of a queue. Beside the output it says so if there is no such queue.
+    /// Acts on the jobs of a queue. Reports on standard error if there is no such queue.
     fn queue(
         &self,
         what: &str,
@@ -344,7 +344,7 @@ impl Asking {
     }
 }
 
-/// How many jobs it was done to.
+/// Formats the number of jobs that were changed.
 fn told(what: &str, said: &Value) -> String {
     format!(
         "{what} {}\n",

@@ -1,6 +1,6 @@
-//! What holds for types of jobs, as the running coordinator has it.
+//! The configuration of job types that is in force in the running coordinator.
 //!
-//! Never here: what the file says by now. `sexton config` shows that.
+//! The file may differ from it; `sexton config` shows the file.
 
 use crate::client::fields;
 use crate::queue::answer::Asking;
@@ -15,12 +15,12 @@ use sexton::actors::queue::QueueName;
 
 /// Show the configuration of job types: class, order, tries, and the rest
 ///
-/// Asks the coordinator that runs, which has read its configuration file when it started; `sexton config` shows what the
-/// file says now. FROM is the table of the file that holds: the type's own, or `default`.
+/// Asks the running coordinator, which read its configuration file when it started or was last reloaded; `sexton config` shows
+/// the file. FROM is the table that applies: the type's own, or `default`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue config                            every type that has a table of its own, and `default`
+  sexton queue config                            every type with a table of its own, and `default`
   sexton queue config mails                      the configuration of mails
   sexton queue config --json | jq '.types[] | select(.class == \"memory\").type'")]
 pub(super) struct Configured {

@@ -1,4 +1,4 @@
-//! What is done with jobs: added, claimed, ended, given back. On the command line spans are seconds, perhaps with decimals.
+//! Commands on single jobs: add, claim, finish, release. Spans on the command line are in seconds, and may be fractional.
 
 use crate::client::{self, Fields, fields};
 use crate::queue::answer::{Asking, JOB_BYTES};
@@ -20,7 +20,7 @@ use std::str::FromStr;
 /// The longest wait of one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// A span of time, in seconds as people write them.
+/// A span of time in seconds, parsed and formatted for the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     ms: u64,
@@ -50,30 +50,30 @@ impl fmt::Display for Span {
     }
 }
 
-/// Add a job, or several as one
+/// Add a job, or a batch of jobs
 ///
-/// Prints its number. Without a body, or with `-` for it, what stands on standard input is the body, whatever bytes it has.
+/// Prints the job's id. Without a body, or with `-`, the body is read from standard input; it may be any bytes.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queue", "batch"]).required(true).multiple(true)), after_help = "\
 Examples:
   sexton queue push mails 'to: ann'
   sexton queue push t1:purges --delay 0.5 < job.json
-  sexton queue push mails 'to: ann' --dedup ann  only if no such job waits already
+  sexton queue push mails 'to: ann' --dedup ann  only if no such job is waiting
   sexton queue push mails 'to: ann' --dedup ann --unique-for 10m
-                                                 and no other for ten minutes, also when it is done
-  sexton queue push mails --batch jobs.jsonl     all of them or none, up to 1,000: a line for each, such as
+                                                 and no other for ten minutes, even after it is done
+  sexton queue push mails --batch jobs.jsonl     all of them or none, up to 1,000: one per line, such as
                                                  {\"body\": \"to: ann\", \"priority\": 5}
   sexton queue push purges page --root page-7@20261122 --is-root
-                                                 purges of page-7 that came before are superfluous")]
+                                                 makes earlier purges of page-7 superfluous")]
 pub(super) struct Pushed {
-    /// The queue; in a batch, for those jobs that name none themselves
+    /// The queue; in a batch, for jobs that name none
     #[arg(value_parser = name)]
     queue: Option<QueueName>,
     /// The body; `-` reads it from standard input
     #[arg(default_value = "-", allow_hyphen_values = true)]
     body: String,
-    /// Add the jobs of this file as one; `-` for standard input. A line for each, in JSON, with the fields of
-    /// `POST /v1/queues/push`
+    /// Add all jobs of this file, or none; `-` for standard input. One job per line, in JSON, with the fields of `POST
+    /// /v1/queues/push`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "unique_for", "once", "root"])]
     batch: Option<PathBuf>,
     /// 0 is the most urgent; below 1024 counts as urgent
@@ -82,31 +82,30 @@ pub(super) struct Pushed {
     /// Seconds until it is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
-    /// Seconds that the worker has that claims it [default: as the queue has it]
+    /// Seconds that a claim of it lasts [default: as configured for the queue]
     #[arg(long, value_name = SPAN)]
     ttr: Option<Span>,
-    /// Deduplication key: nothing is added while an unclaimed job of the queue has the same, whose number
-    /// is printed
+    /// Deduplication key: nothing is added while the queue has an unclaimed job with the same key, whose id is printed instead
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
-    /// How long from now nothing else is added under its key, also when it is done: --dedup, or else what it says
+    /// How long nothing else is added under its key, even after it is done: the key of --dedup, or else its body
     #[arg(long, value_name = SPAN, value_parser = remembered)]
     unique_for: Option<u64>,
-    /// Run it at most once: whatever ends its claim ends it, unless its worker gives it back (release, defer)
+    /// Run it at most once: the end of its claim ends the job, unless its worker gives it back (release, defer)
     #[arg(long)]
     once: bool,
-    /// The root job it comes from: what its jobs have in common, and its time as a number, of which the larger is newer
+    /// The root job it comes from: a signature that all jobs of the root share, and its time as a number; a larger one is newer
     #[arg(long, value_name = "SIGNATURE@TIME", value_parser = root)]
     root: Option<(String, u64)>,
     /// How many items of work it counts as for a throttle
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "batch")]
     items: u32,
-    /// It is that root job itself: jobs of older ones are superfluous from now on
+    /// This is the root job itself: jobs of older roots become superfluous
     #[arg(long, requires = "root")]
     is_root: bool,
 }
 
-/// Milliseconds for which a key is remembered.
+/// Parses how long a key is remembered, in milliseconds.
 fn remembered(text: &str) -> Result<u64, String> {
     match milliseconds(text)? {
         0 => Err("a key is remembered for at least 1 ms".to_owned()),
@@ -114,7 +113,7 @@ fn remembered(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads what a root job is known by. A signature may have any letters.
+/// Parses a root job. The signature may contain any characters.
 fn root(text: &str) -> Result<(String, u64), String> {
     let parts = text.rsplit_once('@').filter(|(name, _)| !name.is_empty());
     let root = parts.and_then(|(name, at)| Some((name.to_owned(), at.parse().ok()?)));
@@ -155,9 +154,9 @@ impl Pushed {
         request.extend(client::bytes("body", body));
         let answer = asking.post("push", request, 0)?;
         if answer.is_refused_as(Reason::TooLarge) {
-            // It is not even read. What a request may have is nothing that anybody has set.
+            // The coordinator does not read such a request at all, and its limit is on requests, so state the job's own size.
             let words = format!(
-                "not done: the body is longer than is allowed, it has {}",
+                "not done: the body is longer than is allowed: it has {}",
                 count(bytes, "byte")
             );
             return Err(Failure::found(words).help(JOB_BYTES));
@@ -168,7 +167,7 @@ impl Pushed {
                 let why = if self.unique_for.is_some() {
                     "was added before"
                 } else {
-                    "is there already"
+                    "already exists"
                 };
                 tell(&format!("nothing was added: job {id} {why}"));
             }
@@ -180,36 +179,36 @@ impl Pushed {
 
 /// Claim the most urgent job of some queues
 ///
-/// Prints its number and the token of the claim, which `ack` and the others take, and below them what it says. The claim belongs to the client
-/// that has the token; it ends by itself, and the job is ready again, if nothing is done in time.
-/// Ended while it waits, by Ctrl-C or otherwise, it stands in line no longer; when the coordinator is started anew
-/// meanwhile, it waits on.
+/// Prints the job's id, the token of the claim, which `ack` and the other commands take, and below them the body. The claim
+/// belongs to the holder of the token. If it is not renewed or ended in time, it expires and the job is ready again. If this
+/// command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the coordinator restarts meanwhile, the wait goes
+/// on.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queues", "any"]).required(true)), after_help = "\
 Examples:
   sexton queue pop mails                         exit status 1 if there is none
   sexton queue pop mails purges --wait 600
-  sexton queue pop --any --except mails          of whichever other type there is a job
+  sexton queue pop --any --except mails          of any other type
   sexton queue pop --any --types mails,thumbs    of the tenant whose turn it is
-  sexton queue pop mails --claim 600             for work that takes longer than its type has it
+  sexton queue pop mails --claim 600             for work that takes longer than usual for its type
   sexton queue pop mails=3 purges                while both have jobs, three of mails for each of purges
-  sexton queue pop mails --process 0199a1b2      it is given back when that process, and all it started, has ended
+  sexton queue pop mails --process 0199a1b2      released when that process and all it started have ended
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
-    /// From which queues; with a weight after `=` for any of them, one is drawn at random of those that have a job
+    /// The queues; if any has a weight after `=`, a queue is picked at random, by weight, from those that have a job
     #[arg(num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
-    /// From any queue that has a job, tenant by tenant, each as often as its weight says; but of types that are set to be asked for
-    /// by name (`in_any`)
+    /// From any queue that has a job, tenant by tenant, each as often as its weight says; not of types that must be named
+    /// (`in_any = false`)
     #[arg(long, conflicts_with = "wait")]
     any: bool,
     /// With --any: only of this tenant; empty for the default one
     #[arg(long, requires = "any")]
     tenant: Option<String>,
-    /// With --any: of none of these types, with commas between them
+    /// With --any: not of these types, separated by commas
     #[arg(long, requires = "any", value_name = "TYPES", value_delimiter = ',')]
     except: Vec<String>,
-    /// With --any: only of these types, with commas between them, also of those that are set to be asked for by name
+    /// With --any: only of these types, separated by commas, also of types that must be named
     #[arg(
         long,
         requires = "any",
@@ -218,15 +217,15 @@ pub(super) struct Popped {
         value_delimiter = ','
     )]
     types: Vec<String>,
-    /// Whole seconds to wait for one at most
+    /// How long to wait for one, in whole seconds
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
-    /// Seconds that each claim lasts [default: as the job was pushed, or as its type has it, 60 if nothing is set]
+    /// Seconds that each claim lasts [default: as pushed, or as configured for the type, or 60]
     #[arg(long, value_name = SPAN)]
     claim: Option<Span>,
     #[command(flatten)]
     bound: BoundTo,
-    /// Jobs at most; a client that waits gets one
+    /// The most jobs; a client that has to wait gets one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
 }
@@ -262,8 +261,9 @@ impl Popped {
         let jobs = said.pointer("/jobs").and_then(Value::as_array);
         let jobs = jobs.map_or(&[][..], Vec::as_slice);
         if jobs.is_empty() {
-            return Err(Failure::found("there is no job to claim")
-                .help("`--wait 10m` waits for one; `sexton queue stats` shows how they stand"));
+            return Err(Failure::found("there is no job to claim").help(
+                "`--wait 10m` waits for one; `sexton queue stats` shows the states of jobs",
+            ));
         }
         if asking.json {
             return Ok(());
@@ -272,7 +272,7 @@ impl Popped {
     }
 }
 
-/// The name of a queue, perhaps with its weight; no name has a `=`.
+/// Parses the name of a queue, optionally with a weight. Names cannot contain `=`.
 fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
     let Some((queue, weight)) = text.split_once('=') else {
         return Ok((name(text)?, None));
@@ -282,7 +282,7 @@ fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
     Ok((name(queue)?, Some(weight)))
 }
 
-/// A claimed job: its head, and what it says as it is.
+/// Prints a claimed job: its head, and its body unchanged.
 fn print_claim(job: &Value) -> Result<(), Failure> {
     let newer = if job.pointer("/duplicate") == Some(&Value::Bool(true)) {
         ", a duplicate"
@@ -300,7 +300,7 @@ fn print_claim(job: &Value) -> Result<(), Failure> {
     print_body(job)
 }
 
-/// For how long a claim lasts.
+/// Formats how long a claim lasts.
 fn left(job: &Value) -> String {
     let ms = job.pointer("/remaining_ms").and_then(Value::as_u64);
     ms.map_or_else(
@@ -309,7 +309,7 @@ fn left(job: &Value) -> String {
     )
 }
 
-/// What a job says, with the end of a line behind it.
+/// Prints the body of a job, and adds a line break if it has none.
 pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
     let mut bytes = client::bytes_of(job, "body");
     if !bytes.ends_with(b"\n") {
@@ -318,17 +318,16 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
     print_bytes(&bytes)
 }
 
-/// The process that claims end with.
+/// Binds claims to a process.
 #[derive(Args)]
 pub(super) struct BoundTo {
-    /// The process that the claim ends with, by its record: an id, or the beginning of one. Without a time the claim has
-    /// no other end
+    /// The process that the claim ends with, by the id of its record or the beginning of one. Without --claim it has no other end
     #[arg(long, value_name = "ID")]
     process: Option<String>,
-    /// How much of that process has to end [default: tree]
+    /// What has to end [default: tree]
     #[arg(long, value_enum, requires = "process")]
     release: Option<Extent>,
-    /// Kill that process, and all that it started, before a job whose claim has run out is given on
+    /// Kill that process and all it started before a job whose claim has expired is given to another
     #[arg(long, requires = "process")]
     kill_before_grant: bool,
 }
@@ -358,10 +357,10 @@ impl BoundTo {
     }
 }
 
-/// Which claim.
+/// Names a claim.
 #[derive(Args)]
 pub(super) struct Done {
-    /// The number of the job
+    /// The job's id
     id: u64,
     /// The token of its claim
     token: u64,
@@ -373,13 +372,13 @@ impl Done {
         request.extend(more);
         asking.act(what, request, |said| match said.pointer("/phase") {
             None => "done\n".to_owned(),
-            Some(Value::Null) => "ended: it was to be run at most once\n".to_owned(),
+            Some(Value::Null) => "ended: it runs at most once\n".to_owned(),
             Some(_) => format!("{}{}\n", words(said, "/phase"), until(said)),
         })
     }
 }
 
-/// For how long a phase goes on, if it ends.
+/// Formats how long a state lasts, if it ends.
 pub(super) fn until(said: &Value) -> String {
     match said.pointer("/remaining_ms").and_then(Value::as_u64) {
         None => String::new(),
@@ -387,7 +386,7 @@ pub(super) fn until(said: &Value) -> String {
     }
 }
 
-/// Give a claimed job back
+/// Release a claimed job
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -399,7 +398,7 @@ pub(super) struct Given {
     /// Seconds until it is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
-    /// Its priority from now on; 0 is the most urgent [default: as it was]
+    /// The new priority; 0 is the most urgent [default: unchanged]
     #[arg(long)]
     priority: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! What only looks: which queues and jobs there are, how they stand, and which queue is ready.
+//! Read-only commands: queues, jobs and their states, and a queue that is ready.
 
 use crate::client;
 use crate::client::{Fields, fields};
@@ -12,32 +12,32 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
-/// How many are asked for at a time.
+/// The number of items per request.
 const PAGE: u64 = 1000;
 
-/// Letters of an error in a list; `peek` shows all of it.
+/// The number of characters of an error that a list shows; `peek` shows all of it.
 const ERROR_SHOWN: usize = 60;
 
 /// Show how many jobs wait, by queue or one by one
 ///
-/// As MediaWiki's showJobs.php: the number of jobs that can be claimed; with --group a line for each queue that has any;
-/// with --list a line for each job.
+/// Modelled on MediaWiki's showJobs.php: prints the number of jobs that can be claimed; with --group a line for each queue that
+/// has jobs; with --list a line for each job, in which SINCE is the time since the worker under PROCESS claimed it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue show                              how many jobs are ready
   sexton queue show --group                      mails: 3 queued; 2 claimed; 0 delayed; 1 abandoned
   sexton queue show --list --status abandoned
-  sexton queue show --list --error 'timed out'   those that failed with this error
+  sexton queue show --list --error 'timed out'   jobs that failed with this error
   sexton queue show --list --type mails --limit 20")]
 pub(super) struct Shown {
     /// Only these queues
     #[arg(value_parser = name)]
     queues: Vec<QueueName>,
-    /// A line for each queue
+    /// Print one line per queue
     #[arg(long, conflicts_with = "list")]
     group: bool,
-    /// A line for each job
+    /// Print one line per job
     #[arg(long)]
     list: bool,
     /// Only jobs of this type, in every tenant
@@ -46,7 +46,7 @@ pub(super) struct Shown {
     /// Only jobs in this state
     #[arg(long, requires = "list")]
     status: Option<Status>,
-    /// Only jobs whose newest error contains this
+    /// Only jobs whose last error contains this
     #[arg(
         long,
         requires = "list",
@@ -59,13 +59,13 @@ pub(super) struct Shown {
     limit: u64,
 }
 
-/// What is the matter with a job.
+/// The state of a job.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Status {
     /// It can be claimed
     #[value(alias = "unclaimed")]
     Ready,
-    /// It will be ready
+    /// It will be ready later
     Delayed,
     /// A worker has it
     Claimed,
@@ -111,22 +111,23 @@ pub(super) struct Listed {
     limit: u64,
 }
 
-/// Name a queue, at random, from which a job can be claimed
+/// Name a queue, chosen at random, from which a job can be claimed
 ///
-/// Prints its name, as other commands take it; or nothing, with exit status 1. Paused and read-only queues are not ready.
+/// Prints its name as other commands take it; if there is none, prints nothing and exits with 1. Paused and read-only queues are
+/// never ready.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   queue=$(sexton queue next) && sexton queue pop \"$queue\"
   sexton queue next --types mails,purges")]
 pub(super) struct Chosen {
-    /// Only queues with jobs of these types, with commas between them
+    /// Only queues with jobs of these types, separated by commas
     #[arg(long, value_delimiter = ',')]
     types: Vec<String>,
 }
 
 impl Asking {
-    /// All that a list has, page by page; and where it would go on.
+    /// Reads up to `limit` items of a list, page by page. Also returns where the list continues, or null.
     fn all(
         &self,
         (path, member): (&str, &str),
@@ -153,7 +154,7 @@ impl Asking {
         }
     }
 
-    /// Queues by name; one that is not there has no jobs.
+    /// Reads queues by name. A queue that does not exist has no jobs, and is left out.
     fn named(&self, queues: &[QueueName]) -> Result<Vec<Value>, Failure> {
         let mut found = Vec::new();
         for queue in queues {
@@ -234,7 +235,7 @@ impl Shown {
     }
 }
 
-/// A queue in a line, if it has jobs: as in MediaWiki's, but that what was tried too often is not claimed by anybody.
+/// Formats a queue in a line, if it has jobs. Unlike MediaWiki, jobs that were tried too often do not count as claimed.
 fn group(queue: &Value) -> Option<String> {
     let of = |phase: &str| number(queue, &format!("/{phase}"));
     let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
@@ -251,7 +252,7 @@ fn group(queue: &Value) -> Option<String> {
     ))
 }
 
-/// What is the matter with a job.
+/// Describes the state of a job.
 fn phase(job: &Value) -> String {
     if job.pointer("/fencing") == Some(&Value::Bool(true)) {
         return "fencing".to_owned();
@@ -262,14 +263,14 @@ fn phase(job: &Value) -> String {
     words(job, "/phase")
 }
 
-/// What was said when a job failed last, on one line.
+/// Returns the last error of a job, on one line.
 fn error(job: &Value) -> Option<String> {
     let text = job.pointer("/error").and_then(Value::as_str)?;
     let lines: Vec<String> = text.lines().map(plain).collect();
     Some(lines.join(" / "))
 }
 
-/// How far the work on a job has come, as its worker reported it.
+/// Formats the progress of a job, as reported by its worker.
 fn progress(job: &Value) -> String {
     let percent = job.pointer("/percent").and_then(Value::as_u64);
     let percent = percent.map(|percent| format!("{percent} %"));
@@ -286,6 +287,7 @@ fn job_table(jobs: &[Value]) -> String {
         ("PRIORITY", Column::Number),
         ("TRIES", Column::Number),
         ("AGE", Column::Number),
+        ("SINCE", Column::Number),
         ("REMAINING", Column::Number),
         ("BYTES", Column::Number),
         ("PROCESS", Column::Words),
@@ -300,6 +302,7 @@ fn job_table(jobs: &[Value]) -> String {
             words(job, "/priority"),
             words(job, "/attempts"),
             span(number(job, "/age_ms")),
+            left(job, "/claimed_ms"),
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
             words(job, "/process"),
@@ -321,7 +324,7 @@ impl Listed {
         } else {
             queues.extend(asking.named(&self.queues)?);
         }
-        // Each page was in order, all together are not.
+        // Each page is sorted, but not all pages together.
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
         if asking.json {
             let is_all = next.is_null();
@@ -363,7 +366,7 @@ impl Listed {
         self.ended(asking)
     }
 
-    /// What a queue has done is forgotten with it: for all queues together it is not.
+    /// Prints how many jobs were done in all. A queue's own count is lost when the queue is removed; this one is not.
     fn ended(&self, asking: &Asking) -> Result<(), Failure> {
         let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
         if !is_all {
@@ -376,12 +379,12 @@ impl Listed {
         }
         let ended = grouped(ended);
         print(&format!(
-            "{ended} done since the start, in queues that are gone too\n"
+            "{ended} done since the start, including queues that are gone\n"
         ))
     }
 }
 
-/// A span that may have no end.
+/// Formats a span; `-` if it has no end.
 fn left(value: &Value, path: &str) -> String {
     let ms = value.pointer(path).and_then(Value::as_u64);
     ms.map_or("-".to_owned(), span)
@@ -399,7 +402,7 @@ impl Chosen {
         let types = self.types.join(",");
         let answer = asking.get("/next", &fields([("types", json!(types))]))?;
         if answer.status == 404 {
-            // Nothing is printed: whoever asks looks at the exit status.
+            // Prints nothing: the exit status is the answer.
             return Err(Failure::found(""));
         }
         let page = |said: &Value| format!("{}\n", words(said, "/queue"));
@@ -407,7 +410,7 @@ impl Chosen {
     }
 }
 
-/// A job and what it says.
+/// Prints a job and its body.
 pub(super) fn peek(asking: &Asking, id: u64) -> Result<(), Failure> {
     let answer = asking.get("/job", &fields([("id", json!(id.to_string()))]))?;
     let said = asking.tell(&answer, |said| {

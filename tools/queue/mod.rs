@@ -1,14 +1,15 @@
-//! `sexton queue`: queues of a running coordinator from a shell, over its Unix socket.
+//! `sexton queue`: queues of a running coordinator.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommands |
-//! | `job.rs` | what is done with jobs |
-//! | `batch.rs` | several jobs that are added as one |
-//! | `list.rs` | what only looks: which queues and jobs there are |
-//! | `result.rs` | how jobs ended |
-//! | `config.rs` | what holds for types of jobs |
-//! | `answer.rs` | what is asked and answered: as fields, for people, as JSON, and as an exit status |
+//! | `job.rs` | commands on single jobs |
+//! | `batch.rs` | adding several jobs atomically |
+//! | `bulk.rs` | commands on all jobs that match a filter |
+//! | `list.rs` | read-only commands: queues, jobs and their states |
+//! | `result.rs` | results of jobs that ended |
+//! | `config.rs` | the configuration of job types |
+//! | `answer.rs` | requests and answers: as text, as JSON, and as an exit status |
 
 mod answer;
 mod batch;

@@ -1,4 +1,4 @@
-//! How a job ended, as far as that is known.
+//! How a job ended, if that is still known.
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
 use crate::queue::answer::{Asking, well};
@@ -15,26 +15,25 @@ const WAIT_MAX: u64 = 86_400;
 /// How long one request waits, in seconds: less than an answer may take.
 const TURN: u64 = 10;
 
-/// How soon a coordinator that cannot be reached is asked again.
+/// The pause before a coordinator that could not be reached is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Show how a job ended, and what it printed
 ///
-/// For jobs of `sexton work --keep-result`, and others whose workers stored a result, for as long as it is kept. What the
-/// command wrote to its standard output, of which the last 16 KiB are kept, is printed as it is; how it ended is printed
-/// to standard error.
+/// For jobs of `sexton work --keep-result`, and others whose workers stored a result, as long as the result is kept. Prints the
+/// command's standard output unchanged, of which the last 16 KiB are kept; how the job ended is printed to standard error.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton queue result 17
-  sexton queue result 17 --wait 1m               waits until it is over
+  sexton queue result 17 --wait 1m               wait until it has ended
   sum=$(sexton queue result $(sexton queue push sums '1 2') --wait 10)
 
-Exit status: 0 the job is done; 1 it has failed, it is not over, or nothing is known of it.")]
+Exit status: 0 the job is done; 1 it failed, it has not ended, or nothing is known about it.")]
 pub(super) struct Ended {
-    /// Its number
+    /// The job's id
     id: u64,
-    /// Whole seconds to wait for its end at most
+    /// How long to wait for its end, in whole seconds
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
 }
@@ -48,7 +47,7 @@ impl Ended {
         let said = well(&answer)?;
         let status = words(&said, "/status");
         if status == "open" {
-            let words = format!("job {} is not over", self.id);
+            let words = format!("job {} has not ended", self.id);
             return Err(Failure::found(words).help("`--wait 1m` waits for its end"));
         }
         if !asking.json {
@@ -69,7 +68,7 @@ impl Ended {
         Ok(())
     }
 
-    /// Asks until the job is over, or the wait is; a coordinator that was there is waited for as well.
+    /// Asks until the job has ended or the wait is over. If the coordinator goes away meanwhile, waits for it to come back.
     fn ask(&self, asking: &Asking) -> Result<Answer, Failure> {
         let (began, mut was_there) = (instant(), false);
         loop {
@@ -96,7 +95,7 @@ impl Ended {
     }
 }
 
-/// How it ended, in a line.
+/// Describes how the job ended, in one line.
 fn head(said: &Value) -> String {
     let known = |place: &str| said.pointer(place).and_then(Value::as_u64);
     let exit = known("/exit").map_or_else(String::new, |exit| format!(", exit {exit}"));

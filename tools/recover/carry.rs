@@ -1,6 +1,6 @@
-//! Carrying a plan out: a journal of what is kept, made beside the damaged one and put in its place at once.
+//! Carries out a plan: writes a journal of the records that are kept next to the damaged one, and swaps it in.
 //!
-//! Cut short anywhere, it leaves a directory that is refused as before, or one that starts; and every file that it replaces.
+//! If this is interrupted, the directory either is refused as before or starts, and every replaced file is still there.
 
 use crate::recover::plan::Plan;
 use crate::report::Failure;
@@ -17,12 +17,12 @@ use sexton::persist::snapshots::SlotId;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// Where the new journal is made.
+/// The folder in which the new journal is made.
 const MADE: &str = "recovering";
-/// How much is written at a time.
+/// The size of a batch of records, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Does what the plan says; the folder that has what it replaced.
+/// Carries out the plan, and returns the name of the folder with the replaced files.
 pub(super) fn out(disk: &RealDisk, plan: &Plan) -> Result<String, Failure> {
     let aside = new_name(disk)?;
     disk.remove_tree(MADE)
@@ -50,7 +50,7 @@ pub(super) fn out(disk: &RealDisk, plan: &Plan) -> Result<String, Failure> {
         }
         if_there(disk.sync_folder("snapshots"))
     };
-    done().map_err(PersistError::io("put in place what is made in", MADE))?;
+    done().map_err(PersistError::io("move the contents of", MADE))?;
     Ok(aside)
 }
 
@@ -61,20 +61,20 @@ fn if_there(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A name that nothing has yet.
+/// Returns an unused name for that folder.
 fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     let now = text::time(SystemClock::starting_at(Timestamp(0)).wall());
     let time: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = format!("damaged-{time}");
     if disk.root().join(&name).exists() {
         return Err(Failure::unreachable(format!(
-            "failed to recover: {name} is there already"
+            "failed to recover: {name} already exists"
         )));
     }
     Ok(name)
 }
 
-/// Writes what is kept, and marks that say how far it goes.
+/// Writes the records that are kept, and marks for where they end.
 fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(from.root().join(MADE)));
     let sizes = Sizes::default();
@@ -97,7 +97,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let mut batch = Batch::default();
     let reserve = Mark::Reserve { bound: plan.bound };
     if let Some((_, seal)) = &plan.base {
-        // Whoever has the state up to there finds by this where reading begins.
+        // Tells a reader that has the snapshot's state where to start reading.
         put(&mut batch, seal.manifest.begun, seal.manifest.at, &reserve);
     }
     salvage(from, &mut |piece| {
@@ -121,7 +121,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     })?;
     let mut last = plan.last;
     if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
-        // The mark by which a log is known to be that of the snapshot.
+        // The mark by which a journal is recognized as that of the snapshot.
         let mark = Mark::Checkpoint {
             slot: slot.number(),
             states: seal.manifest.states.clone(),
@@ -129,7 +129,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
         put(&mut batch, seal.mark, plan.at, &mark);
         last = seal.mark;
     }
-    // Numbers between this and the bound are passed over by the next start, as after any crash.
+    // The next start skips the numbers up to the bound, as after any crash.
     put(&mut batch, Seq(last.0 + 1), plan.at, &reserve);
     writer.write(&mut batch)?;
     writer.sync()?;

@@ -1,4 +1,4 @@
-//! The subcommand.
+//! The subcommand: its flags, refusals and exit statuses.
 
 use crate::directory;
 use crate::isolated::Copies;
@@ -12,32 +12,31 @@ use sexton::persist::disk::RealDisk;
 use sexton::spine::recovery::{RecoveryError, Scope, recover};
 use std::path::{Path, PathBuf};
 
-/// Repair a damaged data directory, dropping what cannot be read.
+/// Repair a damaged data directory by dropping what cannot be read
 ///
-/// Reports what is lost, by number, time and content as far as that can be known, and keeps everything before it: the
-/// snapshot that reads, and what the journal has after it up to the damage. Whatever it replaces stays in
-/// DATA/damaged-TIME. Numbering continues above every number that may have been used, so that no token is given twice. A
-/// directory that starts is left alone.
+/// Reports what is lost, by sequence number, time and content as far as known, and keeps everything before it: the snapshot that
+/// can be read, and the journal after it up to the damage. Replaced files are kept in DATA/damaged-TIME. Numbering continues
+/// above every number that may have been used, so no token is given twice. A directory that can be started is left alone.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton recover DATA --dry-run              what would be lost; nothing is changed
+  sexton recover DATA --dry-run              show what would be lost; change nothing
   sexton recover DATA                        keep what is before the damage
-  sexton recover DATA --skip 812             drop record 812 alone, and keep what follows
+  sexton recover DATA --skip 812             drop only record 812, and keep what follows
 
-Records depend on those before them: after a skip, jobs and locks may be in another state than they were. If a later one cannot be applied,
-recovery stops there again and reports it.
+Records depend on earlier ones: after a skip, jobs and locks may be in a different state than before. If a later record cannot be
+applied, recovery stops there again and reports it.
 
 Exit status: 0 recovered, or nothing to do; 1 --dry-run found that something would be lost; 2 wrong flags; \
-3 it cannot be read, or a coordinator runs on it.")]
+3 it cannot be read, or a coordinator is using it.")]
 pub(crate) struct Recover {
-    /// A data directory on which no coordinator runs
+    /// A data directory that no coordinator is using
     data: PathBuf,
 
-    /// Say what would be lost, and change nothing
+    /// Show what would be lost, and change nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Pass over what stops recovery at this sequence number; may be repeated
+    /// Skip what stops recovery at this sequence number; repeatable
     #[arg(long, value_name = "SEQ")]
     skip: Vec<u64>,
 
@@ -50,11 +49,11 @@ impl Recover {
     pub(crate) fn run(self) -> Result<(), Failure> {
         directory::check("recover", &self.data, &["journal", "snapshots"])?;
         let disk = RealDisk::new(&self.data);
-        // Held until it is done; a dry run does not even write down who looks.
+        // The lock is held until recovery is done; a dry run writes nothing, not even a lock file.
         let lock = match disk.holder() {
             Ok(Some(process)) => {
                 let words = format!(
-                    "failed to recover {}: process {process} runs on it",
+                    "failed to recover {}: process {process} is using it",
                     self.data.display()
                 );
                 return Err(Failure::unreachable(words).help("stop that coordinator first"));
@@ -74,7 +73,7 @@ impl Recover {
             if let Some(refused) = refusal(&self.data)? {
                 let words = format!("failed to recover: a start is still refused: {refused}");
                 let help = format!(
-                    "what was replaced is in {}",
+                    "the replaced files are in {}",
                     self.data.join(aside).display()
                 );
                 return Err(Failure::unreachable(words).help(help));
@@ -89,7 +88,7 @@ impl Recover {
         })?;
         if self.dry_run && plan.loses() {
             let words = "something would be lost; nothing was changed";
-            return Err(Failure::found(words).help("without --dry-run, it is done"));
+            return Err(Failure::found(words).help("run it without --dry-run to recover"));
         }
         Ok(())
     }
@@ -108,7 +107,7 @@ impl Recover {
     }
 }
 
-/// Why a start would be refused, if it would.
+/// Returns why a start would be refused, or `None` if it would not.
 fn refusal(data: &Path) -> Result<Option<String>, Failure> {
     let copies = Copies::of(data)?;
     let mut actors = Actors::empty(&Rules::default());
@@ -125,7 +124,7 @@ fn refusal(data: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Whether it is whole, and this program is too old for it.
+/// Returns whether the directory is intact but written by a newer version.
 fn is_newer(error: &RecoveryError) -> bool {
     use sexton::persist::PersistError::VersionTooNew;
     matches!(

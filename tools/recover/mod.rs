@@ -1,15 +1,15 @@
-//! `sexton recover`: a directory that a start refuses, without what cannot be read of it.
+//! `sexton recover`: repairs a directory that cannot be started, by dropping what cannot be read.
 //!
-//! The snapshot that reads and the records after it are committed as a start would, which says where they stop. What is kept
-//! is written to a journal of its own, which takes the place of the damaged one; that is kept beside.
+//! The readable snapshot and the records after it are committed as in a start, which finds where they stop. The records that are
+//! kept are written to a new journal, which replaces the damaged one; that is kept aside.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommand |
 //! | `plan.rs` | what would be kept, and what would be lost |
-//! | `pieces.rs` | the journal piece by piece, as a plan goes through it |
-//! | `carry.rs` | carrying a plan out |
-//! | `page.rs` | a plan as people read it |
+//! | `pieces.rs` | the pass over the journal that makes a plan |
+//! | `carry.rs` | carrying out a plan |
+//! | `page.rs` | a plan as text and as JSON |
 
 mod carry;
 mod command;

@@ -1,4 +1,4 @@
-//! A plan as people and programs read it.
+//! Formats a plan as text and as JSON.
 
 use crate::recover::plan::{Lost, Plan};
 use crate::replay::words;
@@ -7,7 +7,7 @@ use serde_json::json;
 use sexton::ids::Seq;
 use std::path::Path;
 
-/// As one object.
+/// Formats a plan as a JSON object.
 pub(super) fn json(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>) -> String {
     let snapshot = plan.base.as_ref();
     let snapshot = snapshot.map(|(slot, seal)| (slot.to_string(), seal.manifest.begun));
@@ -28,7 +28,7 @@ pub(super) fn json(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
     all.to_string() + "\n"
 }
 
-/// As lines.
+/// Formats a plan as lines.
 pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>) -> String {
     let mut page = String::new();
     let mut line = |name: &str, text: &str| {
@@ -66,7 +66,7 @@ pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
     line(
         "numbers",
         &format!(
-            "go on at {}, above all that may have been given",
+            "continue at {}, above all that may have been used",
             plan.bound
         ),
     );
@@ -74,19 +74,19 @@ pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
         .stop
         .filter(|stop| plan.nothing.is_none() && follows(plan, *stop))
     {
-        let more = format!("`--skip {stop}` passes over what stands there, and keeps what follows");
+        let more = format!("`--skip {stop}` drops the record there, and keeps what follows");
         line("or", &more);
     }
     if let Some(aside) = aside {
         line(
             "replaced",
-            &format!("what stood there is in {}", data.join(aside).display()),
+            &format!("the replaced files are in {}", data.join(aside).display()),
         );
     }
     page
 }
 
-/// Whether there is more behind what stops recovery.
+/// Returns whether records follow the point at which recovery stops.
 fn follows(plan: &Plan, stop: Seq) -> bool {
     let is_later = |lost: &Lost| matches!(lost, Lost::Record { line, .. } if line.seq.is_some_and(|seq| seq > stop));
     plan.lost.iter().any(is_later)
@@ -123,7 +123,7 @@ fn each(lost: &Lost, line: &mut dyn FnMut(&str, &str)) {
         } => {
             line("lost", words(record).trim_start());
             if let Some(cause) = cause {
-                line("", &format!("it cannot be carried out: {cause}"));
+                line("", &format!("it cannot be applied: {cause}"));
             }
         }
     }

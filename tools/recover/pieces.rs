@@ -1,4 +1,4 @@
-//! The journal piece by piece, as a plan goes through it: what can be carried out after the snapshot, and where that stops.
+//! The pass over the journal that makes a plan: finds which records can be applied after the snapshot, and where that stops.
 
 use crate::recover::plan::{LOST_MAX, Lost};
 use sexton::clock::Timestamp;
@@ -11,18 +11,18 @@ use sexton::spine::ledger::RESERVE_STEP;
 use sexton::spine::recovery::decode_mark;
 use std::collections::BTreeSet;
 
-/// How much of what is not there may have been.
+/// How many bytes a missing part may have had.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// A way through the journal.
+/// The state of a pass.
 pub(super) struct Pieces {
-    /// What is kept so far, as a start would have it.
+    /// The state from the records that are kept, as a start would have it.
     pub(super) replay: Replay,
-    /// Makes lines of what is lost.
+    /// Decodes records that are lost.
     reading: Replay,
-    /// What the snapshot holds.
+    /// The sequence number up to which the snapshot goes.
     begun: Seq,
-    /// Where recovery may pass over what stops it, and entries that it must not carry out.
+    /// Where recovery may skip what stops it, and records that must not be applied.
     skips: BTreeSet<Seq>,
     excluded: BTreeSet<Seq>,
     /// Nothing is kept from this number on.
@@ -34,17 +34,17 @@ pub(super) struct Pieces {
     pub(super) at: Timestamp,
     pub(super) lost: Vec<Lost>,
     pub(super) lost_records: u64,
-    /// Numbers below this may have been given, as far as what reads says so.
+    /// Sequence numbers below this may have been used, according to what can be read.
     pub(super) known: Seq,
-    /// Bytes that may have held more.
+    /// Unreadable bytes, which may have held more records.
     pub(super) unread: u64,
     pending: Vec<Gap>,
     previous: Seq,
-    /// Whether the journal reaches back far enough.
+    /// Whether the journal connects to the snapshot.
     joined: bool,
 }
 
-/// An entry could not be carried out that may be passed over: all has to be begun again without it.
+/// A record that may be skipped could not be applied, so the pass must be repeated without it.
 pub(super) struct Again(pub(super) Seq);
 
 impl Pieces {
@@ -76,7 +76,7 @@ impl Pieces {
         }
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub(super) fn take(&mut self, piece: Piece) -> Result<(), Again> {
         match piece {
             Piece::Gap(gap) => {
@@ -106,7 +106,7 @@ impl Pieces {
             self.known = self.known.max(bound);
         }
         if record.seq <= self.begun {
-            // Whatever does not read before it was in the snapshot.
+            // Unreadable bytes before this record were covered by the snapshot.
             self.pending.clear();
             self.joined = true;
             return Ok(());
@@ -145,7 +145,7 @@ impl Pieces {
         }
     }
 
-    /// The journal ends here, and is known to have gone on to `reaches`.
+    /// Ends the pass. The journal is known to have reached `reaches`.
     pub(super) fn end(&mut self, reaches: Seq) {
         self.known = self.known.max(Seq(reaches.0.saturating_add(1)));
         if !self.pending.is_empty() {
@@ -155,9 +155,9 @@ impl Pieces {
         }
     }
 
-    /// No number is given again that may have been.
+    /// Returns a bound above all sequence numbers that may have been used.
     pub(super) fn bound(&self) -> Seq {
-        // A number stands for eight bytes at least, also in an entry that takes many.
+        // A sequence number takes at least eight bytes, even if a record uses several numbers.
         let unread = if self.lost.iter().any(Lost::is_unread) {
             self.unread / 8 + 2 * RESERVE_STEP
         } else {
@@ -166,7 +166,7 @@ impl Pieces {
         Seq(self.known.0.saturating_add(unread))
     }
 
-    /// What is not there at all, up to a record that is.
+    /// Notes a missing part, up to the next existing record.
     fn missing(&mut self, found: &str, next: Option<Seq>) {
         self.unread += SEGMENT_BYTES;
         self.pending.push(Gap {
@@ -179,7 +179,7 @@ impl Pieces {
         self.gap(next);
     }
 
-    /// Bytes that do not read, between the last record and the next: numbers that follow one another leave no room for any.
+    /// Notes unreadable bytes before the record `next`. If the numbers are consecutive, nothing was lost.
     fn gap(&mut self, next: Option<Seq>) {
         let gaps = std::mem::take(&mut self.pending);
         let from = Seq(self.previous.0.saturating_add(1));
@@ -224,7 +224,7 @@ impl Pieces {
         }
     }
 
-    /// A record as far as it can be understood.
+    /// Decodes a record as far as possible.
     fn line(&mut self, record: &Owned) -> Line {
         let read = self.reading.record(&record.record());
         read.unwrap_or_else(|_| {

@@ -1,4 +1,4 @@
-//! What would be kept of a directory, and what would be lost.
+//! Plans a recovery: what would be kept of a directory, and what would be lost.
 
 use crate::isolated::Copies;
 use crate::recover::pieces::{Again, Pieces};
@@ -16,27 +16,27 @@ use sexton::spine::recovery::{Looked, look};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// No more of what is lost is listed; the rest is counted.
+/// The most losses that are listed; further ones are only counted.
 pub(super) const LOST_MAX: usize = 1000;
 
-/// What is to be done.
+/// A plan for a recovery.
 pub(crate) struct Plan {
-    /// The snapshot that stays, and the first segment of the journal that goes with it.
+    /// The snapshot that is kept, and the first segment of the new journal.
     pub(super) base: Option<(SlotId, Seal)>,
     pub(super) first_segment: u64,
-    /// Entries that are passed over, and the number from which on nothing is kept.
+    /// Records that are skipped, and the number from which nothing is kept.
     pub(super) excluded: BTreeSet<Seq>,
     pub(super) stop: Option<Seq>,
-    /// Records that are kept, and the last of them.
+    /// The number of records that are kept, and the last of them.
     pub(super) kept: u64,
     pub(super) last: Seq,
     pub(super) at: Timestamp,
     pub(super) lost: Vec<Lost>,
-    /// Records that are lost although they read.
+    /// The number of readable records that are lost.
     pub(super) lost_records: u64,
     /// Why nothing at all can be kept.
     pub(super) nothing: Option<String>,
-    /// Numbers go on here.
+    /// The sequence number at which numbering continues.
     pub(super) bound: Seq,
 }
 
@@ -44,22 +44,22 @@ pub(crate) struct Plan {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Lost {
-    /// Bytes that do not read, or are not there.
+    /// Bytes that are unreadable or missing.
     Unread {
         file: String,
         offset: u64,
         bytes: u64,
         found: String,
-        /// The numbers that they may have had.
+        /// The range of sequence numbers that they may have had.
         from: Seq,
         to: Option<Seq>,
-        /// What they seem to be, though the checksum does not hold.
+        /// Their content, if it can be decoded although the checksum is wrong.
         seems: Option<Line>,
     },
-    /// A record that reads, and is not kept.
+    /// A readable record that is not kept.
     Record {
         line: Line,
-        /// Why it cannot be carried out, if that is so.
+        /// Why it cannot be applied, if that is the reason.
         cause: Option<String>,
     },
 }
@@ -71,12 +71,12 @@ impl Lost {
 }
 
 impl Plan {
-    /// Whether anything goes that was there.
+    /// Returns whether anything is lost.
     pub(super) fn loses(&self) -> bool {
         self.nothing.is_some() || !self.lost.is_empty()
     }
 
-    /// Whether a record is kept.
+    /// Returns whether a record is kept.
     pub(super) fn keeps(&self, seq: Seq) -> bool {
         let begun = self.base.as_ref().map_or(Seq(0), begun);
         self.nothing.is_none()
@@ -86,12 +86,12 @@ impl Plan {
     }
 }
 
-/// Up to where a snapshot goes.
+/// Returns the sequence number up to which a snapshot goes.
 fn begun((_, seal): &(SlotId, Seal)) -> Seq {
     seal.manifest.begun
 }
 
-/// Makes a plan: reads, and changes nothing.
+/// Makes a plan, without changing anything.
 pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> {
     let disk = RealDisk::new(data);
     let copies = Copies::of(data)?;
@@ -112,7 +112,9 @@ pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> 
     let first = segment::ordinals(&disk)?.first().copied();
     let nothing = (base.is_none() && first != Some(1)).then(|| {
         let wrong = wrong.join("; ");
-        format!("neither snapshot reads, and the journal no longer has its beginning: {wrong}")
+        format!(
+            "neither snapshot can be read, and the journal no longer has its beginning: {wrong}"
+        )
     });
     let mut excluded = BTreeSet::new();
     let pieces = loop {
@@ -138,11 +140,11 @@ pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> 
     };
     if let Some(unused) = skips.difference(&pieces.used).next() {
         let words = format!("--skip {unused}: nothing stops recovery there");
-        let help = "`sexton recover --dry-run` says where it stops";
+        let help = "`sexton recover --dry-run` shows where it stops";
         return Err(Failure::usage(words).help(help));
     }
     Ok(Plan {
-        // A journal is whole only if it begins with the first.
+        // A journal without a snapshot must begin with segment 1; one with a snapshot must not.
         first_segment: base.as_ref().map_or(1, |_| first.unwrap_or(1).max(2)),
         bound: pieces.bound(),
         base,

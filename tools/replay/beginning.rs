@@ -1,5 +1,5 @@
-//! Where the replay of a directory begins: with the first record that is there, and the state that a snapshot has if the
-//! journal no longer has its beginning.
+//! Finds where the replay of a directory begins: at the first existing record, with the state of a snapshot if the journal no
+//! longer has its beginning.
 
 use crate::isolated::Copies;
 use crate::report::Failure;
@@ -15,45 +15,45 @@ use sexton::replay::Replay;
 use sexton::spine::recovery::{self, Looked, decode_mark};
 use std::path::Path;
 
-/// What a replay is to come to.
+/// The purpose and the end of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
     /// Where it stops.
     pub(crate) until: Option<Place>,
-    /// What of it is wanted.
+    /// What it is for.
     pub(crate) wanted: Wanted,
 }
 
-/// What of a replay is wanted.
+/// The purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// All records that are there, with a state beside them if there is one.
+    /// All existing records, with a state alongside if there is one.
     Records,
-    /// The state that it comes to.
+    /// The state at the end.
     State,
-    /// The same, and on the way as many states as can be compared with what checkpoints noted of them.
+    /// The state at the end, and on the way as many states as can be compared with the digests of checkpoints.
     Verification,
 }
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Seq(Seq),
     Time(Timestamp),
 }
 
-/// Where a replay begins, and where it stops.
+/// Where a replay begins and stops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Range {
-    /// Behind what; with all that is there if `None`.
+    /// Begins after this; `None` begins at the first existing record.
     pub(crate) begin: Option<Begin>,
     pub(crate) until: Option<Seq>,
-    /// What to say of it.
+    /// Remarks for the user.
     pub(crate) remarks: Vec<String>,
 }
 
 impl Range {
-    /// Reads from there on.
+    /// Opens the journal at the beginning of the range.
     pub(crate) fn open<'d>(&self, disk: &'d dyn Disk) -> Result<Reader<'d>, PersistError> {
         match self.begin {
             Some(begin) => Reader::open_after(disk, begin),
@@ -62,7 +62,7 @@ impl Range {
     }
 }
 
-/// Finds where to begin, and fills the replay with what the snapshot there holds.
+/// Finds the beginning, and loads the snapshot there into the replay.
 pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range, Failure> {
     let disk = RealDisk::new(data);
     let ordinals = segment::ordinals(&disk)?;
@@ -77,15 +77,15 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     if goal.wanted == Wanted::Verification
         && let Err(error) = note(&disk, &range, replay)
     {
-        // The replay itself says the same, once it has shown what comes before.
+        // The replay reports the same error when it gets there.
         range.remarks.push(format!(
-            "what checkpoints noted could not all be read: failed to {error}"
+            "not all digests of checkpoints could be read: failed to {error}"
         ));
     }
     Ok(range)
 }
 
-/// Takes the state of the snapshot that leaves most to show, or least to do.
+/// Loads a snapshot: the one that leaves most records to show, or the fewest to replay.
 fn with_snapshot(
     data: &Path,
     disk: &RealDisk,
@@ -114,17 +114,17 @@ fn with_snapshot(
         until.is_none_or(|until| states.map(|state| state.upto).all(|upto| upto <= until))
     };
     let begins = match Reader::open_present(disk)?.after() {
-        Seq(0) => "the beginning of the journal does not read".to_owned(),
-        Seq(after) => format!("the journal begins behind sequence number {after}"),
+        Seq(0) => "the beginning of the journal cannot be read".to_owned(),
+        Seq(after) => format!("the journal begins after sequence number {after}"),
     };
     for (slot, seal) in sealed.iter().filter(|(_, seal)| fits(seal)) {
         match replay.load(copies.slots(), (*slot, seal)) {
             Ok(()) => {
                 let begun = seal.manifest.begun;
                 remarks.push(if goal.wanted == Wanted::Records {
-                    format!("{begins}; what stood in slots is known behind {begun}, from snapshot {slot}")
+                    format!("{begins}; the contents of slots are known after {begun}, from snapshot {slot}")
                 } else {
-                    format!("{begins}; this begins with snapshot {slot}, which holds everything up to {begun}")
+                    format!("{begins}; the replay begins with snapshot {slot}, which holds everything up to {begun}")
                 });
                 return Ok(Range {
                     begin: (goal.wanted != Wanted::Records).then(|| begin(seal)),
@@ -137,7 +137,7 @@ fn with_snapshot(
     }
     if goal.wanted == Wanted::Records {
         replay.read_only();
-        remarks.push(format!("{begins}; what stood in slots is not known"));
+        remarks.push(format!("{begins}; the contents of slots are not known"));
         return Ok(Range {
             begin: None,
             until,
@@ -148,16 +148,14 @@ fn with_snapshot(
     for (slot, seal) in sealed.iter().filter(|(_, seal)| !fits(seal)) {
         let upto = seal.manifest.states.iter().map(|state| state.upto).max();
         let upto = upto.unwrap_or(seal.manifest.begun);
-        remarks.push(format!(
-            "snapshot {slot} holds what came up to {upto}, which is later"
-        ));
+        remarks.push(format!("snapshot {slot} goes up to {upto}, which is later"));
     }
     Err(Failure::unreachable(remarks.join("; ")).help(
-        "no state can be had before that of a snapshot; without --state and --verify, the records that are there are shown",
+        "there is no state before that of a snapshot; without --state and --verify, the existing records are shown",
     ))
 }
 
-/// The last number that snapshots speak of up to a time.
+/// Returns the last sequence number known from snapshots, up to a time.
 fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
     let Some(Place::Time(until)) = until else {
         return Seq(0);
@@ -170,7 +168,7 @@ fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
         .unwrap_or_default()
 }
 
-/// The last number up to a time, which is `known` at least.
+/// Converts a time to the last sequence number up to it, which is at least `known`.
 fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<Seq>, PersistError> {
     let until = match until {
         None => return Ok(None),
@@ -179,7 +177,7 @@ fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<S
     };
     let mut last = known;
     let mut reader = Reader::open_present(disk)?;
-    // Damage behind that time is not looked for; damage before it is told when it is come to.
+    // Damage after that time does not matter; damage before it is reported when the replay gets there.
     while let Ok(Some(record)) = reader.next() {
         if record.at > until {
             break;
@@ -189,7 +187,7 @@ fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<S
     Ok(Some(last))
 }
 
-/// Has the replay compare what checkpoints noted.
+/// Makes the replay compare states with the digests of checkpoints.
 fn note(
     disk: &RealDisk,
     range: &Range,

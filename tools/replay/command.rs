@@ -1,4 +1,4 @@
-//! The subcommand, and what it shows.
+//! The subcommand and its output.
 
 use crate::directory;
 use crate::replay::beginning::{Goal, Place, Range, Wanted, find};
@@ -20,26 +20,27 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 const LOGS: &str =
-    "give a data directory, or a log of JSON lines as `sexton replay DATA --export` writes it";
+    "name a data directory, or a log of JSON lines written by `sexton replay DATA --export`";
 
-/// Show the history, record by record, from a data directory or from a log of JSON lines.
+/// Show the history, record by record, from a data directory or a log of JSON lines
 ///
-/// Reads and never writes, also beside a running coordinator. A damaged journal is shown up to the damage, and the
-/// exit status is 3. Of a journal whose beginning is gone all that is there is shown; a state of it, and a verification,
-/// begin with a snapshot. In a hand-written log, a line needs only an actor and a
-/// message: its outcome is decided now, after whatever is due before it.
+/// Never writes, and can be used beside a running coordinator. A damaged journal is shown up to the damage, with exit status 3.
+/// If the beginning of a journal is gone, all existing records are shown; its state and a verification begin with a snapshot. In
+/// a hand-written log, a line needs only an actor and a message: its outcome is decided during the replay, after everything that
+/// is due before it.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every record
   sexton replay DATA --actor lock --until 812       the records up to 812
-  sexton replay DATA --job 17                       everything that happened to a job
+  sexton replay DATA --job 17                       the history of one job
+  sexton replay DATA --task 4711                    the history of one task
   sexton replay DATA --key acct --from 2026-11-21T08:00:00Z
   sexton replay DATA --until 2026-11-21T08:30:00Z --state
   sexton replay DATA --export incident.jsonl        a log to read, cut and mail
-  sexton replay incident.jsonl --verify             would the same be decided today?
+  sexton replay incident.jsonl --verify             check whether today's rules decide the same
   echo '{\"actor\":\"lock\",\"message\":\"drain\"}' | sexton replay -    a hand-written log
 
-Exit status: 0 all replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]
+Exit status: 0 everything was replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]
 pub(crate) struct Replaying {
     /// A data directory, a file of JSON lines, or - for standard input
     #[arg(value_name = "DATA|LOG")]
@@ -77,7 +78,7 @@ pub(crate) struct Replaying {
     json: bool,
 }
 
-/// The actors, and the node, which has records of its own.
+/// Returns the names of the actors, and of the node, which has records, too.
 fn names() -> Vec<&'static str> {
     let replay = Replay::default();
     let actors = replay.states().map(|(name, ..)| name);
@@ -97,7 +98,7 @@ fn parse_place(text: &str) -> Result<Place, String> {
 }
 
 impl Place {
-    /// Whether a line comes before it.
+    /// Returns whether a line comes before this position.
     fn is_ahead_of(self, line: &Line) -> bool {
         match self {
             Self::Seq(place) => line.seq.is_some_and(|seq| seq < place),
@@ -105,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Whether a line comes behind it.
+    /// Returns whether a line comes after this position.
     fn is_past(self, line: &Line) -> bool {
         match self {
             Self::Seq(place) => line.seq.is_some_and(|seq| seq > place),
@@ -114,7 +115,7 @@ impl Place {
     }
 }
 
-/// Prints what happened to an item, as far as the journal of this directory has it.
+/// Prints the history of an item, as far as the journal of this directory has it.
 pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
     let replaying = Replaying {
         log: data.to_owned(),
@@ -148,7 +149,7 @@ impl Replaying {
             self.open(&mut shown)?;
             self.replay_lines(&mut replay, &mut shown, &text)
         };
-        // What is whole is shown, also when the rest is not.
+        // Shows the part that could be read, even if the rest could not.
         if read.is_ok() || replay.last() > Seq(0) {
             self.show_end(&mut replay, &mut shown)?;
         }
@@ -157,7 +158,7 @@ impl Replaying {
         self.remark(&shown, replay.last());
         let differing = replay.mismatches().len();
         if differing > 0 {
-            let words = format!("{differing} entries would be decided otherwise now");
+            let words = format!("{differing} records would be decided differently now");
             return Err(Failure::found(words).help(
                 "the log is what happened; a difference means that rules or settings have changed since",
             ));
@@ -167,11 +168,11 @@ impl Replaying {
             return Ok(());
         }
         let words = format!(
-            "{} states are not what checkpoints noted of them",
+            "{} states differ from the digests of checkpoints",
             differing.len()
         );
         Err(Failure::found(words)
-            .help("this is a defect of sexton, or of its memory: keep a copy of the directory"))
+            .help("this is a bug in sexton, or a memory error: keep a copy of the directory"))
     }
 
     fn wanted(&self) -> Wanted {
@@ -182,22 +183,22 @@ impl Replaying {
         }
     }
 
-    /// What there is to say of the records that were shown.
+    /// Prints remarks on the records that were shown.
     fn remark(&self, shown: &Shown, last: Seq) {
         if let Some(file) = self.export.as_deref().filter(|_| !self.exports_to_output()) {
             let count = text::count(shown.records, "record");
             tell(&format!("wrote {count} to {}", file.display()));
         }
         if shown.exports && shown.after > Seq(0) {
-            tell("it begins in the middle, so it can be read, and no state can be had of it");
+            tell("it begins in the middle, so it can be read but has no state");
         }
         match self.item.followed() {
             _ if shown.records > 0 => {}
             Some(item) => tell(&format!(
-                "nothing of {item} is in the log, which ends at {last}"
+                "there is nothing about {item} in the log, which ends at {last}"
             )),
             None if self.from.is_some() => {
-                tell(&format!("nothing of it is shown: the log ends at {last}"));
+                tell(&format!("nothing is shown: the log ends at {last}"));
             }
             None => {}
         }
@@ -211,7 +212,7 @@ impl Replaying {
         let output: Box<dyn Write> = match &self.export {
             Some(file) if !self.exports_to_output() => Box::new(File::create_new(file).map_err(|error| {
                 Failure::unreachable(format!("failed to create {}: {error}", file.display()))
-                    .help("an export never replaces a file: give a name that is free, in a folder that exists")
+                    .help("an export never replaces a file: give an unused name in an existing folder")
             })?),
             Some(_) | None => Box::new(std::io::stdout().lock()),
         };
@@ -220,7 +221,7 @@ impl Replaying {
         Ok(())
     }
 
-    /// A log of JSON lines.
+    /// Reads a log of JSON lines.
     fn read(&self) -> Result<String, Failure> {
         let name = self.log.display();
         let bytes = if self.log == Path::new("-") {
@@ -234,7 +235,7 @@ impl Replaying {
             Failure::unreachable(format!("failed to read {name}: {why}")).help(LOGS)
         })?;
         String::from_utf8(bytes).map_err(|_| {
-            Failure::unreachable(format!("failed to read {name}: it is no text")).help(LOGS)
+            Failure::unreachable(format!("failed to read {name}: it is not UTF-8")).help(LOGS)
         })
     }
 
@@ -331,7 +332,7 @@ impl Replaying {
         }
     }
 
-    /// Where reading a log ends that is none, or that has what cannot be.
+    /// Converts an error in a log to a failure.
     fn failure(&self, error: ReplayError) -> Failure {
         let name = self.log.display();
         let at = |action: &str, line: usize, cause: &str| {
@@ -349,13 +350,13 @@ impl Replaying {
             }
             ReplayError::Line(error @ LineError::Beheaded(_)) => {
                 Failure::unreachable(format!("failed to {error} ({name})")).help(
-                    "without --state and --verify it is shown; the directory that it is from may have the state",
+                    "show it without --state and --verify; the directory that it is from may have the state",
                 )
             }
         }
     }
 
-    /// What `--state` and `--verify` ask for.
+    /// Prints the state or the result of a verification, if requested.
     fn show_end(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
         if self.wanted() == Wanted::Records {
             return Ok(());
@@ -388,7 +389,7 @@ impl Replaying {
         if self.verify && replay.mismatches().is_empty() {
             let last = replay.last();
             shown.line(&format!(
-                "every entry up to {last} would be decided in the same way now"
+                "every record up to {last} would be decided in the same way now"
             ))?;
         }
         for mismatch in replay.mismatches() {
@@ -400,13 +401,11 @@ impl Replaying {
         if self.verify && compared > 0 && differing.is_empty() {
             let agree = if compared == 1 { "agrees" } else { "agree" };
             let states = text::count(compared, "state");
-            shown.line(&format!(
-                "{states} {agree} with the digests that checkpoints noted"
-            ))?;
+            shown.line(&format!("{states} {agree} with the digests of checkpoints"))?;
         }
         for state in differing {
             shown.line(&format!(
-                "{:>10}  {}  a checkpoint noted digest {}, it is {}",
+                "{:>10}  {}  a checkpoint has digest {}, but it is {}",
                 state.upto, state.actor, state.noted, state.replayed
             ))?;
         }

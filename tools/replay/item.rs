@@ -1,25 +1,29 @@
-//! The flags that name an item whose story is told.
+//! The flags that select an item whose history is shown.
 
 use clap::Args;
 use sexton::actors::lock::Name;
 use sexton::actors::queue::QueueName;
 use sexton::replay::Followed;
 
-/// Which item is followed.
+/// Selects an item.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "item", multiple = false)]
 pub(crate) struct Item {
-    /// Show what happened to this job, event by event
+    /// Show the history of this job, event by event
     #[arg(long, value_name = "ID")]
     job: Option<u64>,
 
-    /// Show what happened to this queue and to its jobs, event by event
+    /// Show the history of this queue and its jobs, event by event
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     queue: Option<QueueName>,
 
-    /// Show what happened to the locks of this key, in which \xNN stands for a byte that is no text
+    /// Show the history of the locks with this key, in which \xNN stands for a non-UTF-8 byte
     #[arg(long, value_name = "KEY", value_parser = crate::lock::name)]
     key: Option<Name>,
+
+    /// Show what happened to this task, event by event
+    #[arg(long, value_name = "ID")]
+    task: Option<u64>,
 }
 
 fn queue(text: &str) -> Result<QueueName, String> {
@@ -28,12 +32,15 @@ fn queue(text: &str) -> Result<QueueName, String> {
 
 impl Item {
     pub(crate) fn is_any(&self) -> bool {
-        self.job.is_some() || self.queue.is_some() || self.key.is_some()
+        self.followed().is_some()
     }
 
     pub(crate) fn followed(&self) -> Option<Followed> {
         let job = self.job.map(Followed::Job);
         let queue = self.queue.clone().map(Followed::Queue);
-        job.or(queue).or(self.key.clone().map(Followed::Key))
+        let task = self.task.map(Followed::Task);
+        job.or(queue)
+            .or(self.key.clone().map(Followed::Key))
+            .or(task)
     }
 }

@@ -1,11 +1,11 @@
-//! `sexton replay`: a log entry by entry, its state, its verification, its export, and what happened to one item.
+//! `sexton replay`: shows a log record by record, its state, its verification, its export, and the history of one item.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommand |
-//! | `item.rs` | which item is followed |
-//! | `shown.rs` | what is printed |
-//! | `beginning.rs` | where the replay of a directory begins: with the first entry, or with a snapshot |
+//! | `item.rs` | the flags that select an item |
+//! | `shown.rs` | the output |
+//! | `beginning.rs` | where the replay of a directory begins: with the first record, or with a snapshot |
 
 mod beginning;
 mod command;

@@ -1,4 +1,4 @@
-//! What a replay prints, line by line.
+//! The output of a replay, line by line.
 
 use crate::report::{self, Failure};
 use crate::{events, text};
@@ -8,11 +8,11 @@ use sexton::replay::{HEADER, Kind, Line, StoryEvent, header_after};
 use sexton::spine::machine::About;
 use std::io::{BufWriter, Write};
 
-/// Where the lines go.
+/// The destination of the output, and its state.
 pub(crate) struct Shown {
     pub(crate) output: BufWriter<Box<dyn Write>>,
     pub(crate) exports: bool,
-    /// Behind which number what is shown begins.
+    /// The sequence number after which the output begins.
     pub(crate) after: Seq,
     pub(crate) records: u64,
 }
@@ -29,7 +29,7 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// A record, behind the header if it is the first of an export.
+    /// Writes a record, preceded by the header if it is the first of an export.
     pub(crate) fn record(&mut self, line: &str) -> Result<(), Failure> {
         if self.records == 0 {
             self.header()?;
@@ -46,13 +46,13 @@ impl Shown {
         }
     }
 
-    /// A line, or several. JSON leaves characters as they are that steer a terminal; escaped they mean the same in it.
+    /// Writes lines. JSON may contain control characters, which are escaped; in JSON that means the same.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         let line = text::json(line);
         report::written(writeln!(self.output, "{line}"))
     }
 
-    /// An export has a header, also if it has nothing else.
+    /// Ends the output. An export has a header even if it has no records.
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
         if self.records == 0 {
             self.header()?;
@@ -61,7 +61,7 @@ impl Shown {
     }
 }
 
-/// A line as people read it.
+/// Formats a line as text.
 pub(crate) fn words(line: &Line) -> String {
     let seq = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
     let at = line.at.map_or("-".to_owned(), text::time);
@@ -88,14 +88,14 @@ pub(crate) fn words(line: &Line) -> String {
     format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
 }
 
-/// What stands in a slot.
+/// Formats the contents of a slot.
 fn about(about: &About) -> String {
     let name = |(called, name): (&String, &String)| format!(" {called} {name:?}");
     let names: String = about.names.iter().map(name).collect();
     format!("  slot {}:{names}", about.slot.0)
 }
 
-/// What an entry came to for the item that is followed, a line for each event.
+/// Formats what a record did to the selected item, one line per event.
 pub(crate) fn story(line: &Line) -> Vec<String> {
     let at = line.at.unwrap_or(Timestamp(0));
     let place = line.seq.map_or("-".to_owned(), |seq| seq.to_string());

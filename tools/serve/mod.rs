@@ -1,4 +1,4 @@
-//! `sexton serve`: the daemon. Opens the node that the settings lead to, and serves until a signal ends it.
+//! `sexton serve`: the server. Opens a node with the given settings, and serves until a signal or a drain ends it.
 
 mod on_stop;
 mod reload;
@@ -24,37 +24,37 @@ use std::convert::Infallible;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Descriptors that are none of connections.
+/// Descriptors reserved for other purposes than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// So many are enough for most, whatever the settings would allow.
+/// Below this number of descriptors, too few for the settings is a warning; from there on it is only worth an info.
 const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
 ///
-/// When every listener is open it prints one line that begins with `ready`, with the addresses of the listeners.
-/// Everything it acknowledges is on disk before the answer leaves; kill it any way you like and start it again.
+/// When every listener is open it prints one line that begins with `ready`, with the addresses of the listeners. Everything it
+/// acknowledges is on disk before the answer is sent; kill it any way you like and start it again.
 ///
-/// Services of the configuration run as long as it has them, and are launched again when they end. A clean stop ends them
-/// first, unless --on-stop leave lets them run on until the next start; processes of `sexton run` always run on.
+/// Services of the configuration are kept running: they are launched again when they end. A clean stop ends them first, unless
+/// --on-stop leave lets them run on until the next start. Processes of `sexton run` always run on.
 ///
-/// As PID 1 of a container it reaps what it inherits, and a stop ends the processes of `sexton run`, too: they could not
-/// outlast it.
+/// As PID 1 of a container it reaps orphaned processes, and a stop ends the processes of `sexton run`, too, since they cannot
+/// outlive PID 1.
 ///
-/// Signals: INT, TERM and TSTP stop it cleanly; a second one waits for no service. HUP reads the configuration, the hosts
-/// list, the token file and the certificate again, and logs what took effect and what needs a restart. USR1 takes a
-/// checkpoint, and writes DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: nothing new, exit when no
-/// lock, claim and pass is left.
+/// Signals: INT, TERM and TSTP stop it cleanly; a second one skips the wait for services. HUP reloads the configuration, the
+/// hosts list, the token file and the certificate, and logs what took effect and what needs a restart. USR1 takes a checkpoint,
+/// and writes DATA/lockserver.stats and DATA/lockserver.locks. SYS or USR2 drains: it accepts nothing new, and exits when no
+/// lock, claim, pass or attempt of a task is left.
 ///
-/// Every flag may also stand in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config; a
-/// flag overrides the environment, and that overrides the file. `sexton config` shows what is in force.
+/// Every flag can also be set in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config. A flag
+/// overrides the environment, which overrides the file. `sexton config` shows the settings in force.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton serve                               listens on loopback, data in ~/.local/state/sexton
   sexton serve --data /var/lib/sexton --hosts /etc/sexton/hosts --lockserver 0.0.0.0:11340
-  sexton serve --memory --http off           no files at all: everything is gone with the process
+  sexton serve --memory --http off           no files: everything is lost when the process ends
 
-Exit status: 0 stopped in good order; 2 wrong flags; 3 something cannot be read or opened;
+Exit status: 0 stopped cleanly; 2 wrong flags; 3 something cannot be read or opened;
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Serve {
         let filter = log::start(&settings);
         let reload = Reload::new(self.given, filter, (entries, node.rules.clone()));
         for name in &strange {
-            tracing::warn!("the environment has {name}, which is no setting");
+            tracing::warn!("{name} in the environment is not a setting");
         }
         say_what_descriptors_allow(raise_descriptor_limit(), &node);
         if let Some(data) = &node.data {
@@ -99,7 +99,7 @@ async fn serve(
     format: LogFormat,
     (mut reload, on_stop): (Reload, on_stop::Stopping),
 ) -> Result<(), Failure> {
-    // Signals first: one that comes while opening must not end the process half-way.
+    // Signals come first: one that arrives while the node opens must not kill the process half-way.
     let is_init = config.is_init;
     let mut signals = Signals::listen(is_init)
         .map_err(|error| Failure::unreachable(format!("failed to listen for signals: {error}")))?;
@@ -107,10 +107,10 @@ async fn serve(
     let notify = Notify::from_environment();
     let node = open(config, format, &notify)?;
     announce(&node.handle());
-    notify.ready("every door is open");
+    notify.ready("all listeners are open");
     let handle = node.handle();
     if is_init {
-        // Those that ended before this listened.
+        // Reap children that ended before the signal was listened for.
         handle.processes().reap();
     }
     let mut alive = std::pin::pin!(notify.watch(&handle));
@@ -128,12 +128,12 @@ async fn serve(
                 Asked::Reap => handle.processes().reap(),
                 Asked::Drain => {
                     notify.status("draining");
-                    // A node that has halted says so below.
+                    // A node that has halted is handled below.
                     let _begun = handle.begin_drain(Drain::All).await;
-                    tracing::info!("draining: no new locks, jobs, claims, passes or tasks; the end comes when no lock, no claim, no pass and no attempt of a task is left");
+                    tracing::info!("draining: no new locks, jobs, claims, passes or tasks; exits when no lock, claim, pass or attempt of a task is left");
                 }
             },
-            // However it began: by a signal, or through a door.
+            // However the drain began: by a signal or by a request.
             Ok(()) = handle.drained() => {
                 tracing::info!("drained");
                 break;
@@ -153,13 +153,13 @@ async fn serve(
     node.stop().map_err(Failure::from)
 }
 
-/// Has the servers of tasks looked up whenever they are wanted. That the node has ended is told elsewhere.
+/// Keeps the inventories of task servers fresh. Never returns: the end of the node is noticed elsewhere.
 async fn keep_servers_fresh(handle: &Handle) -> Infallible {
     let _stopped = handle.keep_servers_fresh().await;
     std::future::pending().await
 }
 
-/// Opens the node, and says how far that has come: in the log or on the terminal, and to a service manager.
+/// Opens the node, and reports the progress of recovery in the log or on the terminal, and to a service manager.
 fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Failure> {
     let (shown, told) = (config.progress.clone(), config.progress.clone());
     let words = move || Some(recovery_words(shown.get()));
@@ -172,7 +172,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
     Ok(Node::open(config)?)
 }
 
-/// One line on standard output, when every door is open.
+/// Prints the ready line to standard output, once every listener is open.
 #[expect(
     clippy::print_stdout,
     reason = "the ready line is this program's output"
@@ -198,12 +198,12 @@ fn announce(handle: &Handle) {
     );
 }
 
-/// Where a door is, if it is open.
+/// Formats the address of a listener, or `off`.
 fn shown(address: Option<&impl ToString>) -> String {
     address.map_or_else(|| "off".to_owned(), ToString::to_string)
 }
 
-/// Raises the soft limit of descriptors to the hard one; the limit in force.
+/// Raises the soft limit of open descriptors to the hard one, and returns the limit in force.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -211,13 +211,13 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of descriptors stays as it is");
+        tracing::warn!(%error, "failed to raise the limit of descriptors");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Says that not as many connections can be open as the settings allow, if it is so. What is left are enough for most:
-/// it is a warning only where they are few.
+/// Reports if the descriptor limit allows fewer connections than the settings. What remains is usually enough, so it is a warning
+/// only below [`DESCRIPTORS_ENOUGH`].
 fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     let lockserver = node
         .lockserver
@@ -243,28 +243,28 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     }
 }
 
-/// Warns of a data directory in which others may put files in place of ours.
+/// Warns if other users can replace files in the data directory.
 fn say_who_may_change(data: &Path) {
     let Ok(metadata) = std::fs::metadata(data) else {
-        // One that is not there yet is made so that nobody else may.
+        // A directory that does not exist yet is created private.
         return;
     };
     let mode = metadata.permissions().mode() & 0o7777;
     let data = data.display();
     if mode & 0o022 != 0 {
         tracing::warn!(
-            "{data} has mode {mode:04o}, so others may replace what is in it: `chmod 700 {data}` closes it to them"
+            "{data} has mode {mode:04o}, so other users can replace its files: `chmod 700 {data}` makes it private"
         );
     }
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != own && owner != 0 {
         tracing::warn!(
-            "{data} belongs to user {owner}, who may replace what is in it, and this is user {own}: `chown {own} {data}` gives it to this one"
+            "{data} belongs to user {owner}, who can replace its files, but this process runs as user {own}: `chown {own} {data}` changes its owner"
         );
     }
 }
 
-/// How far a start has come, in words.
+/// Describes the progress of a recovery.
 fn recovery_words(step: Step) -> String {
     match step {
         Step::Reading => "reading what the last run left".to_owned(),
@@ -274,7 +274,7 @@ fn recovery_words(step: Step) -> String {
         }
         Step::Repeating { records, upto } => {
             let records = text::grouped(records);
-            format!("repeating the journal: {records} entries, at sequence number {upto}")
+            format!("replaying the journal: {records} records, at sequence number {upto}")
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What becomes of services when the coordinator stops in good order, and of all other processes if it is PID 1: what those
-//! leave undone when it ends, the kernel ends.
+//! Stops services on a clean stop of the coordinator, and all other processes if it is PID 1. Processes that are still running
+//! when PID 1 ends are killed by the kernel.
 
 use crate::serve::signals::{Asked, Signals};
 use crate::settings::OnStop;
@@ -10,11 +10,11 @@ use sexton::node::Handle;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The longest that services, and as PID 1 all processes, are waited for. Each is killed when its grace is over, but what SIGKILL
-/// does not end, or a chain of many, may take longer than anybody waits.
+/// The longest wait for services, and as PID 1 for all processes. Each is killed when its grace is over, but a process that
+/// SIGKILL does not end, or a long chain of services, could take longer.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Brings down what is to end with the coordinator.
+/// Stops the processes that must end with the coordinator.
 pub(super) struct Stopping {
     what: OnStop,
     is_init: bool,
@@ -24,14 +24,14 @@ impl Stopping {
     pub(super) fn new(what: OnStop, is_init: bool) -> Self {
         if is_init && what == OnStop::Leave {
             tracing::warn!(
-                "this is PID 1: with --on-stop leave, the kernel kills all processes when it stops"
+                "this is PID 1: with --on-stop leave, the kernel kills all processes when sexton stops"
             );
         }
         Self { what, is_init }
     }
 
-    /// Stops all services, each after those that come after it, and waits until they are down. Another signal to stop ends
-    /// the wait: what still runs then is stopped by nobody, and found again by the next start.
+    /// Stops all services, each after those that start after it, and waits until they have ended. Another stop signal ends the
+    /// wait: services that still run are left to run, and the next start finds them.
     pub(super) async fn carry_out(self, handle: &Handle, signals: &mut Signals) {
         if self.what == OnStop::Leave {
             return;
@@ -41,13 +41,13 @@ impl Stopping {
             tokio::select! {
                 done = &mut rest => {
                     if done.is_err() {
-                        tracing::warn!("processes are still being stopped, and are not waited for");
+                        tracing::warn!("timed out waiting for processes to stop");
                     }
                     return;
                 }
                 asked = signals.next() => match asked {
                     Asked::Stop(_) => {
-                        tracing::warn!("what is being stopped is not waited for");
+                        tracing::warn!("second signal: not waiting for services");
                         return;
                     }
                     Asked::Reap => handle.processes().reap(),
@@ -64,9 +64,9 @@ impl Stopping {
             if let Err(error) = services.hold().await {
                 return tracing::error!(%error, "failed to stop the services");
             }
-            tracing::info!("the services are being stopped");
+            tracing::info!("stopping services");
             match services.settled(None).await {
-                Ok(()) => tracing::info!("the services are stopped"),
+                Ok(()) => tracing::info!("services stopped"),
                 Err(error) => tracing::error!(%error, "failed to wait for the services"),
             }
         }
@@ -78,14 +78,14 @@ impl Stopping {
     }
 }
 
-/// Stops all that was launched, each with its tree and within its grace, and waits until it has ended.
+/// Stops all launched processes, each with its tree and within its grace, and waits until they have ended.
 async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
     loop {
         let ids = launched(processes).await?;
         if ids.is_empty() {
             return Ok(());
         }
-        tracing::info!(processes = ids.len(), "processes are being stopped");
+        tracing::info!(processes = ids.len(), "stopping processes");
         for id in &ids {
             let how = Stop {
                 tree: true,
@@ -100,7 +100,7 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
     }
 }
 
-/// What was launched and lives. What has a record for another reason is not ours to stop.
+/// Lists the live processes that the coordinator launched. Others, which it only watches, are not its to stop.
 async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError> {
     let mut ids = Vec::new();
     let mut selection = Selection {

@@ -1,4 +1,4 @@
-//! SIGHUP: reads the configuration and the files that it names again, and says what took effect and what did not.
+//! SIGHUP: reloads the configuration and the files it names, and logs what took effect and what did not.
 
 use crate::log::Filter;
 use crate::settings::{Effective, Entry, Given};
@@ -7,7 +7,7 @@ use sexton::actors::dispatch;
 use sexton::config::Config;
 use sexton::node::Node;
 
-/// What a running coordinator goes by.
+/// The settings in force, as of the start or the last reload.
 pub(crate) struct Reload {
     given: Given,
     filter: Filter,
@@ -25,7 +25,7 @@ impl Reload {
         }
     }
 
-    /// Reads everything again. What cannot be read stays as it was.
+    /// Reloads everything. What cannot be read keeps its old value.
     pub(crate) async fn reload(&mut self, node: &Node) {
         let mut problems = Vec::new();
         problems.extend(self.reload_settings(node).await);
@@ -39,8 +39,8 @@ impl Reload {
         node.handle().note_reload(problems);
     }
 
-    /// Of the settings, services, what holds for tasks, and what is logged can change while it runs. Of all others it says which wait for a restart; it says
-    /// so each time, as long as they differ from what is in force. What is wrong, if nothing was changed.
+    /// Reloads the settings. Services, rules of tasks and the log filter take effect at once. For other settings that differ from
+    /// those in force, logs that they need a restart, at every reload. Returns an error message if nothing was changed.
     async fn reload_settings(&mut self, node: &Node) -> Option<String> {
         let Effective {
             settings,
@@ -77,14 +77,17 @@ impl Reload {
         self.reload_tasks(node, read.rules.dispatch).await;
         let problem = reload_services(node, read).await;
         if waiting.is_empty() {
-            tracing::info!("the settings are read: none waits for a restart");
+            tracing::info!("settings reloaded");
         } else {
-            tracing::warn!("these changed, and need a restart: {}", waiting.join(", "));
+            tracing::warn!(
+                "these settings changed and need a restart: {}",
+                waiting.join(", ")
+            );
         }
         problem
     }
 
-    /// Has tasks go by the configuration: those that are added from now on.
+    /// Applies the rules of tasks to tasks that are added from now on.
     async fn reload_tasks(&mut self, node: &Node, read: dispatch::Rules) {
         if read == self.rules.dispatch {
             return;
@@ -94,17 +97,17 @@ impl Reload {
                 self.rules.dispatch = read;
                 tracing::info!("the table [tasks] changed and is in force");
             }
-            // What cannot be was refused before; so the node ends.
+            // Settings were validated before, so this fails only if the node has ended.
             Err(error) => tracing::error!(%error, "failed to reload the table [tasks]"),
         }
     }
 }
 
-/// Makes the services those of the file. Only what differs is started, stopped or replaced.
+/// Applies the services of the file. Only services that differ are started, stopped or replaced.
 async fn reload_services(node: &Node, read: Config) -> Option<String> {
     let configured = node.handle().services().configure(read.services).await;
     let Err(error) = configured else {
-        tracing::info!("the services are those of the configuration");
+        tracing::info!("services reloaded");
         return None;
     };
     tracing::error!(%error, "failed to reload, the old services stay in force");
@@ -118,7 +121,7 @@ fn reloaded<E: std::fmt::Display>(
     match changed {
         Ok(None) => {}
         Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
-        Ok(Some(false)) => tracing::info!("the {what} is as it was"),
+        Ok(Some(false)) => tracing::info!("the {what} is unchanged"),
         Err(error) => {
             tracing::error!(%error, "failed to reload, the old {what} stays in force");
             return Some(format!("the old {what} stays in force: {error}"));

@@ -1,4 +1,4 @@
-//! The signals of `sexton serve`: which are listened to, and what SIGUSR1 writes.
+//! The signals of `sexton serve`, and what SIGUSR1 writes.
 
 use sexton::actors::lock::{self, Query, Reply};
 use sexton::node::Node;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     Stop(&'static str),
@@ -18,7 +18,7 @@ pub(crate) enum Asked {
     Reap,
 }
 
-/// The signals of LockServer, those that people expect of a daemon, and for PID 1 that of children that ended.
+/// Listens for the signals of LockServer, the usual ones of a daemon, and as PID 1 for SIGCHLD.
 pub(crate) struct Signals {
     listened: Vec<(Asked, Signal)>,
 }
@@ -40,7 +40,7 @@ impl Signals {
                 SignalKind::from_raw(rustix::process::Signal::SYS.as_raw()),
             ),
         ];
-        // Others leave their children to those that started them.
+        // Only PID 1 inherits orphans that it has to reap.
         if is_init {
             kinds.push((Asked::Reap, SignalKind::child()));
         }
@@ -65,28 +65,27 @@ impl Signals {
     }
 }
 
-/// A write beyond the limit of a file's size (`ulimit -f`) is an error of that write from now on, which is told as
-/// such, and not the end of the process without a word.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with an error, instead of SIGXFSZ ending the process.
 pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
     let number = rustix::process::Signal::XFSZ.as_raw();
-    // That it is listened to is all: what was listened to once never ends the process again.
+    // Registering a listener once is enough: the signal no longer ends the process, even if the listener is dropped.
     signal(SignalKind::from_raw(number)).map(drop)
 }
 
-/// SIGUSR1: a checkpoint, beside whatever else is asked; the statistics and the locks, each replaced as a whole.
+/// Handles SIGUSR1: takes a checkpoint in the background, and replaces the files of statistics and of locks.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the thread of signals, and no task of the core"
 )]
 pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     let Some(data) = data else {
-        tracing::warn!("nowhere to write to: this coordinator keeps no files");
+        tracing::warn!("SIGUSR1 ignored: this coordinator keeps no files");
         return;
     };
     let handle = node.handle();
     tokio::spawn(async move {
         match handle.checkpoint().await {
-            Ok(_) => tracing::info!("took the checkpoint that SIGUSR1 asked for"),
+            Ok(_) => tracing::info!("took the checkpoint requested by SIGUSR1"),
             Err(error) => tracing::error!(%error, "failed to take a checkpoint"),
         }
     });
@@ -121,13 +120,13 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
             | Reply::Due => unreachable!("a dump asks for counts and a list"),
         };
         if let Err(error) = written {
-            tracing::error!(%error, "failed to write what SIGUSR1 asked for");
+            tracing::error!(%error, "failed to write the files of SIGUSR1");
         }
     }
     tracing::info!("wrote lockserver.stats and lockserver.locks");
 }
 
-/// The fields of command 7, one entry a line, the key before them.
+/// Formats lock entries with the fields of command 7, one per line, each preceded by its key.
 fn lock_lines(entries: &[lock::Listed]) -> String {
     let mut lines = String::from("# key index owner place priority ttl ttw\n");
     for entry in entries {

@@ -1,5 +1,5 @@
-//! `sexton config`: the settings in force, and where each comes from. Opens nothing and shows no secret: of the token
-//! file only its path.
+//! `sexton config`: shows the settings in force and where each comes from. Opens no other files and shows no secrets: of the
+//! token file, only its path.
 
 use crate::report::{Failure, tell, written};
 use crate::settings::layer::{Effective, Entry, Given, Values};
@@ -12,22 +12,21 @@ use sexton::Config;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
-/// Show the settings that `sexton serve` would have, and where each comes from.
+/// Show the settings that `sexton serve` would use, and where each comes from
 ///
-/// A flag overrides the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment overrides the file, and
-/// the file overrides the default. Everything is checked as `serve` would check it; no file but the configuration is
-/// opened.
+/// A flag overrides the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries), the environment overrides the file, and the file
+/// overrides the default. Everything is checked as `serve` would check it; no file but the configuration is opened.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton config                              what a bare `sexton serve` would do here
   sexton config --config /etc/sexton.toml    check a file before a restart
 
-Exit status: 0 the settings are right; 2 they are not, and every problem is listed; 3 the file cannot be read.")]
+Exit status: 0 the settings are valid; 2 they are not, and every problem is listed; 3 the file cannot be read.")]
 pub(crate) struct ShowConfig {
     #[command(flatten)]
     given: Given,
 
-    /// Print the settings in JSON
+    /// Print the settings as JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +40,7 @@ impl ShowConfig {
             ..
         } = self.given.settle()?;
         for name in strange {
-            tell(&format!("the environment has {name}, which is no setting"));
+            tell(&format!("{name} in the environment is not a setting"));
         }
         let text = if self.json {
             let mut document = document(&entries, &node);
@@ -86,7 +85,7 @@ fn document(entries: &[Entry], node: &Config) -> Map<String, Value> {
     ])
 }
 
-/// A number where it is one, else a string.
+/// Converts a value to a number if it is one, otherwise to a string.
 fn one(value: &OsStr) -> Value {
     let text = value.to_string_lossy();
     text.parse::<u64>()
@@ -111,7 +110,7 @@ fn table(entries: &[Entry]) -> String {
     table::table(heads, rows)
 }
 
-/// Nothing of a value can steer a terminal.
+/// Returns a value without control characters.
 fn word(value: &OsStr) -> String {
     text::plain(&value.to_string_lossy())
 }

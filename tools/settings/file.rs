@@ -1,8 +1,7 @@
-//! The configuration file: TOML, its keys the names of the flags, and beside them the tables of queues and services. Reads it and
-//! knows each key's line.
+//! The configuration file: TOML with the names of the flags as keys, and with tables for queues, services and so on. Keeps the
+//! line of each key.
 //!
-//! A file that does not read as a whole still gives what does read, so that everything wrong with it is told at once.
-//! Never decides what a value means.
+//! A file with errors still yields what could be read, so that all problems are reported at once. Does not interpret the values.
 
 use crate::report::Failure;
 use crate::settings::layer::{Entry, Problem, Source, Values};
@@ -13,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// A longer file is no configuration.
+/// The longest file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a file says, and what is wrong with it.
+/// The contents of a file, and its problems.
 #[derive(Default)]
 pub(crate) struct Content {
     pub(crate) entries: Vec<Entry>,
@@ -32,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     let shown = path.display();
     let unreadable =
         |error| Failure::unreachable(format!("failed to read the configuration {shown}: {error}"));
-    // HUP reads it again, and would wait for a pipe on the main thread.
+    // SIGHUP reads the file on the main thread, which must not block on a pipe.
     let (bytes, _) = sexton::protocols::file::read(path, BYTES_MAX + 1).map_err(unreadable)?;
     if bytes.len() as u64 > BYTES_MAX {
         let words = format!("it has more than {BYTES_MAX} bytes");
@@ -41,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Failure> {
     Ok(parse(path, &bytes))
 }
 
-/// What is wrong with a text that is to be the file of this name, apart from what its settings mean.
+/// Returns the problems of a text that is to become the file `path`, without those in the meaning of its settings.
 pub(crate) fn problems_of(path: &Path, text: &str) -> Vec<String> {
     let problems = parse(path, text.as_bytes()).problems;
     problems.iter().map(ToString::to_string).collect()
@@ -58,7 +57,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     let mut problems: Vec<(usize, Problem)> = Vec::new();
     for error in errors {
         let line = line(bytes, error.span().map_or(0, |span| span.start));
-        // What follows from the first error of a line says nothing more.
+        // Further errors on a line usually follow from the first.
         if problems.iter().all(|(told, _)| *told != line) {
             let words = error.message().split('\n').collect::<Vec<_>>().join(", ");
             problems.push((line, Problem::new(source(line), "", words)));
@@ -101,14 +100,14 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             Err(words) => problems.push((line, Problem::new(source(line), key, words))),
         }
     }
-    // What is wrong with one table may be why another is: it is told once.
+    // An error in one table may cause errors in another, so report it once.
     if problems.is_empty() {
         let of = |at| source(line(bytes, at));
         let wrong = worker::problems(&services, &workers, of);
         problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
         services.extend(workers.into_iter().map(|(_, worker)| worker));
     }
-    // The table is in the order of its keys; people read in the order of lines.
+    // The table is in the order of its keys; report in the order of lines.
     entries.sort_by_key(|(line, _)| *line);
     problems.sort_by_key(|(line, _)| *line);
     let entries = entries.into_iter().map(|(_, entry)| entry).collect();
@@ -122,15 +121,15 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     }
 }
 
-/// Keeps the tables that were read; what is wrong with them.
+/// Keeps the tables that could be read, and returns their problems.
 fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
     *tables = read;
     wrong
 }
 
-/// What there is to say of bytes that are no text from this place on.
+/// Reports bytes that are not UTF-8.
 fn no_text(source: Source) -> Content {
-    let words = "there are bytes that are no UTF-8";
+    let words = "there are bytes that are not UTF-8";
     Content {
         problems: vec![Problem::new(source, "", words)],
         ..Content::default()
@@ -148,7 +147,7 @@ fn values(value: &DeValue<'_>) -> Result<Values, String> {
     }
 }
 
-/// Whether a value is a number, or a list with one.
+/// Returns whether a value is a number, or a list with one.
 fn has_number(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Integer(_) => true,
@@ -166,7 +165,7 @@ fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
         DeValue::String(text) => Ok(text.as_ref().into()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().into()),
         DeValue::Table(_) => {
-            Err("expected a value, found a table: the keys are the flags' names, as in `lock-entries = 1000`".to_owned())
+            Err("expected a value, found a table: the keys are the names of the flags, as in `lock-entries = 1000`".to_owned())
         }
         DeValue::Integer(_) => Err("expected a number in decimal digits".to_owned()),
         DeValue::Float(_)
@@ -179,7 +178,7 @@ fn one(value: &DeValue<'_>) -> Result<std::ffi::OsString, String> {
     }
 }
 
-/// The line of a place, counted from one.
+/// Returns the line of a byte offset, counted from one.
 fn line(bytes: &[u8], at: usize) -> usize {
     let before = bytes.get(..at).unwrap_or(bytes);
     before.split(|byte| *byte == b'\n').count()

@@ -1,7 +1,7 @@
-//! Each setting of `sexton serve` with its default, and the node's configuration they lead to.
+//! The settings of `sexton serve` with their defaults, and the node configuration made from them.
 //!
-//! A setting has one name: `--lock-entries` as a flag, `lock-entries` in the file, `SEXTON_LOCK_ENTRIES` in the
-//! environment. Nothing here looks at where a value came from.
+//! A setting has one name: `--lock-entries` as a flag, `lock-entries` in the file, `SEXTON_LOCK_ENTRIES` in the environment.
+//! Where a value came from does not matter here.
 
 use crate::report::Failure;
 use crate::span::seconds;
@@ -18,17 +18,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// The settings, each the value in force.
+/// The values of all settings.
 #[derive(Args, Debug)]
 pub(crate) struct Settings {
-    /// Read settings from a TOML file, whose keys are the names of these flags; `sexton config` shows what is in force
+    /// Read settings from a TOML file, with the names of these flags as keys; `sexton config` shows the settings in force
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
     #[arg(
         long,
         value_name = "DIR",
-        help = "Where everything is kept [env: SEXTON_DATA] [default: $XDG_STATE_HOME/sexton, else ~/.local/state/sexton]"
+        help = "The data directory [env: SEXTON_DATA] [default: $XDG_STATE_HOME/sexton, else ~/.local/state/sexton]"
     )]
     data: Option<PathBuf>,
 
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     #[arg(long, conflicts_with = "data")]
     memory: bool,
 
-    /// When what is acknowledged is on disk: always (before the answer), interval:MS, never
+    /// When changes are synced to disk: always (before the answer), interval:MS, never
     #[arg(long, value_name = "WHEN", default_value = "always", value_parser = parse_fsync, conflicts_with = "memory")]
     fsync: Fsync,
 
@@ -68,8 +68,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
     http: Door,
 
-    /// Mode of the Unix socket, as in 0660: everyone who may connect is served [default: 0600, or 0660 with
-    /// --socket-group]
+    /// Mode of the Unix socket, such as 0660: everyone who can connect is served [default: 0600, or 0660 with --socket-group]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     socket_mode: Option<Mode>,
 
@@ -117,12 +116,12 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     lock_entries: u32,
 
-    /// Take a snapshot after this many changes: a start replays what came after the newest one [default: after 200000 or
-    /// 64 MiB of them, but not before they are as large as the newest]
+    /// Take a snapshot after this many changes; a start replays the changes after the newest one [default: after 200000 or 64 MiB
+    /// of them, but not before they are as large as the newest]
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
 
-    /// What happens to services at a clean stop of the coordinator: stop ends them, leave lets them run on
+    /// What to do with services at a clean stop of the coordinator: stop ends them, leave lets them run on
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnStop::Stop)]
     pub(crate) on_stop: OnStop,
 
@@ -130,8 +129,7 @@ pub(crate) struct Settings {
     #[arg(short = 'd', long)]
     pub(crate) debug: bool,
 
-    /// How much to log to standard error: off, error, warn, info, debug, trace; also by module, as in
-    /// `info,sexton::persist=debug`
+    /// What to log to standard error: off, error, warn, info, debug, trace; also by module, as in `info,sexton::persist=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_log)]
     pub(crate) log: Targets,
 
@@ -140,14 +138,14 @@ pub(crate) struct Settings {
     pub(crate) log_format: LogFormat,
 }
 
-/// What becomes of services when the coordinator stops in good order.
+/// What happens to services at a clean stop of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnStop {
     Stop,
     Leave,
 }
 
-/// How log lines are written.
+/// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
@@ -160,14 +158,14 @@ enum First {
     Low,
 }
 
-/// The address of a door, or that it is closed.
+/// The address of a listener, or off.
 #[derive(Clone, Copy, Debug)]
 enum Door {
     At(SocketAddr),
     Off,
 }
 
-/// Where the beanstalkd door is; closed if `None`.
+/// The address of the beanstalkd listener; `None` if it is off.
 #[derive(Clone, Debug)]
 struct JobDoor(Option<Address>);
 
@@ -201,11 +199,11 @@ fn default_beanstalk() -> JobDoor {
     JobDoor(Some(BeanstalkConfig::default().address))
 }
 
-/// How long a connection may be silent.
+/// How long a connection may be silent; `None` for no limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle(Option<Duration>);
 
-/// Permissions, in octal.
+/// File permissions.
 #[derive(Clone, Copy, Debug)]
 struct Mode(u32);
 
@@ -231,7 +229,7 @@ fn parse_group(text: &str) -> Result<Group, String> {
         rest.split(':').nth(1)?.parse().ok()
     };
     let group = text.parse().ok().or_else(named).map(Group);
-    group.ok_or_else(|| "there is no such group in /etc/group; a number will do as well".to_owned())
+    group.ok_or_else(|| "there is no such group in /etc/group; a number also works".to_owned())
 }
 
 impl std::str::FromStr for Door {
@@ -269,7 +267,7 @@ fn default_address(port: u16) -> Door {
     Door::At(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// `always`, `never`, or `interval:MS`.
+/// Parses `always`, `never`, or `interval:MS`.
 fn parse_fsync(text: &str) -> Result<Fsync, String> {
     match text.split_once(':') {
         None if text == "always" => Ok(Fsync::Always),
@@ -298,8 +296,8 @@ fn parse_idle(text: &str) -> Result<Idle, String> {
     }
 }
 
-/// A level, or levels by module. A word that is no level is refused: alone it would be taken for a module's name,
-/// and everything else would go silent.
+/// Parses a level, or levels by module. Refuses a word that is not a level: alone it would be taken for the name of a module, and
+/// everything else would be silent.
 fn parse_log(text: &str) -> Result<Targets, String> {
     text.split(',').try_fold(Targets::new(), |targets, part| {
         let (module, level) = match part.split_once('=') {
@@ -319,7 +317,7 @@ fn parse_log(text: &str) -> Result<Targets, String> {
 }
 
 impl Settings {
-    /// The node's configuration. Its bounds are not yet looked at.
+    /// Returns the node's configuration. Its bounds are not checked yet.
     pub(crate) fn node(&self) -> Result<Config, Failure> {
         let data = if self.memory {
             None
@@ -394,8 +392,8 @@ impl Settings {
     }
 }
 
-/// `--data`, else `SEXTON_DATA`, else the place that the XDG base directories give. clap does not read the
-/// environment here, since for clap a directory set there would contradict `--memory`.
+/// Returns `--data`, else `SEXTON_DATA`, else the directory according to the XDG base directories. clap does not read the
+/// environment here, because it would treat a directory set there as a conflict with `--memory`.
 pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let set = |name| {
         std::env::var_os(name)

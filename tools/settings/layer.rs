@@ -1,7 +1,7 @@
-//! Where each setting comes from: flag, environment, file, default; whatever stands first prevails.
+//! The sources of settings: flag, environment, file, default, in this order of precedence.
 //!
-//! Promises that everything wrong is told at once, each with its place and key. What contradicts a setting of higher
-//! rank is set aside with the rest (`--memory` beside a `data` of the file); a contradiction within one rank is a problem.
+//! All problems are reported at once, each with its source and key. A value that conflicts with a setting of higher precedence is
+//! ignored (`--memory` with a `data` in the file); a conflict within one source is a problem.
 
 use crate::report::Failure;
 use crate::settings::file;
@@ -21,7 +21,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a value stands.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Default,
@@ -31,7 +31,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Its rank, in a word.
+    /// Returns the name of this source.
     pub(crate) fn rank(&self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -43,7 +43,7 @@ impl Source {
 }
 
 impl Source {
-    /// Where it stands in a file; 0 if in none.
+    /// Returns the line in the file; 0 for other sources.
     pub(crate) fn line(&self) -> usize {
         match self {
             Self::File(_, line) => *line,
@@ -62,7 +62,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value as it stands in its place.
+/// A value as given by its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     Unset,
@@ -77,7 +77,7 @@ pub(crate) struct Entry {
     pub(crate) source: Source,
     pub(crate) key: String,
     pub(crate) values: Values,
-    /// There is a number in it, where numbers are told from words.
+    /// Whether the value contains a number, in sources that distinguish numbers from strings.
     pub(crate) has_number: bool,
 }
 
@@ -91,7 +91,7 @@ impl Entry {
         }
     }
 
-    /// The same on a command line.
+    /// Returns the equivalent command line arguments.
     fn words(&self) -> Vec<OsString> {
         let word = |value: &OsString| {
             let mut word = OsString::from(format!("--{}=", self.key));
@@ -107,7 +107,7 @@ impl Entry {
     }
 }
 
-/// Something wrong, and where.
+/// A problem and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) source: Source,
@@ -129,7 +129,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, key, words } = self;
         match source {
-            // A flag, and a variable, say the key.
+            // A flag or a variable already names the key.
             Source::Flag(_) | Source::Environment(_) => write!(f, "{source}: {words}"),
             Source::Default => write!(f, "{key}: {words}"),
             Source::File(..) if key.is_empty() => write!(f, "{source}: {words}"),
@@ -138,7 +138,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The flags as they were given, among other ranks yet to be asked.
+/// The flags as given, before the other sources are read.
 #[derive(Debug)]
 pub(crate) struct Given(ArgMatches);
 
@@ -163,14 +163,14 @@ impl Args for Given {
     }
 }
 
-/// What is in force.
+/// The settings in force.
 #[derive(Debug)]
 pub(crate) struct Effective {
     pub(crate) settings: Settings,
     pub(crate) node: Config,
-    /// Every setting, in the order of the flags.
+    /// All settings, in the order of the flags.
     pub(crate) entries: Vec<Entry>,
-    /// Variables that are named as a setting is, and are none.
+    /// Variables with the prefix of a setting that are not settings.
     pub(crate) strange: Vec<String>,
 }
 
@@ -225,7 +225,7 @@ impl Given {
                 strange: flags.strange(),
             })
         } else {
-            // Those of the file in the order of its lines, after the others.
+            // Problems of the file come in the order of its lines, after the others.
             settled
                 .problems
                 .sort_by_key(|problem| problem.source.line());
@@ -242,7 +242,7 @@ fn refuse(problems: &[Problem]) -> Failure {
     }
 }
 
-/// What prevails so far, from the highest rank down.
+/// The settings collected so far, from the highest precedence down.
 #[derive(Default)]
 struct Settled {
     entries: Vec<Entry>,
@@ -254,7 +254,7 @@ struct Settled {
 }
 
 impl Settled {
-    /// Takes in the next lower rank.
+    /// Adds the settings of the next lower source.
     fn rank(&mut self, flags: &Flags, entries: Vec<Entry>) {
         let above = self.entries.len();
         for entry in entries {
@@ -295,7 +295,7 @@ impl Settled {
         found.map_or(Source::Default, |entry| entry.source.clone())
     }
 
-    /// Whether a file may have this key; notes a problem if not.
+    /// Returns whether a file may have this key; adds a problem if not.
     fn is_of_a_file(&mut self, flags: &Flags, entry: &Entry) -> bool {
         let words = if entry.key == "config" {
             "a configuration cannot name another".to_owned()
@@ -310,7 +310,7 @@ impl Settled {
     }
 }
 
-/// What the flags are, as clap has them.
+/// The definitions of the flags, as clap has them.
 struct Flags(Command);
 
 impl Flags {
@@ -350,7 +350,7 @@ impl Flags {
         }
     }
 
-    /// Whether the value can be: what is wrong with it if not.
+    /// Checks a value. The error is a message.
     fn check(&self, entry: &Entry) -> Result<(), String> {
         let argument = self
             .find(&entry.key)
@@ -386,7 +386,7 @@ impl Flags {
         !is_off(one) && !is_off(other) && (names(first, second) || names(second, first))
     }
 
-    /// The rank of the command line.
+    /// Returns the settings on the command line.
     fn given(&self, matches: &ArgMatches) -> Vec<Entry> {
         let entries = self.each().filter_map(|(argument, long)| {
             let id = argument.get_id().as_str();
@@ -414,7 +414,7 @@ impl Flags {
         entries.collect()
     }
 
-    /// The rank of the environment. An empty variable is none.
+    /// Returns the settings in the environment. An empty variable counts as unset.
     fn environment(&self) -> Vec<Entry> {
         let entries = self.each().filter_map(|(argument, long)| {
             let name = variable(long);
@@ -433,7 +433,7 @@ impl Flags {
         entries.collect()
     }
 
-    /// Variables that are named as a setting is, and are none: misspelt, perhaps.
+    /// Returns variables with the prefix of a setting that are not settings, perhaps because they are misspelt.
     fn strange(&self) -> Vec<String> {
         let is_known = |name: &str| {
             OTHERS.contains(&name)
@@ -449,7 +449,7 @@ impl Flags {
         strange
     }
 
-    /// Every setting with the value in force.
+    /// Returns all settings with their values in force.
     fn all(&self, settled: &Settled, node: &Config) -> Vec<Entry> {
         let all = self.each().map(|(argument, long)| {
             let set = settled.entries.iter().find(|entry| entry.key == long);
@@ -472,35 +472,35 @@ impl Flags {
     }
 }
 
-/// Variables that are named as a setting is, and are none.
+/// Returns variables with the prefix of a setting that are not settings.
 pub(crate) fn strange_variables() -> Vec<String> {
     Flags::new().strange()
 }
 
-/// How variables of ours begin, and those that other commands read.
+/// The prefix of sexton's variables, and those that other commands use.
 const VARIABLE: &str = "SEXTON_";
 const OTHERS: [&str; 8] = [
     "SEXTON_OWNER",
     "SEXTON_URL",
     "SEXTON_CA_FILE",
-    // What commands that the coordinator runs have.
+    // Set for commands that the coordinator runs.
     "SEXTON_FENCE",
     "SEXTON_INSTANCE",
     "SEXTON_LEASE",
     "SEXTON_PROCESS_ID",
     "SEXTON_SERVICE",
 ];
-/// How those begin that the commands of `sexton work` have.
+/// The prefix of variables for commands of `sexton work`.
 const OF_JOBS: &str = "SEXTON_JOB_";
-/// How those begin that the commands of tasks have.
+/// The prefix of variables for commands of tasks.
 const OF_TASKS: &str = "SEXTON_TASK_";
 
-/// The variable of a flag.
+/// Returns the variable of a flag.
 fn variable(long: &str) -> String {
     format!("{VARIABLE}{}", long.replace('-', "_").to_uppercase())
 }
 
-/// Whether a setting is a number, or may be one among others.
+/// Returns whether a setting can be a number.
 fn takes_numbers(argument: &Arg) -> bool {
     is_number(argument)
         || argument.get_value_parser().type_id() == TypeId::of::<Idle>()
@@ -510,13 +510,13 @@ fn takes_numbers(argument: &Arg) -> bool {
         })
 }
 
-/// Whether a setting is a number and nothing else. None of them may be 0.
+/// Returns whether a setting is always a number. None of these may be 0.
 fn is_number(argument: &Arg) -> bool {
     let kind = argument.get_value_parser().type_id();
     kind == TypeId::of::<u32>() || kind == TypeId::of::<u64>()
 }
 
-/// What clap has against a value, without its frame.
+/// Returns clap's error about a value, without its context.
 fn refused(argument: &Arg, error: &clap::Error) -> String {
     let found = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => format!("{value:?}: "),

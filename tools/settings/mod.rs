@@ -1,15 +1,16 @@
-//! Settings of `sexton serve`: what they are, where they come from, and which prevails.
+//! Settings of `sexton serve`: definitions, sources and precedence.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `flag.rs` | each setting with its default, and the node's configuration they lead to |
-//! | `layer.rs` | flag, environment, file, default: which prevails, and everything that is wrong |
+//! | `flag.rs` | the settings with their defaults, and the node configuration made from them |
+//! | `layer.rs` | flag, environment, file, default: precedence, and all problems |
 //! | `file.rs` | the configuration file, with the line of each key |
-//! | `queue.rs` | the tables of that file that say what holds for the jobs of a type |
-//! | `tenant.rs` | the tables that say how often tenants have their turns |
-//! | `task.rs` | the table of what holds for tasks |
-//! | `service.rs` `worker.rs` | the tables that define services, and workers as services |
-//! | `command.rs` | `sexton config`, which shows them |
+//! | `queue.rs` | its tables of job types |
+//! | `tenant.rs` | its tables of tenants |
+//! | `task.rs` | its table of tasks |
+//! | `service.rs` `worker.rs` | its tables of services, and of workers as services |
+//! | `value.rs` | values of these tables |
+//! | `command.rs` | `sexton config`, which shows the settings |
 
 mod command;
 mod file;
@@ -26,4 +27,4 @@ pub(crate) use command::ShowConfig;
 pub(crate) use file::problems_of;
 pub(crate) use flag::{LogFormat, OnStop, Settings, data_directory};
 pub(crate) use layer::{Effective, Entry, Given, strange_variables};
-pub(crate) use queue::types_table;
+pub(crate) use queue::{rate_of, types_table};

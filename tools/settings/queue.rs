@@ -1,8 +1,8 @@
-//! The tables `[queues.TYPE]` of the configuration file: what holds for the jobs of one type, and in `[queues.default]`
-//! for those of every type without a table of its own.
+//! The tables `[queues.TYPE]` of the configuration file: rules for the jobs of one type, and in `[queues.default]` for every type
+//! without a table of its own.
 //!
-//! What a table leaves out is as in `[queues.default]`. Never here: which of several ranks prevails; tables stand in the
-//! file alone.
+//! A table inherits what it leaves out from `[queues.default]`. Tables exist only in the file, so there is no precedence of
+//! sources here.
 
 use crate::settings::layer::{Problem, Source};
 use crate::settings::value::{number, switch};
@@ -15,29 +15,34 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Keys of a table.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
+/// The keys of a table.
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
 
-/// Keys of `backoff`.
+/// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 
-/// What the names of spans in milliseconds end in.
+/// The format of a rate, and the highest rate in thousandths.
+const RATE: &str =
+    "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
+const RATE_MAX: u32 = 1_000_000;
+
+/// The suffix of spans in milliseconds.
 const MS: &str = "_ms";
 
-/// Settings of which 0 means that there is no such bound.
+/// Settings for which 0 means no limit.
 const NONE_IF_ZERO: [&str; 4] = ["claim_ttl_ms", "max_tries", "throttle", "tube_max_tries"];
 
-/// A type's table as it is read.
+/// A type's table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     kind: String,
     rules: TypeRules,
 }
 
-/// What is wrong with a place of the file.
+/// A problem and its place in the file.
 type Wrong = (Range<usize>, String);
 
-/// Reads the tables; `source` names the place of a byte.
+/// Reads the tables; `source` converts a byte offset to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -67,7 +72,10 @@ pub(crate) fn tables(
         let (name, at) = (kind.get_ref().as_ref(), kind.span());
         let mut wrong = Vec::new();
         if QueueName::new(name.as_bytes()).is_none() {
-            wrong.push((at.clone(), "no type of jobs is called so".to_owned()));
+            wrong.push((
+                at.clone(),
+                "this cannot be the name of a job type".to_owned(),
+            ));
         }
         let mut rules = base.clone();
         if let DeValue::Table(table) = value.get_ref() {
@@ -98,6 +106,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "throttle" => rate(found).map(|milli| rules.throttle_milli = milli),
             "backoff" => backoff(value, rules.backoff.unwrap_or_default(), wrong)
                 .map(|backoff| rules.backoff = backoff),
+            "retry" => retry(table).map(|()| rules.backoff = None),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
             "tube_max_tries" => number(found).map(|tries| rules.tube_max_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
@@ -114,7 +123,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             wrong.push((place(key), format!("{}: {words}", key.get_ref())));
         }
     }
-    // What is set for jobs is set for all of them.
+    // A limit for jobs in general also holds for jobs of tube commands.
     if table.contains_key("max_tries") && !table.contains_key("tube_max_tries") {
         rules.tube_max_tries = rules.max_tries;
     }
@@ -129,7 +138,7 @@ fn word<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
     value.as_str().ok_or_else(found)
 }
 
-/// The most members of a body that are ignored.
+/// The most ignored members of a body.
 const IGNORED_MAX: usize = 100;
 
 fn names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
@@ -138,7 +147,7 @@ fn names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
         let names = list.iter().map(|name| name.get_ref().as_str());
         names.map(|name| name.map(str::to_owned)).collect()
     });
-    names.ok_or_else(|| format!("expected a list of {IGNORED_MAX} strings at most"))
+    names.ok_or_else(|| format!("expected a list of at most {IGNORED_MAX} strings"))
 }
 
 fn class(value: &DeValue<'_>) -> Result<Class, String> {
@@ -154,7 +163,7 @@ fn class(value: &DeValue<'_>) -> Result<Class, String> {
 
 fn order(value: &DeValue<'_>) -> Result<Order, String> {
     match word(value)? {
-        // The best that the class has.
+        // The strictest order that the class has.
         "priority" | "any" => Ok(Order::Priority),
         "fifo" => Ok(Order::Fifo),
         "timestamp" => Ok(Order::Timestamp),
@@ -165,7 +174,7 @@ fn order(value: &DeValue<'_>) -> Result<Order, String> {
     }
 }
 
-/// Seconds, or a number with a unit; in milliseconds.
+/// Parses seconds, or a number with a unit, and returns milliseconds.
 fn span(value: &DeValue<'_>) -> Result<u64, String> {
     let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"";
     let ms = if value.is_integer() {
@@ -181,7 +190,7 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     ms.ok_or_else(|| expected().to_owned())
 }
 
-/// The table that says when a job is tried again that failed; what it leaves out is as in `backoff`. `false` for none.
+/// Parses the table of delays between tries, based on `backoff`; `false` disables them.
 fn backoff(
     value: &Spanned<DeValue<'_>>,
     mut backoff: Backoff,
@@ -201,14 +210,14 @@ fn backoff(
             "first" => span(found).map(|ms| backoff.first_ms = ms),
             "max" => span(found).map(|ms| backoff.max_ms = ms),
             "factor" => match number(found) {
-                Ok(0) | Err(_) => Err("expected a whole number from 1 on".to_owned()),
+                Ok(0) | Err(_) => Err("expected a whole number of at least 1".to_owned()),
                 Ok(factor) => {
                     backoff.factor = factor;
                     Ok(())
                 }
             },
             "jitter" => match thousandths(found).filter(|milli| *milli <= 1000) {
-                None => Err("expected a number from 0 to 1 with three decimals at most".to_owned()),
+                None => Err("expected a number from 0 to 1 with at most three decimals".to_owned()),
                 Some(milli) => {
                     backoff.jitter_milli = milli;
                     Ok(())
@@ -230,21 +239,45 @@ fn backoff(
     Ok(Some(backoff))
 }
 
-/// A number of items a second; in thousandths.
-fn rate(value: &DeValue<'_>) -> Result<u32, String> {
-    let expected = "expected items a second, from 0.001 to 1000 with three decimals at most, or 0 for no limit";
-    thousandths(value)
-        .filter(|milli| *milli <= 1_000_000)
-        .ok_or_else(|| expected.to_owned())
+/// Checks `retry = "claim-ttl"`, which is another name for `backoff = false`: as in MediaWiki, a failed job is tried again when its
+/// claim would have ended.
+fn retry(table: &DeTable<'_>) -> Result<(), String> {
+    if table.contains_key("backoff") {
+        return Err("cannot be combined with backoff".to_owned());
+    }
+    let value = table
+        .get("retry")
+        .and_then(|value| value.get_ref().as_str());
+    let is_known = value == Some("claim-ttl");
+    let expected = "expected \"claim-ttl\"; use backoff for any other rule";
+    is_known.then_some(()).ok_or_else(|| expected.to_owned())
 }
 
-/// A number with three decimals at most, in thousandths.
+/// Parses a number of items per second, and returns thousandths.
+pub(super) fn rate(value: &DeValue<'_>) -> Result<u32, String> {
+    thousandths(value)
+        .filter(|milli| *milli <= RATE_MAX)
+        .ok_or_else(|| RATE.to_owned())
+}
+
+/// Reads a number of items a second from a flag; in thousandths.
+pub(crate) fn rate_of(text: &str) -> Result<u32, String> {
+    decimal(text)
+        .filter(|milli| *milli <= RATE_MAX)
+        .ok_or_else(|| RATE.to_owned())
+}
+
+/// Parses a number with at most three decimals, and returns thousandths.
 fn thousandths(value: &DeValue<'_>) -> Option<u32> {
     let whole = value.as_integer().filter(|number| number.radix() == 10);
     let text = match whole {
         Some(whole) => whole.as_str(),
         None => value.as_float()?.as_str(),
     };
+    decimal(text)
+}
+
+fn decimal(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let decimals = format!("{decimals:0<3}");
     if decimals.len() > 3 {
@@ -254,7 +287,7 @@ fn thousandths(value: &DeValue<'_>) -> Option<u32> {
     whole.checked_add(decimals.parse().ok()?)
 }
 
-/// Puts the tables in force.
+/// Applies the tables.
 pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     for Table { kind, rules: of } in tables {
         if kind == Rules::DEFAULT {
@@ -265,7 +298,7 @@ pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     }
 }
 
-/// What is in force for each type, `default` first, as programs are shown it.
+/// Formats the rules of each type, `default` first, as JSON.
 pub(crate) fn document(rules: &Rules) -> Value {
     let each = rules.entries();
     Value::Object(
@@ -274,7 +307,7 @@ pub(crate) fn document(rules: &Rules) -> Value {
     )
 }
 
-/// The same for people.
+/// Formats the rules of each type as a table.
 pub(crate) fn table(rules: &Rules) -> String {
     let row = |(kind, of)| {
         let mut row = Map::from_iter([("type".to_owned(), json!(kind))]);
@@ -287,7 +320,7 @@ pub(crate) fn table(rules: &Rules) -> String {
     types_table(&rows)
 }
 
-/// What is said of types, a row for each: whatever there is to say has a column.
+/// Formats rules of types as a table with a column for each key.
 pub(crate) fn types_table(types: &[Map<String, Value>]) -> String {
     let keys: Vec<&String> = types.first().into_iter().flat_map(Map::keys).collect();
     let heads = keys.iter().map(|key| {
@@ -302,7 +335,7 @@ pub(crate) fn types_table(types: &[Map<String, Value>]) -> String {
     table::columns(&heads, rows)
 }
 
-/// A setting as it would stand in the file; `-` for one that is not there, and for a bound that is none.
+/// Formats a setting as in the file; `-` if it is missing or no limit.
 fn cell(key: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
@@ -319,7 +352,7 @@ fn cell(key: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// As it would stand in the file.
+/// Formats a span as in the file.
 pub(super) fn span_words(ms: u64) -> String {
     let units = [
         (86_400_000, "d"),
@@ -336,7 +369,7 @@ pub(super) fn span_words(ms: u64) -> String {
     )
 }
 
-/// What stands in the file for when a failed job is tried again, in short.
+/// Formats the delays between tries.
 fn backoff_words(backoff: &Map<String, Value>) -> String {
     let of = |key: &str| backoff.get(key).unwrap_or(&Value::Null);
     let [first, max] =

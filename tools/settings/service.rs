@@ -1,6 +1,6 @@
-//! The tables `[services.NAME]` of the configuration file: what is to run as long as the file has it.
+//! The tables `[services.NAME]` of the configuration file: programs that are kept running as long as the file has them.
 //!
-//! Paths that are relative count from the directory of the file. Never here: what becomes of a service that runs.
+//! Relative paths are relative to the directory of the file. How a service runs is decided elsewhere.
 
 use crate::process::signal;
 use crate::settings::layer::{Problem, Source};
@@ -17,10 +17,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Keys of a table.
+/// The keys of a table.
 const KEYS: &str = "command, dir, env, env_file, secrets, user, group, limits, autostart, restart, backoff, intensity, period, after, ready, ready_timeout, watchdog, output, stop_signal, grace, success, instances";
 
-/// The numbers of limits, as Linux has them.
+/// The resource limits of Linux, with their numbers.
 const LIMITS: [(&str, u32); 16] = [
     ("cpu", 0),
     ("fsize", 1),
@@ -40,13 +40,13 @@ const LIMITS: [(&str, u32); 16] = [
     ("rttime", 15),
 ];
 
-/// Keys of `output`.
+/// The keys of `output`.
 const OUTPUT_KEYS: &str = "max, keep";
 
-/// Keys of `backoff`.
+/// The keys of `backoff`.
 const BACKOFF_KEYS: &str = "first, max";
 
-/// Reads the tables of a file; `source` names the place of a byte.
+/// Reads the tables of a file; `source` converts a byte offset to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     file: &Path,
@@ -80,7 +80,7 @@ pub(crate) fn tables(
         definitions.push(definition);
         places.push((name, at));
     }
-    // What a table says wrong may be wrong in other ways, too; it is told once.
+    // An error in a table may cause others, so report only the first kind.
     if is_right {
         for (place, fault) in Definition::check_all(&definitions) {
             let (name, at) = places.get(place).copied().unwrap_or(("", 0));
@@ -93,13 +93,13 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
-/// The directory from which relative paths of a file count.
+/// Returns the directory that relative paths in a file are relative to.
 pub(super) fn base(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     file.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// A service of which nothing is said yet.
+/// Returns a service with default values.
 pub(super) fn plain(name: &str, base: &Path) -> Definition {
     Definition {
         name: name.to_owned(),
@@ -111,7 +111,7 @@ pub(super) fn plain(name: &str, base: &Path) -> Definition {
     }
 }
 
-/// Reads one table; what is wrong with it, and where.
+/// Reads one table, and returns its problems with their offsets.
 fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, String)> {
     let mut wrong = Vec::new();
     for (key, value) in table {
@@ -133,7 +133,7 @@ pub(super) fn one(
     let spec = &mut to.spec;
     match key {
         "command" => {
-            let advice = "write it as a list of words, as in [\"sh\", \"-c\", \"exec ./run.sh\"]";
+            let advice = "write it as a list of words, such as [\"sh\", \"-c\", \"exec ./run.sh\"]";
             let words = words(value).map_err(|words| format!("{words}; {advice}"))?;
             spec.argv = words
                 .into_iter()
@@ -164,7 +164,7 @@ pub(super) fn one(
         "grace" => {
             let grace = u32::try_from(span(value)?).ok();
             let within = grace.filter(|ms| *ms <= Spec::GRACE_MS_MAX);
-            spec.grace_ms = within.ok_or("expected an hour at most")?;
+            spec.grace_ms = within.ok_or("expected at most an hour")?;
         }
         "success" => {
             let codes = value.as_array().map(|codes| {
@@ -203,7 +203,7 @@ pub(super) fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
     list.ok_or_else(|| format!("expected a list of strings, found {}", value.type_str()))
 }
 
-/// Seconds, or a number with a unit; in milliseconds.
+/// Parses seconds, or a number with a unit, and returns milliseconds.
 pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
     let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
     if value.is_integer() {
@@ -216,12 +216,12 @@ pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
     milliseconds(text).map_err(|_| expected())
 }
 
-/// The same, where it is no longer than some weeks.
+/// Parses a span of at most some weeks, and returns milliseconds.
 fn milliseconds_of(value: &DeValue<'_>) -> Result<u32, String> {
     u32::try_from(span(value)?).map_err(|_| "expected a shorter span".to_owned())
 }
 
-/// A name, or a number.
+/// Parses a user or group: a name, or a number.
 fn account(value: &DeValue<'_>) -> Result<String, String> {
     match number::<u32>(value) {
         Ok(number) => Ok(number.to_string()),
@@ -238,7 +238,7 @@ fn ready(word: &str) -> Result<Ready, String> {
     }
 }
 
-/// Resource limits by the names of `ulimit -a` of the kernel: one value, or a soft and a hard one.
+/// Parses resource limits by the names of `ulimit -a`: one value, or a soft and a hard one.
 fn limits(value: &DeValue<'_>) -> Result<Vec<(u32, u64, u64)>, String> {
     let names = || LIMITS.map(|(name, _)| name).join(", ");
     let DeValue::Table(table) = value else {
@@ -277,7 +277,7 @@ fn policy(word: &str) -> Result<Policy, String> {
     found.ok_or_else(|| format!("{word:?}: expected always, on-failure or never"))
 }
 
-/// How many restarts are too many; `false` for never.
+/// Parses the number of restarts after which to give up; `false` for never.
 fn intensity(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     if value.as_bool() == Some(false) {
         to.intensity = None;
@@ -334,7 +334,7 @@ fn backoff(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     Ok(())
 }
 
-/// Names and values. Values that are secret are read from `env_file` when they are needed.
+/// Parses names and values. Values of secrets must be in `env_file`, which is read at each launch.
 fn variables(value: &DeValue<'_>) -> Result<Vec<(String, Bytes)>, String> {
     let DeValue::Table(table) = value else {
         return Err("expected a table of names and values".to_owned());
@@ -359,7 +359,7 @@ fn command(definition: &Definition) -> Vec<String> {
     words.map(Cow::into_owned).collect()
 }
 
-/// The services as programs are shown them.
+/// Formats the services as JSON.
 pub(crate) fn document(definitions: &[Definition]) -> Value {
     let each = definitions.iter().map(|it| {
         let shown = json!({
@@ -391,7 +391,7 @@ pub(crate) fn document(definitions: &[Definition]) -> Value {
     Value::Object(each.collect())
 }
 
-/// The same for people, in short.
+/// Formats the services as a table.
 pub(crate) fn table(definitions: &[Definition]) -> String {
     let heads = [
         ("SERVICE", Column::Words),

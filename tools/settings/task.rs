@@ -1,5 +1,5 @@
-//! The table `[tasks]` of the configuration file: how a task is run that does not say otherwise, how many of a group are under way
-//! at a time, and for how long tasks are kept that are over.
+//! The table `[tasks]` of the configuration file: defaults for tasks, how many of a group are under way at a time, and how long
+//! ended tasks are kept.
 
 use crate::settings::layer::{Problem, Source};
 use crate::settings::queue::span_words;
@@ -10,11 +10,11 @@ use sexton::actors::dispatch::{Rules, Terms};
 use sexton::config::Config;
 use toml::de::DeValue;
 
-/// Keys of the table.
+/// The keys of the table.
 const KEYS: &str = "abort_on_failure, burst, fail_after, progress, group_limit, keep, keep_max, server_lost_after, \
                     allow_fault_injection";
 
-/// What the table says; the rest is as it is by default.
+/// The values of the table; `None` for the default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     abort_on_failure: Option<bool>,
@@ -28,7 +28,7 @@ pub(crate) struct Table {
     allow_fault_injection: Option<bool>,
 }
 
-/// Reads the table; `source` names the place of a byte.
+/// Reads the table; `source` converts a byte offset to a source.
 pub(crate) fn table(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -82,7 +82,7 @@ fn bounded(value: &DeValue<'_>, max: u64) -> Result<u64, String> {
     }
 }
 
-/// Puts the table in force.
+/// Applies the table.
 pub(crate) fn settle(table: &Table, node: &mut Config) {
     node.allow_fault_injection = table.allow_fault_injection.unwrap_or(false);
     let rules = &mut node.rules.dispatch;
@@ -101,7 +101,7 @@ pub(crate) fn settle(table: &Table, node: &mut Config) {
     rules.kept_max = table.kept_max.unwrap_or(rules.kept_max);
 }
 
-/// What is in force, as programs are shown it.
+/// Formats the rules in force as JSON.
 pub(crate) fn document(node: &Config) -> Value {
     let rules = &node.rules.dispatch;
     json!({
@@ -117,7 +117,7 @@ pub(crate) fn document(node: &Config) -> Value {
     })
 }
 
-/// The same for people: as it would stand in the file.
+/// Formats the rules in force as in the file.
 pub(crate) fn words(node: &Config) -> String {
     let Rules {
         terms,

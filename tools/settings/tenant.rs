@@ -1,5 +1,5 @@
-//! The tables `[tenants.NAME]` of the configuration file: how often each tenant has its turn. The default tenant, which has no name,
-//! is `[tenants.""]`.
+//! The tables `[tenants.NAME]` of the configuration file: how often each tenant has its turn. The default tenant, which has no
+//! name, is `[tenants.""]`.
 
 use crate::settings::layer::{Problem, Source};
 use crate::settings::value::number;
@@ -8,10 +8,10 @@ use sexton::actors::queue::{QueueName, TenantRules};
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
-/// Tenants that have a table.
+/// The tenants that have a table.
 pub(crate) type Tenants = BTreeMap<String, TenantRules>;
 
-/// Reads the tables; `source` names the place of a byte.
+/// Reads the tables; `source` converts a byte offset to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -27,7 +27,7 @@ pub(crate) fn tables(
             problems.push(Problem::new(source(at), &format!("tenants.{name}"), words));
         };
         if !name.is_empty() && QueueName::new(name.as_bytes()).is_none() {
-            wrong(at, "no tenant is called so".to_owned());
+            wrong(at, "this cannot be the name of a tenant".to_owned());
         }
         let mut rules = TenantRules::default();
         if let DeValue::Table(table) = value.get_ref() {
@@ -61,7 +61,7 @@ fn read(table: &DeTable<'_>, rules: &mut TenantRules, mut wrong: impl FnMut(usiz
     }
 }
 
-/// What is in force for each tenant that has a table, as programs are shown it.
+/// Formats the rules of all tenants with a table as JSON.
 pub(crate) fn document(tenants: &Tenants) -> Value {
     let each = tenants.iter();
     Value::Object(each.map(|(name, of)| (name.clone(), json!(of))).collect())

@@ -1,9 +1,8 @@
-//! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each is a
-//! service whose command is `sexton work`, so that a service's rules hold for it.
-//!
-//! Never here: what a worker does, nor what becomes of a service.
+//! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each becomes a
+//! service with `sexton work` as its command, so the rules of services apply to it.
 
 use crate::settings::layer::{Problem, Source};
+use crate::settings::queue::rate;
 use crate::settings::service;
 use crate::settings::value::{number, switch};
 use crate::size::bytes;
@@ -15,10 +14,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// Keys of a table that are its own.
-const KEYS: &str = "types, command, tenant, procs, lines, timeout, memory, output_max, keep_result";
+/// The keys that only workers have.
+const KEYS: &str = "types, command, tenant, any_ready, procs, throttle, lines, timeout, memory, output_max, keep_result";
 
-/// Keys of a table that mean what they mean for a service.
+/// The keys that mean the same as for a service.
 const SHARED: [&str; 9] = [
     "dir",
     "env",
@@ -34,25 +33,26 @@ const SHARED: [&str; 9] = [
 /// How long jobs may take to end when a worker is stopped, in milliseconds.
 const GRACE_MS: u32 = 60_000;
 
-/// How long a worker may take to give back what it killed.
+/// How long a worker may take to give back the jobs it killed, in milliseconds.
 const LAST_WORDS_MS: u32 = 10_000;
 
-/// URG: `sexton work` begins no further job, and to its commands, which get it, too, it means nothing.
+/// SIGURG: `sexton work` claims no more jobs, and its commands, which also get the signal, ignore it by default.
 const STOP_SIGNAL: u8 = 23;
 
 /// The most commands at a time.
 const PROCS_MAX: u16 = 1000;
 
-/// What a table says, beside what makes a service.
+/// The values of a table that are not those of a service.
 #[derive(Default)]
 struct Worker {
     types: Vec<String>,
     command: Vec<String>,
-    /// Flags of `sexton work`.
+    is_any_ready: bool,
+    /// Flags for `sexton work`.
     flags: Vec<String>,
 }
 
-/// Reads the tables of a file, as services, each with its place; `source` names that of a byte.
+/// Reads the tables of a file as services, each with its offset; `source` converts an offset to a source.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     file: &Path,
@@ -86,7 +86,7 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
-/// What is wrong with workers beside services, each with the place of its table.
+/// Returns conflicts between workers and services, each at the worker's table.
 pub(crate) fn problems(
     services: &[Definition],
     workers: &[(usize, Definition)],
@@ -103,7 +103,7 @@ pub(crate) fn problems(
     told.collect()
 }
 
-/// Reads one table; or what is wrong with it, and where.
+/// Reads one table. The error is a list of problems with their offsets.
 fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<(usize, String)>> {
     let base = service::base(file);
     let mut definition = service::plain(&service_of(name), &base);
@@ -132,10 +132,16 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
             wrong.push((place, format!("{key}: is missing")));
         }
     }
+    if worker.is_any_ready && table.contains_key("tenant") {
+        wrong.push((
+            place,
+            "any_ready: cannot be combined with tenant".to_owned(),
+        ));
+    }
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    // It kills what runs still when the grace is over, and needs a moment to say so.
+    // `sexton work` kills what still runs when the grace is over, and then needs a moment to report that.
     let grace = definition.spec.grace_ms;
     worker.flag("--finish-within", &format!("{grace}ms"));
     definition.spec.grace_ms = grace.saturating_add(LAST_WORDS_MS).min(Spec::GRACE_MS_MAX);
@@ -150,13 +156,26 @@ impl Worker {
                 self.types = service::words(value)?;
                 let is_none = |kind: &&String| QueueName::new(kind.as_bytes()).is_none();
                 match self.types.iter().find(is_none) {
-                    Some(kind) => return Err(format!("{kind:?} is no type of jobs")),
-                    None if self.types.is_empty() => return Err("expected one at least".to_owned()),
+                    Some(kind) => return Err(format!("{kind:?} is not a job type")),
+                    None if self.types.is_empty() => return Err("expected at least one".to_owned()),
                     None => {}
                 }
             }
             "command" => self.command = service::words(value)?,
             "tenant" => self.flag("--tenant", service::word(value)?),
+            "any_ready" => {
+                self.is_any_ready = switch(value)?;
+                if self.is_any_ready {
+                    self.flags.push("--any-ready".to_owned());
+                }
+            }
+            "throttle" => match rate(value)? {
+                0 => {}
+                milli => {
+                    let rate = format!("{}.{:03}", milli / 1000, milli % 1000);
+                    self.flag("--throttle", &rate);
+                }
+            },
             "procs" => match number::<u16>(value)? {
                 count @ 1..=PROCS_MAX => self.flag("--procs", &count.to_string()),
                 _ => return Err(format!("expected 1 to {PROCS_MAX}")),
@@ -187,7 +206,7 @@ impl Worker {
         self.flags.push(format!("{flag}={value}"));
     }
 
-    /// What is run.
+    /// Returns the command of the service.
     fn argv(self) -> Vec<Bytes> {
         let own = std::env::current_exe().unwrap_or_else(|_| "sexton".into());
         let own = Bytes::new(own.as_os_str().as_bytes());
@@ -203,7 +222,7 @@ impl Worker {
     }
 }
 
-/// Bytes, or a size with a unit.
+/// Parses a number of bytes, or a size with a unit.
 fn size(value: &DeValue<'_>) -> Result<u64, String> {
     match number(value) {
         Ok(count) => Ok(count),

@@ -1,4 +1,4 @@
-//! `sexton task add`: a command that is to be run, in bursts.
+//! `sexton task add`: adds a task, a command that runs in bursts.
 
 use crate::client::{Fields, fields};
 use crate::lock::{name, put};
@@ -15,47 +15,48 @@ use std::ffi::OsString;
 
 /// Add a task: a command that the coordinator runs when its turn comes
 ///
-/// It runs on a server with a free thread, one task of a work id at a time, and no more of a group than its limit lets. It
-/// runs in bursts: a command that ends with 0 has completed its task; one that says `sexton task wait 10m` before it ends is
-/// run again then, and goes on from what it saved.
+/// It runs on a server with a free thread. Of the tasks with one work id, only one runs at a time, and of a group at most as many
+/// as its limit. It runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton task wait 10m`
+/// before it exits is run again after that time, and continues from what it saved.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton task add -- ./import customers.csv
   sexton task add --group mails --priority high -- ./send-newsletter
   sexton task add --work site-7 -- ./deploy site-7     never two tasks of site-7 at a time
-  sexton task add --wait 10m -- ./report               and wait until it is over
+  sexton task add --wait 10m -- ./report               and wait until it has ended
   sexton task add --inject within-task:segv -- ./report     the first attempt dies; does the task recover?
 
-The command finds SEXTON_TASK_ID, SEXTON_TASK_NAME, SEXTON_TASK_GROUP, SEXTON_TASK_WORK, SEXTON_TASK_REVISION, SEXTON_TASK_BURST_MS and
-SEXTON_FENCE, its fencing token, in its environment, and SEXTON_TASK_ATTEMPT, which attempt it is, counted from 1. SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is terminated.
-`sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail` report from within.
+The command has these variables in its environment: SEXTON_TASK_ID, SEXTON_TASK_NAME, SEXTON_TASK_GROUP, SEXTON_TASK_WORK,
+SEXTON_TASK_REVISION, SEXTON_TASK_BURST_MS; SEXTON_FENCE, its fencing token; and SEXTON_TASK_ATTEMPT, the number of the attempt, from 1.
+SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is being terminated. It reports with `sexton task save`, `saved`,
+`heartbeat`, `done`, `wait` and `fail`.
 
 Points of --inject, where the first attempt fails:
-  before-parent          the process cannot be made; `before-parent:kill`: the keeper is killed instead   (1)
-  within-parent          the process is made, and cannot execute its program                              (1)
+  before-parent          the process cannot be created; `before-parent:kill`: the keeper is killed        (1)
+  within-parent          the process is created, but cannot execute its program                           (1)
   before-child           the program of the command does not exist                                        (1)
   within-child           the process dies before the command begins
-  before-task            the same, when the coordinator has answered it once
+  before-task            the same, after the coordinator has answered it once
   within-task            the command is killed as soon as it runs
-  after-task             the command has ended, and nobody has said how
-  after-child            the command has ended, and what that means is said
+  after-task             the command has ended, but its result is not reported
+  after-child            the command has ended, and its result is reported
   before-cleanup         the program of --cleanup does not exist                                          (1)
-  within-cleanup         what cleans up dies before it begins
-  after-cleanup          what cleans up has ended, and its status is lost
-  before-thread-cleanup  the coordinator's actor panics before it decides about the end                   (1)
-  within-thread-cleanup  it panics while it gives the thread back                                         (1)
-  after-thread-cleanup   the actor of locks panics when it is given the execute lock back                 (1)
+  within-cleanup         the cleanup dies before it begins
+  after-cleanup          the cleanup has ended, but its status is lost
+  before-thread-cleanup  the coordinator's actor panics before it handles the end                         (1)
+  within-thread-cleanup  it panics while it frees the thread                                              (1)
+  after-thread-cleanup   the lock actor panics when the execute lock is released                          (1)
   after-parent           the keeper is killed when it has reported the exit                               (1)
   drop-signal            the keeper's report of the exit is dropped                                       (1)
-Points with (1) are the coordinator's: it refuses them unless its configuration has `[tasks] allow_fault_injection = true`.
-At the others KIND says how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop
-(SIGSTOP), memory (it allocates more than it may). `sexton task show` says what came of it.
+Points with (1) are in the coordinator, which refuses them unless its configuration has `[tasks] allow_fault_injection = true`. At
+the others, KIND is how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop (SIGSTOP),
+memory (it allocates more than it may). `sexton task show` shows the result.
 
-Prints the number of the task. Exit status: 0 well, and of --wait: 1 if the task failed, was terminated, or is not over.")]
+Prints the id of the task. Exit status: 0 success; with --wait, 1 if the task failed, was terminated, or has not ended.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Add {
-    /// What people call it
+    /// A name for the task
     #[arg(long, value_parser = name)]
     name: Option<Name>,
 
@@ -63,53 +64,53 @@ pub(super) struct Add {
     #[arg(long, value_parser = name)]
     group: Option<Name>,
 
-    /// What it works on: no two tasks of one work id are under way at a time
+    /// The thing it works on: of the tasks with one work id, only one is under way at a time
     #[arg(long, value_name = "ID", value_parser = name)]
     work: Option<Name>,
 
-    /// How urgent it is
+    /// Its priority
     #[arg(long, value_enum, default_value_t = Priority::Medium)]
     priority: Priority,
 
-    /// How long a burst is to take: the command is told, and not held to it [default: that of the configuration, else 30s]
+    /// How long a burst should take: the command is told, but not stopped [default: as configured, or 30s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     burst: Option<u64>,
 
-    /// How long an attempt may take before it is stopped, with all that it started, and the task has failed [default: that
-    /// of the configuration, else 5m]
+    /// How long an attempt may take; after that it is stopped with everything it started, and the task fails [default: as
+    /// configured, or 5m]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     fail_after: Option<u64>,
 
-    /// How long it may be between two heartbeats, once there has been one [default: that of the configuration, else 1s]
+    /// The longest time between two heartbeats, once there has been one [default: as configured, or 1s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     progress: Option<u64>,
 
-    /// Run it again if its command dies before it has saved anything, instead of failing it; false fails it, whatever the
+    /// Run it again if its command dies before it has saved anything, instead of failing the task; false fails it, whatever the
     /// configuration says
     #[arg(long, value_name = "WHETHER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     retry: Option<bool>,
 
-    /// A burst has ended only if the command says so: its exit status means nothing
+    /// End a burst only by a report: the exit status of the command does not count
     #[arg(long)]
     report_required: bool,
 
-    /// A command to run after each attempt, apart from it, with blanks between its words
+    /// A command to run after each attempt, separately; split at blanks
     #[arg(long, value_name = "COMMAND")]
     cleanup: Option<String>,
 
-    /// Do not start it before `sexton task ready`
+    /// Do not start it until `sexton task ready`
     #[arg(long)]
     not_ready: bool,
 
-    /// Pause it from the beginning
+    /// Add it in a paused state
     #[arg(long)]
     paused: bool,
 
-    /// The directory that it runs in [default: this one]
+    /// The command's working directory [default: this one]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
-    /// Variables to set for it, as NAME=VALUE
+    /// Variables to set for the command, as NAME=VALUE
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
@@ -117,15 +118,15 @@ pub(super) struct Add {
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// Add it although its arguments look like they hold a secret; they are stored, and shown masked
+    /// Add it even though its arguments look like they hold a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
-    /// Have its first attempt fail at a point, to see how it recovers: see below
+    /// Make its first attempt fail at a point, to see how it recovers: see below
     #[arg(long, value_name = "POINT[:KIND]")]
     inject: Option<Injection>,
 
-    /// Wait until it is over, in whole seconds at most
+    /// Wait until it has ended, at most this long, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
@@ -134,7 +135,7 @@ pub(super) struct Add {
     command: Vec<OsString>,
 }
 
-/// How urgent a task is.
+/// The priority of a task.
 #[derive(Clone, Copy, ValueEnum)]
 enum Priority {
     Critical,
@@ -192,7 +193,7 @@ impl Add {
         }
     }
 
-    /// The command, so that it fails if it is to.
+    /// Returns the command, wrapped to fail if a fault is to be injected.
     fn command(&self) -> Result<Vec<OsString>, Failure> {
         let Some(injection) = self.inject else {
             return Ok(self.command.clone());
@@ -216,7 +217,7 @@ impl Add {
         Ok(launch)
     }
 
-    /// The file of variables, from the root on: the coordinator has another directory.
+    /// Makes the path of the file of variables absolute, since the coordinator has another working directory.
     fn env_file(&self) -> Result<Option<String>, Failure> {
         let Some(file) = &self.env_file else {
             return Ok(None);

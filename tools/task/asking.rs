@@ -1,23 +1,23 @@
-//! What a coordinator is asked about tasks and servers, and what it answers.
+//! Requests about tasks and servers, and their answers.
 
 use crate::client::{self, Fields, Target};
 use crate::report::{Failure, print_said};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// What to do about a refusal.
+/// The advice for a refusal.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
-        "`sexton task list` shows which tasks there are, `sexton server list` which servers",
+        "`sexton task list` shows the tasks, `sexton server list` the servers",
     ),
     (
         Reason::Ended,
-        "`sexton task restart ID` has a task that is over run again",
+        "`sexton task restart ID` runs a task that has ended again",
     ),
     (
         Reason::Running,
-        "`sexton task show ID` says how it stands; `sexton task terminate ID` ends it first",
+        "`sexton task show ID` shows its state; `sexton task terminate ID` ends it first",
     ),
     (
         Reason::OutOfScope,
@@ -25,10 +25,10 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The longest that one request waits, in seconds.
+/// The longest wait of one request, in seconds.
 pub(super) const WAIT_MAX: u64 = 3600;
 
-/// Where a command asks.
+/// The coordinator to ask, and the form of the output.
 #[derive(Clone)]
 pub(super) struct Asking {
     pub(super) target: Target,
@@ -36,18 +36,18 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Has something done, by a path below `/v1`; what is answered. `wait` is in seconds.
+    /// Posts a request to a path below `/v1` and returns the answer. `wait` is in seconds.
     pub(super) fn act(&self, path: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         client::send(&self.target, &format!("/v1/{path}"), fields, wait)?.well(HELPS)
     }
 
-    /// What is known, by a path below `/v1` and a query of text.
+    /// Reads a path below `/v1`, with a query.
     pub(super) fn look(&self, path: &str, query: &Fields) -> Result<Value, Failure> {
         let path = client::with_query(&format!("/v1/{path}"), query);
         client::get(&self.target, &path)?.well(HELPS)
     }
 
-    /// Prints an answer, as it is or as people read it.
+    /// Prints an answer, as JSON or formatted by `page`.
     pub(super) fn tell(
         &self,
         said: &Value,
@@ -56,24 +56,24 @@ impl Asking {
         print_said(self.json, said, page)
     }
 
-    /// Says nothing where all went well, unless JSON is asked for.
+    /// Prints the answer to a successful request only as JSON.
     pub(super) fn done(&self, said: &Value) -> Result<(), Failure> {
         self.tell(said, |_| String::new())
     }
 
-    /// Waits until a task is over; how it stands then, or when the wait ends.
+    /// Waits until a task has ended or the wait is over, and returns its state then.
     pub(super) fn over(&self, id: u64, wait: u64) -> Result<Value, Failure> {
         self.act("tasks/wait", client::fields([("id", id.into())]), wait)
     }
 
-    /// Prints a task that was waited for, and ends as it did.
+    /// Prints a task after a wait, and fails unless it completed.
     pub(super) fn ended(&self, task: &Value) -> Result<(), Failure> {
         self.tell(task, super::page::line)?;
         match task.pointer("/exit").and_then(Value::as_str) {
             Some("completed" | "warning") => Ok(()),
-            Some("not-finished") => Err(Failure::found("the task is not over, and the wait is")
-                .help("`sexton task show ID` says how it stands")),
-            // The line above says it.
+            Some("not-finished") => Err(Failure::found("the task has not ended within the wait")
+                .help("`sexton task show ID` shows its state")),
+            // The line above is the message.
             _ => Err(Failure::of_command(1, "")),
         }
     }

@@ -6,6 +6,7 @@ use crate::report::Failure;
 use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
 use crate::task::asking::{Asking, WAIT_MAX};
+use crate::task::held::Held;
 use crate::task::inject::Inject;
 use crate::task::{page, report, transcript};
 use crate::text::number;
@@ -13,29 +14,29 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
 
-/// Tasks that are asked for at a time.
+/// The number of tasks per request.
 const PAGE: u64 = 1000;
 
-/// Run tasks on servers, one burst after the other, whatever dies meanwhile.
+/// Run tasks on servers in bursts, and recover whatever dies
 ///
 /// A task is a command that the coordinator runs as soon as its turn comes and a thread of a server is free. It may take as many
-/// bursts as it needs, and goes on from what it saved. If its command is killed, cannot be launched or hangs, or if the coordinator
-/// is, the task goes on, or is failed with the reason: nobody has to look after it.
+/// bursts as it needs, and continues from what it saved. If its command is killed, cannot be launched or hangs, or if the
+/// coordinator is killed, the task goes on, or fails with the reason: nobody has to watch it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton task add -- ./import customers.csv      prints the number of the task
+  sexton task add -- ./import customers.csv      prints the id of the task
   sexton task list --status processing
-  sexton task show 4711                          how it stands, why it does not run, and its attempts
+  sexton task show 4711                          its state, why it does not run, and its attempts
   sexton task pause --group mails                no task of the group is started
-  sexton task limit mails 10                     ten of the group at a time
+  sexton task limit mails 10                     at most ten of the group at a time
 
 In the command of a task:
-  sexton task saved > state || init > state      what the burst before saved
-  sexton task save < state                       what the next one goes on from
+  sexton task saved > state || init > state      what the previous burst saved
+  sexton task save < state                       save the state for the next burst
   sexton task wait 10m; exit                     another burst, in ten minutes
 
-Exit status: 0 well; 1 the answer is no; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
+Exit status: 0 success; 1 refused; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Task {
     #[command(subcommand)]
     action: Action,
@@ -43,156 +44,157 @@ pub(crate) struct Task {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
+    #[command(visible_alias = "run")]
     Add(Box<Add>),
-    /// Show which tasks there are
+    /// List tasks
     #[command(after_help = "\
 Examples:
   sexton task list
   sexton task list --status waiting --group mails
   sexton task list --json | jq '.tasks[].why'")]
     List {
-        /// Only those with this run status
+        /// Only tasks with this run status
         #[arg(long, value_enum)]
         status: Option<Status>,
-        /// Only those of this group
+        /// Only tasks of this group
         #[arg(long, value_parser = name)]
         group: Option<Name>,
-        /// Only those of this work id
+        /// Only tasks of this work id
         #[arg(long, value_name = "ID", value_parser = name)]
         work: Option<Name>,
         /// The most tasks to show
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Show a task: how it stands, why it does not run, and its newest attempts
+    /// Show a task: its state, why it does not run, and its newest attempts
     Show {
         #[command(flatten)]
         which: Which,
     },
-    /// Show the story of a task: its attempts, each with its phases and their times, how it ended, and what it printed
+    /// Show the history of a task: its attempts, with their phases and times, how each ended, and its output
     #[command(after_help = "\
 Examples:
   sexton task transcript 4711
-  sexton task transcript 4711 --dispatch         and why each server was chosen, and what was waited for
+  sexton task transcript 4711 --dispatch         also why each server was chosen, and what it waited for
   sexton task transcript 4711 --json | jq '.stories[].phases'
 
-The newest eight attempts are kept with a task. What happened before is in the journal: `sexton replay DATA`.")]
+A task keeps its newest eight attempts. For older ones see the journal: `sexton replay DATA`.")]
     Transcript {
         #[command(flatten)]
         which: Which,
-        /// Also what the dispatcher went by: threads, waits and locks
+        /// Also show the dispatcher's inputs: threads, waits and locks
         #[arg(long)]
         dispatch: bool,
     },
-    /// Wait until a task is over
+    /// Wait until a task has ended
     ///
-    /// Exit status: 0 it completed; 1 it failed, was terminated, or is not over.
+    /// Exit status: 0 it completed; 1 it failed, was terminated, or has not ended.
     Await {
         #[command(flatten)]
         which: Which,
-        /// How long to wait at most, in whole seconds
+        /// How long to wait, in whole seconds
         #[arg(long, value_name = SPAN, default_value = "1h", value_parser = seconds(1, WAIT_MAX))]
         wait: u64,
     },
-    /// Show groups of tasks: their limits, and how many are under way
+    /// Show groups of tasks: their limits, and how many tasks are under way
     Groups,
-    /// Set how many tasks of a group are under way at a time; none is started if 0
+    /// Set how many tasks of a group are under way at a time; with 0, none is started
     Limit {
         /// The group
         #[arg(value_parser = name)]
         group: Name,
-        /// How many, from their first burst to their last, waits included
+        /// The most tasks, counted from their first burst to their last, waits included
         max: u32,
     },
-    /// Hold back a task, a group, or all tasks: a burst that has begun comes to its end
+    /// Pause a task, a group, or all tasks: a running burst is finished
     #[command(after_help = "\
 Examples:
   sexton task pause 4711              no burst of this task begins
-  sexton task pause --group mails     no task of the group is started; those that have go on
+  sexton task pause --group mails     no task of the group is started; started ones go on
   sexton task pause --all --hard      no burst begins at all")]
     Pause {
         #[command(flatten)]
         what: Paused,
-        /// Begin no burst of tasks that have started, either
+        /// Also begin no further burst of tasks that have started
         #[arg(long, conflicts_with = "id")]
         hard: bool,
     },
-    /// Let a task, a group, or all tasks run again
+    /// Resume a task, a group, or all tasks
     Resume {
         #[command(flatten)]
         what: Paused,
     },
-    /// Let a task start that was added with --not-ready
+    /// Allow a task to start that was added with --not-ready
     Ready {
         #[command(flatten)]
         which: Which,
     },
-    /// Have a task wait no longer for its next burst
+    /// End the wait of a task for its next burst
     Wake {
         #[command(flatten)]
         which: Which,
     },
-    /// End a task: at once if it has not started, else after one more burst to wind up in
+    /// End a task: at once if it has not started, otherwise after one more burst for cleaning up
     #[command(after_help = "That burst finds SEXTON_TASK_TERMINATING=1 in its environment.")]
     Terminate {
         #[command(flatten)]
         which: Which,
-        /// Without that burst; an attempt that is under way is stopped with all that it started
+        /// Without that burst; a running attempt is stopped with everything it started
         #[arg(long)]
         now: bool,
     },
-    /// Have a task that is over run again, from what it saved
+    /// Run a task that has ended again, from what it saved
     Restart {
         #[command(flatten)]
         which: Which,
     },
-    /// Forget tasks that are over
+    /// Forget tasks that have ended
     ///
-    /// The configuration says how long they are kept without that.
+    /// Otherwise they are kept as long as configured.
     Prune {
-        /// Those that were over at least so long ago
+        /// Only tasks that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = delay)]
         older_than: Option<u64>,
-        /// The newest that stay, however old
+        /// How many of the newest to keep, however old
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         keep: u32,
     },
     #[command(hide = true)]
     Inject(Inject),
-    /// From within: save how far the task has come, for the next burst
+    /// From within: save the state of the task for the next burst
     Save {
-        /// What to save [default: what comes on standard input]
+        /// What to save [default: standard input]
         text: Option<String>,
     },
-    /// From within: print what was saved last; ends with 1 if nothing was
+    /// From within: print what was saved last; exits with 1 if nothing was
     Saved,
-    /// From within: say that it goes on
+    /// From within: report that the task is still making progress
     ///
-    /// A task that has once said so is stopped, and has failed, if it does not within its --progress again.
+    /// After the first heartbeat, a task is stopped and fails if the next one does not come within its --progress.
     Heartbeat,
-    /// From within: the task is done, when this command has ended
+    /// From within: report that the task is done; takes effect when this command has ended
     Done {
         /// With a warning
         #[arg(long)]
         warning: bool,
-        /// What there is to say; its first 1,024 bytes are kept
+        /// A message; its first 1,024 bytes are kept
         #[arg(allow_hyphen_values = true)]
         message: Option<String>,
     },
-    /// From within: run another burst, so long after this
+    /// From within: run another burst after this time
     Wait {
-        /// How long
+        /// The time
         #[arg(value_name = SPAN, value_parser = delay)]
         after: u64,
     },
-    /// From within: the task has failed, when this command has ended
+    /// From within: report that the task has failed; takes effect when this command has ended
     Fail {
         /// Why; its first 1,024 bytes are kept
         #[arg(allow_hyphen_values = true)]
@@ -200,18 +202,18 @@ Examples:
     },
 }
 
-/// Which task.
+/// Names a task.
 #[derive(Args)]
 struct Which {
-    /// The number of the task
+    /// The task's id
     id: u64,
 }
 
-/// What is held back, or no longer.
+/// What to pause or resume.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Paused {
-    /// The number of a task
+    /// The id of a task
     id: Option<u64>,
     /// A group
     #[arg(long, value_parser = name)]
@@ -221,7 +223,7 @@ struct Paused {
     all: bool,
 }
 
-/// Where a task is between its bursts.
+/// The run status of a task.
 #[derive(Clone, Copy, ValueEnum)]
 enum Status {
     NotReady,
@@ -255,12 +257,17 @@ impl Task {
             } => asking.list(status, (group, work), limit),
             Action::Show { which } => {
                 let asked = fields([("id", which.id.to_string().into())]);
-                asking.tell(&asking.look("tasks/task", &asked)?, page::whole)
+                let task = asking.look("tasks/task", &asked)?;
+                let held = Held::of(&asking, &task, task.pointer("/attempt"));
+                asking.tell(&task, |task| page::whole(task, &held))
             }
             Action::Transcript { which, dispatch } => {
                 let asked = fields([("id", which.id.to_string().into())]);
                 let story = asking.look("tasks/transcript", &asked)?;
-                asking.tell(&story, |story| transcript::page(story, dispatch))
+                let live = page::items(&story, "/stories").last();
+                let is_live = |it: &&Value| it.pointer("/outcome").is_none_or(Value::is_null);
+                let held = Held::of(&asking, &story, live.filter(|it| dispatch && is_live(it)));
+                asking.tell(&story, |story| transcript::page(story, dispatch, &held))
             }
             Action::Await { which, wait } => asking.ended(&asking.over(which.id, wait)?),
             Action::Groups => {
@@ -291,13 +298,13 @@ impl Task {
             | Action::Heartbeat
             | Action::Done { .. }
             | Action::Wait { .. }
-            | Action::Fail { .. } => unreachable!("it was said"),
+            | Action::Fail { .. } => unreachable!("handled before"),
         }
     }
 }
 
 impl Action {
-    /// Says it of its own burst, if that is what it does.
+    /// Sends the report, if this action is a report from within a task.
     fn says(&self) -> Option<Result<(), Failure>> {
         let report = match self {
             Self::Inject(inject) => return Some(inject.run()),

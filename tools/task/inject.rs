@@ -1,8 +1,8 @@
-//! Faults on demand: `sexton task add --inject POINT[:KIND]`. Points are those of Wip; what each is here, `docs/tasks.md` says.
+//! Fault injection: `sexton task add --inject POINT[:KIND]`. The points are those of Wip; `docs/tasks.md` describes each.
 //!
-//! Faults of a command are made by this program itself: the command is launched through `sexton task inject`, which fails in the
-//! first attempt and executes the command in all others. Faults of the coordinator are made by the coordinator, if its
-//! configuration allows them.
+//! Faults of a command are made by this program: the command is launched through `sexton task inject`, which fails in the first
+//! attempt and executes the command in all others. Faults of the coordinator are made by the coordinator, if its configuration
+//! allows that.
 
 use crate::report::Failure;
 use crate::task::report;
@@ -14,16 +14,16 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::str::FromStr;
 
-/// The variable that has the number of an attempt.
+/// The variable with the number of an attempt.
 const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
 
-/// The most memory that the fault `memory` may have mapped.
+/// The most memory that the fault `memory` may map, in bytes.
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// What is asked for at a time.
+/// The number of bytes to allocate at a time.
 const PIECE_BYTES: usize = 1 << 24;
 
-/// Where an attempt fails.
+/// The point at which an attempt fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Point {
     BeforeParent,
@@ -44,7 +44,7 @@ pub(super) enum Point {
     DropSignal,
 }
 
-/// Who makes a fault.
+/// The process that makes a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Coordinator,
@@ -73,7 +73,7 @@ impl Point {
         }
     }
 
-    /// Whether it is about what cleans up.
+    /// Returns whether this point is in the cleanup.
     const fn is_of_cleanup(self) -> bool {
         matches!(
             self,
@@ -96,9 +96,9 @@ enum Kind {
 }
 
 impl Kind {
-    /// Fails so.
+    /// Fails in this way.
     fn fail(self) -> Result<(), Failure> {
-        // Nobody is to look for what was injected in a dump.
+        // An injected fault should not leave a core dump.
         let none = Rlimit {
             current: Some(0),
             maximum: Some(0),
@@ -108,7 +108,7 @@ impl Kind {
             Self::Exit => Err(Failure::of_command(1, "")),
             Self::Exit0 => Ok(()),
             Self::Abort => Self::signal_for_ever(Signal::ABORT),
-            // The runtime takes the first for one of its own, and lets the next through.
+            // The runtime handles the first SIGSEGV itself, and lets the next one through.
             Self::Segv => Self::signal_for_ever(Signal::SEGV),
             Self::Kill => Self::signal_for_ever(Signal::KILL),
             Self::Stop => Self::signal_for_ever(Signal::STOP),
@@ -131,13 +131,13 @@ impl Kind {
 
     fn signal_for_ever(signal: Signal) -> ! {
         loop {
-            // It is this process: it is there.
+            // Signalling this very process cannot fail.
             let _ = kill_process(getpid(), signal);
         }
     }
 }
 
-/// Where and how the first attempt of a task fails.
+/// The point and the way in which the first attempt of a task fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Injection {
     point: Point,
@@ -153,10 +153,10 @@ impl FromStr for Injection {
             None => (text, None),
         };
         let point = Point::from_str(point, false)
-            .map_err(|_| "there is no such point: `sexton task add --help` names them")?;
+            .map_err(|_| "there is no such point: `sexton task add --help` lists them")?;
         let kind = kind.map(|kind| Kind::from_str(kind, false)).transpose();
         let kind =
-            kind.map_err(|_| "there is no such kind: `sexton task add --help` names them")?;
+            kind.map_err(|_| "there is no such kind: `sexton task add --help` lists them")?;
         let is_known = match (point.maker(), kind) {
             (Maker::Coordinator, Some(Kind::Kill)) => point == Point::BeforeParent,
             (Maker::Coordinator, Some(_)) => false,
@@ -164,7 +164,7 @@ impl FromStr for Injection {
         };
         if !is_known {
             return Err(
-                "this point has no such kind: `sexton task add --help` says which".to_owned(),
+                "this point does not take this kind: see `sexton task add --help`".to_owned(),
             );
         }
         Ok(Self { point, kind })
@@ -183,28 +183,28 @@ impl Injection {
         }
     }
 
-    /// What the coordinator is asked to do about it, if it is the coordinator's.
+    /// Returns what to request of the coordinator, if the coordinator makes this fault.
     pub(super) fn asked(self) -> Option<String> {
         (self.point.maker() == Maker::Coordinator).then(|| self.words())
     }
 
-    /// What is wrong with it for a task that cleans up, or does not.
+    /// Checks that a fault in the cleanup has a cleanup to be in.
     pub(super) fn check(self, cleans_up: bool) -> Result<(), Failure> {
         if self.point.is_of_cleanup() && !cleans_up {
             return Err(Failure::usage(format!(
-                "--inject {}: there is nothing that cleans up; --cleanup says what does",
+                "--inject {}: there is no cleanup; add one with --cleanup",
                 self.words()
             )));
         }
         Ok(())
     }
 
-    /// A command of the task, so that it fails where that is how it is made to fail.
+    /// Wraps the command of a task so that it fails, if the command makes this fault.
     pub(super) fn of_command(self, command: &[OsString]) -> Result<Vec<OsString>, Failure> {
         self.wrapped(Maker::Command, command)
     }
 
-    /// The same, of what cleans up after it.
+    /// Wraps the cleanup of a task so that it fails, if the cleanup makes this fault.
     pub(super) fn of_cleanup(self, cleanup: &[OsString]) -> Result<Vec<OsString>, Failure> {
         self.wrapped(Maker::Cleanup, cleanup)
     }
@@ -222,10 +222,10 @@ impl Injection {
     }
 }
 
-/// Fail as `sexton task add --inject` has it in the first attempt of a task, and run the command in all others
+/// Fail in the first attempt of a task, as set by `sexton task add --inject`, and run the command in all others
 #[derive(Args)]
 pub(super) struct Inject {
-    /// Where and how
+    /// The point and kind
     #[arg(value_name = "POINT[:KIND]")]
     injection: Injection,
 
@@ -244,12 +244,12 @@ impl Inject {
         if std::env::var_os(ATTEMPT).is_none_or(|it| it != "1") {
             return Err(failed(command.exec()));
         }
-        // It has executed its program when this returns.
+        // The program has been executed when this returns.
         let begin = |command: &mut Command| command.spawn().map_err(failed);
         let end = |mut child: Child| child.wait().map_err(failed);
         match self.injection.point {
             Point::WithinChild | Point::WithinCleanup => {}
-            // An answer shows that the attempt has all that it needs.
+            // The answer shows that the attempt has everything it needs.
             Point::BeforeTask => drop(report::say(&json!({ "do": "saved" }))?),
             Point::WithinTask => {
                 let mut child = begin(&mut command)?;

@@ -1,4 +1,4 @@
-//! Inventories: which servers there are, in a file, at a URL, or as a command prints them.
+//! Inventories: lists of servers, from a file, a URL, or the output of a command.
 
 use crate::client::fields;
 use crate::report::{Failure, tell};
@@ -17,24 +17,24 @@ use std::time::Duration;
 /// The longest inventory, in bytes.
 const INVENTORY_BYTES_MAX: u64 = 4 << 20;
 
-/// Between two looks at a file.
+/// The interval between checks of a file.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Where an inventory is.
+/// The source of an inventory.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct From {
-    /// The inventory: a file, - for standard input, or a URL of http or https, which `curl` fetches
+    /// The inventory: a file, - for standard input, or an http or https URL, which `curl` fetches
     #[arg(long, value_name = "FILE|URL")]
     from: Option<OsString>,
-    /// A shell command that prints it
+    /// A shell command that prints the inventory
     #[arg(long, value_name = "COMMAND")]
     from_command: Option<String>,
 }
 
 impl From {
-    /// Makes the servers those of the inventory, or says what that would change. As `wipctl server` has it, an end that is not well
-    /// says that something had to change, so that a script may tell.
+    /// Updates the servers to match the inventory; with `check`, only prints what would change. Exits with 1 if something had to
+    /// change, as `wipctl server` does, so that a script can tell.
     pub(super) fn compare(&self, asking: &Asking, check: bool) -> Result<(), Failure> {
         match self.update(asking, check)? {
             0 => Ok(()),
@@ -42,7 +42,7 @@ impl From {
         }
     }
 
-    /// Updates now, and whenever the file is another or was written; ends when it is ended.
+    /// Updates now and whenever the file was replaced or written, until the process is ended.
     #[expect(
         clippy::disallowed_methods,
         reason = "a file on another file system tells nobody that it was written"
@@ -50,7 +50,7 @@ impl From {
     pub(super) fn watch(&self, asking: &Asking) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
         if file == "-" || is_url(&file.to_string_lossy()) {
-            let words = "--watch looks at a file: --from names one";
+            let words = "--watch needs a file: name it with --from";
             return Err(Failure::usage(words));
         }
         let look = || {
@@ -61,9 +61,9 @@ impl From {
         let mut told = String::new();
         loop {
             let now = look();
-            // A pipe would let this wait for its writer.
+            // Reading a pipe would block until it has a writer.
             if fs::metadata(&file).is_ok_and(|it| !it.is_file()) {
-                let words = format!("{} is no regular file", file.to_string_lossy());
+                let words = format!("{} is not a regular file", file.to_string_lossy());
                 if words != told {
                     tell(&words);
                     told = words;
@@ -71,7 +71,7 @@ impl From {
             } else if done.is_none() || now != done {
                 match self.update(asking, false) {
                     Ok(_) => (done, told) = (now, String::new()),
-                    // What cannot be done is tried again, and told once.
+                    // A failed update is tried again, but reported once.
                     Err(failure) if failure.whole() == told => {}
                     Err(failure) => {
                         told = failure.whole();
@@ -83,7 +83,7 @@ impl From {
         }
     }
 
-    /// The same; how many servers changed.
+    /// Updates or checks the servers, and returns how many differ.
     fn update(&self, asking: &Asking, check: bool) -> Result<u64, Failure> {
         let asked = fields([("hosts", self.hosts()?), ("check", check.into())]);
         let said = asking.act("servers/inventory", asked, 0)?;
@@ -97,7 +97,7 @@ impl From {
         Ok(counts.iter().map(|(_, count)| count).sum())
     }
 
-    /// The hosts of the inventory.
+    /// Reads the hosts of the inventory.
     fn hosts(&self) -> Result<Value, Failure> {
         let (shown, text) = self.text();
         let failed = |error: &dyn std::fmt::Display| {
@@ -108,7 +108,7 @@ impl From {
             return Err(failed(&"it is longer than 4 MiB"));
         }
         let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        // A list, or what an inventory in an object calls its list.
+        // Either a list, or an object with a member that has the list.
         match found {
             Value::Array(_) => Ok(found),
             Value::Object(mut object) if object.contains_key("hosts") => {
@@ -119,12 +119,12 @@ impl From {
             | Value::Number(_)
             | Value::String(_)
             | Value::Object(_) => Err(failed(
-                &"it is no list of hosts, as in [{\"host\":\"web-1\",\"max_procs\":4}]",
+                &"expected a list of hosts, such as [{\"host\":\"web-1\",\"max_procs\":4}]",
             )),
         }
     }
 
-    /// What people call it, and what stands there.
+    /// Returns the name of the source, for messages, and its content.
     fn text(&self) -> (String, io::Result<String>) {
         if let Some(command) = &self.from_command {
             return (
@@ -135,7 +135,7 @@ impl From {
         let from = self.from.clone().unwrap_or_default();
         let shown = from.to_string_lossy().into_owned();
         let text = if is_url(&shown) {
-            // Only what was asked for: neither a file of its own settings nor another protocol after a redirection.
+            // Only what was requested: no configuration file of curl, and no other protocol after a redirection.
             let flags = [
                 "-q",
                 "-fsSL",
@@ -156,13 +156,13 @@ impl From {
     }
 }
 
-/// Whether this is no file.
+/// Returns whether this is a URL and not a file.
 fn is_url(text: &str) -> bool {
     let begins = |with: &&str| text.starts_with(*with);
     ["http://", "https://"].iter().any(begins)
 }
 
-/// As much as an inventory may have, and a little more.
+/// Reads at most one byte more than an inventory may have.
 fn read(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
     from.take(INVENTORY_BYTES_MAX + 1)
@@ -170,7 +170,7 @@ fn read(from: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-/// What a command prints that ends well.
+/// Returns the standard output of a command. Fails if the command does.
 fn printed(command: &mut Command) -> io::Result<String> {
     let mut child = command
         .stdin(Stdio::null())

@@ -1,18 +1,20 @@
-//! Tasks and servers of a running coordinator from a shell.
+//! The subcommands of `sexton task` and `sexton server`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommands of `sexton task` |
 //! | `add.rs` | adding a task |
-//! | `inject.rs` | faults on demand |
-//! | `report.rs` | what the command of a task says of its own burst |
-//! | `server.rs` `inventory.rs` | the subcommands of `sexton server`; which servers there are, and how that is read |
-//! | `asking.rs` | what is asked and answered |
-//! | `page.rs` | tasks, groups and servers as people read them |
+//! | `inject.rs` | fault injection |
+//! | `report.rs` | reports of a task's command on its own burst |
+//! | `server.rs` `inventory.rs` | the subcommands of `sexton server`; reading inventories of servers |
+//! | `asking.rs` | requests and answers |
+//! | `held.rs` | what an attempt holds: locks, a thread, processes |
+//! | `page.rs` `transcript.rs` | tasks, groups, servers and the history of a task as text |
 
 mod add;
 mod asking;
 mod command;
+mod held;
 mod inject;
 mod inventory;
 mod page;

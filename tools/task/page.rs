@@ -1,8 +1,9 @@
-//! Tasks, groups and servers as people read them.
+//! Formats tasks, groups and servers for a terminal.
 
 use crate::lock::shown;
 use crate::process::command;
 use crate::table::{Column, table};
+use crate::task::held::Held;
 use crate::text::{number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
@@ -20,12 +21,13 @@ fn date(value: &Value, path: &str) -> String {
     at(value, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
+/// The items of a list in an answer.
+pub(super) fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
     let all = value.pointer(path).and_then(Value::as_array);
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// How a task stands, in a few words.
+/// Describes the state of a task.
 fn state(task: &Value) -> String {
     let status = words(task, "/status");
     match status.as_str() {
@@ -35,12 +37,12 @@ fn state(task: &Value) -> String {
     }
 }
 
-/// What there is to say of it: why it does not run, or how it ended.
+/// Describes why a task does not run, or how it ended.
 fn why(task: &Value) -> String {
     if let Some(wake) = at(task, "/wake_at") {
         let left = wake.saturating_sub(number(task, "/now"));
         let left = format!("its next burst is in {}", span(left));
-        // One that came to nothing says by what.
+        // If the last attempt was reset, name the cause.
         let newest = items(task, "/past").last();
         let newest = newest.filter(|it| words(it, "/outcome") == "reset");
         return match newest {
@@ -54,7 +56,7 @@ fn why(task: &Value) -> String {
     plain(why.or(message).unwrap_or("-"))
 }
 
-/// A task that was waited for, in a line.
+/// Formats a task in one line.
 pub(super) fn line(task: &Value) -> String {
     let message = task.pointer("/message").and_then(Value::as_str);
     let message = message.filter(|it| !it.is_empty());
@@ -62,7 +64,7 @@ pub(super) fn line(task: &Value) -> String {
     format!("{} {}{message}\n", number(task, "/id"), state(task))
 }
 
-/// Tasks, a line each.
+/// Formats tasks, one per line.
 pub(super) fn list(tasks: &[Value]) -> String {
     if tasks.is_empty() {
         return "no tasks; `sexton task add -- COMMAND` adds one\n".to_owned();
@@ -96,8 +98,7 @@ pub(super) fn list(tasks: &[Value]) -> String {
     table(heads, rows)
 }
 
-/// A task among others that are looked at together: its number and name, how it stands, its group, and since when it runs or why
-/// it does not.
+/// Formats a task in an overview: its id and name, its state, its group, and since when it runs or why it does not.
 pub(crate) fn stirring(task: &Value) -> [String; 4] {
     let name = shown(task, "name");
     let named = !matches!(name.as_str(), "" | "-");
@@ -112,8 +113,8 @@ pub(crate) fn stirring(task: &Value) -> [String; 4] {
     ]
 }
 
-/// A task with its attempts.
-pub(super) fn whole(task: &Value) -> String {
+/// Formats a task with its attempts, and with what the attempt in progress holds.
+pub(super) fn whole(task: &Value, held: &Held) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
@@ -143,7 +144,7 @@ pub(super) fn whole(task: &Value) -> String {
     };
     line("saved", &saved);
     let abort = if is(task, "/abort_on_failure") {
-        "failed if it dies before it saved"
+        "failed if it dies before it has saved"
     } else {
         "run again if it dies"
     };
@@ -152,6 +153,10 @@ pub(super) fn whole(task: &Value) -> String {
     if let Some(attempt) = task.pointer("/attempt").filter(|it| !it.is_null()) {
         line("attempt", &live(attempt, number(task, "/now")));
     }
+    for (name, value) in held.lines() {
+        line(name, &value);
+    }
+    page.push_str(&held.processes);
     let past = items(task, "/past");
     if !past.is_empty() {
         page.push('\n');
@@ -181,7 +186,7 @@ fn live(attempt: &Value, now: u64) -> String {
     live
 }
 
-/// Attempts that have ended, a line each.
+/// Formats attempts that have ended, one per line.
 fn attempts(past: &[Value]) -> String {
     let heads = [
         ("ATTEMPT", Column::Number),
@@ -218,7 +223,7 @@ fn attempts(past: &[Value]) -> String {
     table(heads, rows)
 }
 
-/// Groups, a line each.
+/// Formats groups, one per line.
 pub(super) fn groups(said: &Value) -> String {
     let heads = [
         ("GROUP", Column::Words),
@@ -244,7 +249,7 @@ pub(super) fn groups(said: &Value) -> String {
     page
 }
 
-/// Servers, a line each.
+/// Formats servers, one per line.
 pub(super) fn servers(said: &Value) -> String {
     let all = items(said, "/servers");
     if all.is_empty() {

@@ -1,7 +1,7 @@
-//! What the command of a task says of its own burst: `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail`.
+//! Reports of a task's command on its own burst: `sexton task save`, `saved`, `heartbeat`, `done`, `wait` and `fail`.
 //!
-//! It asks on the socket, and with the secret, that it finds in its environment: see `docs/tasks.md`, "Reports". The secret is of
-//! one attempt, so whoever has an old one changes nothing.
+//! Uses the socket and the secret in its environment; see `docs/tasks.md`, "Reports". Each attempt has its own secret, so a
+//! process of an earlier attempt can change nothing.
 
 use crate::job::exchange;
 use crate::report::{Failure, print_bytes};
@@ -13,23 +13,22 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The variable that has the path of the socket.
+/// The variable with the path of the socket.
 const ADDRESS: &str = "SEXTON_TASK_REPORT";
 
-/// How long a report is tried again while no coordinator is there, or none answers: it may be starting.
+/// How long a report is retried while the coordinator cannot be reached: it may be starting.
 const ABSENT: Duration = Duration::from_secs(30);
 
-/// The most that is read of what is to be saved: the coordinator says what is allowed.
+/// The most bytes that are read to be saved. The coordinator's own limit is lower.
 const READ_MAX: u64 = 1 << 20;
 
-/// What is said.
+/// Sends a report and returns the answer.
 pub(super) fn say(report: &Value) -> Result<Value, Failure> {
     let variable = |name| std::env::var_os(name).and_then(|it| it.into_string().ok());
     let (Some(address), Some(secret)) = (variable(ADDRESS), variable(Task::SECRET)) else {
         return Err(
-            Failure::usage("no task: the coordinator does not run this").help(
-                "`sexton task add -- COMMAND` has it run a command, from within which this reports",
-            ),
+            Failure::usage("no task: this command was not started by the coordinator")
+                .help("use this in a command that was added with `sexton task add -- COMMAND`"),
         );
     };
     let request = json!({ "secret": secret, "report": report });
@@ -41,12 +40,12 @@ pub(super) fn say(report: &Value) -> Result<Value, Failure> {
         _ if said.pointer("/ok") == Some(&true.into()) => Ok(said),
         Some(error) => Err(Failure::found(error)),
         None => Err(Failure::unreachable(
-            "the coordinator ended before it answered: whether it heard the report is not known",
+            "the coordinator ended before it answered: it is unknown whether it received the report",
         )),
     }
 }
 
-/// Saves what this is, or what comes on standard input.
+/// Saves the text, or standard input.
 pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
     let body = match text {
         Some(text) => text.into_bytes(),
@@ -69,7 +68,7 @@ pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
     say(&report).map(drop)
 }
 
-/// Prints what was saved last, as it was saved. Ends with 1 if nothing was.
+/// Prints what was saved last, unchanged. Exits with 1 if nothing was.
 pub(super) fn saved() -> Result<(), Failure> {
     let said = say(&json!({ "do": "saved" }))?;
     let text = said.pointer("/body").and_then(Value::as_str);
@@ -81,8 +80,9 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Asks, and asks again while nobody is there, or if nobody answered: the coordinator was killed, and whether it heard the report is
-/// not known. To say it twice does no harm: what was saved twice is the same, with a revision that is larger by two.
+/// Sends a request, and repeats it while the coordinator cannot be reached or was killed before it answered, when it is unknown
+/// whether it received the report. Repeating a report is harmless: saving twice stores the same, with a revision that is higher
+/// by two.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {

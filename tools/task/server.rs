@@ -1,4 +1,4 @@
-//! The subcommands of `sexton server`: where tasks run.
+//! The subcommands of `sexton server`: the servers that tasks run on.
 
 use crate::client::{self, Fields, Where, fields};
 use crate::lock::{name, put};
@@ -13,25 +13,26 @@ use sexton::actors::lock::Name;
 use sexton::refusal::Reason;
 use std::path::PathBuf;
 
-/// Say where tasks run, and how many at a time.
+/// Set where tasks run, and how many at a time
 ///
-/// A server has threads: as many attempts run there at a time, and a task goes to the server that is used the least. It is this
-/// machine, whatever it is called, unless it has --ssh. The server `local` is made with the first task if there never was a server.
+/// A server has threads, each of which runs one attempt at a time; a task goes to the least used server. A server is this
+/// machine, whatever its name, unless it has --ssh. If there never was a server, the first task creates one called `local`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sexton server list
-  sexton server add local --threads 8       the same again sets its threads
+  sexton server add local --threads 8       repeat it to change the threads
   sexton server add web-1 --threads 4 --ssh deploy@web-1
   sexton server disable local               nothing new runs there until `enable`
-  sexton server check --from servers.json   would an update change anything?
+  sexton server check --from servers.json   show what an update would change
   sexton server update --from servers.json
   sexton server update --from https://inventory.example/servers.json
   sexton server update --from-command './list-servers --json'
 
 An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
-Exit status: 0 well; 1 the answer is no, and of `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an inventory cannot be read.")]
+Exit status: 0 success; 1 refused, and for `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an
+inventory cannot be read.")]
 pub(crate) struct Server {
     #[command(subcommand)]
     action: Action,
@@ -39,7 +40,7 @@ pub(crate) struct Server {
     #[command(flatten)]
     at: Where,
 
-    /// Print the answer as it is, in JSON
+    /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Server {
 enum Action {
     /// Show the servers
     List,
-    /// Add a server, or set the threads of one
+    /// Add a server, or change its threads
     Add {
         #[command(flatten)]
         which: Which,
@@ -58,47 +59,48 @@ enum Action {
         #[command(flatten)]
         ssh: Ssh,
     },
-    /// Remove a server: what runs there is stopped, and goes on elsewhere or is failed
+    /// Remove a server: its attempts are stopped, and their tasks run elsewhere or fail
     Remove {
         #[command(flatten)]
         which: Which,
     },
-    /// Give tasks to a server again
+    /// Allow tasks on a server again
     Enable {
         #[command(flatten)]
         which: Which,
     },
-    /// Give no tasks to a server: what runs there comes to its end, and no inventory enables it again
+    /// Allow no new tasks on a server: running attempts finish, and no inventory enables it again
     Disable {
         #[command(flatten)]
         which: Which,
     },
-    /// Say what an update would change
+    /// Show what an update would change
     Check {
         #[command(flatten)]
         from: From,
     },
-    /// Make the servers those of an inventory
+    /// Update the servers to match an inventory
     ///
-    /// Adds what is new, removes what is gone, and takes threads from the inventory. What was disabled stays as it is.
+    /// Adds new servers, removes missing ones, and sets the threads of each. Disabled servers stay disabled.
     Update {
         #[command(flatten)]
         from: From,
-        /// Stay, and update again whenever the file of --from has changed
+        /// Keep running, and update whenever the file of --from has changed
         ///
-        /// Looks at it once a second. An inventory that cannot be read changes nothing, and is told on standard error.
+        /// The file is checked once a second. An inventory that cannot be read changes nothing, and is reported on standard
+        /// error.
         #[arg(long, requires = "from")]
         watch: bool,
     },
-    /// Say that a server has come online: have the servers looked up again
+    /// Report that a server has come online, and have the servers looked up again
     ///
-    /// For the boot script of a server, with --url. Asks for a pass of the lease `server-refresh`, which an operator gives the
-    /// command that brings the inventory. The coordinator asks for one itself when an attempt cannot be launched, when a server is lost,
+    /// For the boot script of a server, with --url. Requests a pass of the lease `server-refresh`, whose command an operator sets
+    /// to update the inventory. The coordinator requests one itself when an attempt cannot be launched, when a server is lost,
     /// and while tasks wait and no server is enabled.
     Announce,
 }
 
-/// Which server.
+/// Names a server.
 #[derive(Args)]
 struct Which {
     /// The server
@@ -114,25 +116,25 @@ impl Which {
     }
 }
 
-/// How a server is reached that is another machine.
+/// How to reach a server on another machine.
 #[derive(Args)]
 struct Ssh {
-    /// Another machine: where ssh goes, as HOST, USER@HOST or ssh://USER@HOST:PORT
+    /// Another machine: the destination for ssh, as HOST, USER@HOST or ssh://USER@HOST:PORT
     ///
-    /// Tasks run there as the user that ssh logs in as, by `sexton wrapper`. Its host key must be known, and a key must let the
-    /// coordinator's user in without being asked.
+    /// Tasks run there as the user that ssh logs in as, by `sexton wrapper`. Its host key must be known, and the coordinator's
+    /// user must be able to log in with a key and without a prompt.
     #[arg(long = "ssh", id = "ssh", value_name = "DESTINATION")]
     to: Option<String>,
-    /// The configuration file of ssh, as an absolute path
+    /// The configuration file for ssh, as an absolute path
     #[arg(long = "ssh-config", value_name = "FILE", requires = "ssh")]
     config: Option<PathBuf>,
-    /// The program sexton there, if not the one in its PATH
+    /// The path of the sexton program there, if it is not in its PATH
     #[arg(long, value_name = "PATH", requires = "ssh")]
     program: Option<String>,
 }
 
 impl Ssh {
-    /// The fields of a request; `None` for this machine.
+    /// Returns the fields for a request; `None` for this machine.
     fn fields(&self) -> Option<Value> {
         let mut ssh = json!({ "to": self.to.as_ref()? });
         let config = self.config.as_ref().map(|it| it.to_string_lossy());
@@ -193,17 +195,17 @@ impl Server {
     }
 }
 
-/// What to do where nothing looks servers up.
+/// The advice if nothing is configured to look servers up.
 const NO_REFRESH: &str =
-    "`sexton lease set server-refresh command -- sexton server update --from INVENTORY` makes it";
+    "`sexton lease set server-refresh command -- sexton server update --from INVENTORY` sets it up";
 
-/// When the servers are looked up.
+/// Describes when the servers will be looked up.
 fn announced(turn: &str) -> &'static str {
     match turn {
-        "current" => "the servers are looked up now\n",
+        "current" => "the servers are being looked up now\n",
         "no-delay" => {
-            "the servers are not looked up: it was done just now, and the lease server-refresh lets nobody wait\n"
+            "the servers are not looked up: that was just done, and the lease server-refresh does not let requests wait\n"
         }
-        _ => "the servers are looked up when the period of the lease server-refresh is over\n",
+        _ => "the servers will be looked up when the period of the lease server-refresh is over\n",
     }
 }

@@ -1,12 +1,13 @@
-//! The story of a task as people read it.
+//! Formats the history of a task for a terminal.
 
+use crate::task::held::Held;
 use crate::text::{number, plain, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
 
-/// The story, with what the dispatcher went by if `dispatch`.
-pub(super) fn page(story: &Value, dispatch: bool) -> String {
+/// Formats the history; with `dispatch`, includes the dispatcher's inputs and what the attempt in progress holds.
+pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
     let mut page = format!(
         "task {} {}: {}, {}\n",
         words(story, "/id"),
@@ -31,6 +32,10 @@ pub(super) fn page(story: &Value, dispatch: bool) -> String {
         page.push('\n');
         attempt(&mut page, story, dispatch);
     }
+    for (name, value) in held.lines() {
+        line(&mut page, &format!("{name}: {value}"));
+    }
+    page.push_str(&held.processes);
     page
 }
 

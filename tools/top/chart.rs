@@ -1,23 +1,23 @@
-//! Figures over time as a line of bars, one character a column.
+//! Charts of figures over time, as a line of bars with one character per column.
 
 use crate::text::{bytes, grouped};
 use crate::top::sample::{Point, Rate, Rates};
 
-/// So many samples are always in view: narrow charts put several into a column.
+/// The least number of samples in view: narrow charts combine several into a column.
 const SAMPLES_MIN: usize = 120;
 
-/// A figure that has a history.
+/// A figure with a history.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
-    /// Who gives way first on a small screen: the highest.
+    /// The order in which charts are dropped on a small screen: the highest first.
     pub(crate) rank: u8,
-    /// The part of a status that must be there.
+    /// The part of the status that must be present.
     pub(crate) of: &'static str,
     pub(crate) value: fn(&Point) -> Option<u64>,
     pub(crate) words: fn(u64) -> String,
 }
 
-/// What came in, and how much there is to do.
+/// The load: requests, and jobs waiting.
 pub(crate) const WORK: [Series; 7] = [
     Series {
         name: "lockserver/s",
@@ -70,7 +70,7 @@ pub(crate) const WORK: [Series; 7] = [
     },
 ];
 
-/// What the coordinator does about it.
+/// The coordinator's own activity.
 pub(crate) const INTERNALS: [Series; 4] = [
     Series {
         name: "entries/s",
@@ -102,13 +102,14 @@ pub(crate) const INTERNALS: [Series; 4] = [
     },
 ];
 
-/// The newest samples, as so many columns show them.
+/// The newest samples, grouped into columns.
 pub(crate) struct Window<'a> {
     columns: Vec<Vec<&'a Point>>,
 }
 
 impl<'a> Window<'a> {
-    /// `taken` counts all samples there ever were: what shares a column goes on to share it while time passes.
+    /// Groups `points` into `width` columns. `taken` is the number of all samples so far, so that samples stay grouped as time
+    /// passes.
     pub(crate) fn new(points: impl Iterator<Item = &'a Point>, taken: usize, width: usize) -> Self {
         let points: Vec<&Point> = points.collect();
         let share = SAMPLES_MIN.div_ceil(width.max(1));
@@ -124,7 +125,7 @@ impl<'a> Window<'a> {
         Self { columns }
     }
 
-    /// From the oldest sample to the newest, in milliseconds.
+    /// Returns the time from the oldest to the newest sample, in milliseconds.
     pub(crate) fn ms(&self) -> u64 {
         let first = self.columns.first().and_then(|column| column.first());
         let last = self.columns.last().and_then(|column| column.last());
@@ -134,12 +135,12 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The highest value in view.
+    /// Returns the highest value in view.
     pub(crate) fn peak(&self, series: &Series) -> Option<u64> {
         self.values(series).flatten().max()
     }
 
-    /// The highest of each column, as high as it is beside the peak. What is not known is left open.
+    /// Draws the highest value of each column, relative to the peak. Unknown values are left blank.
     pub(crate) fn bars(&self, series: &Series, unicode: bool) -> String {
         let peak = self.peak(series).unwrap_or(0);
         let bar = |value| bar(value, peak, unicode);
@@ -157,7 +158,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// A bar of eight heights; nothing at all differs from very little.
+/// Draws a bar of eight heights; zero is distinct from very little.
 fn bar(value: Option<u64>, peak: u64, unicode: bool) -> char {
     let heights = if unicode {
         "▁▂▃▄▅▆▇█"
@@ -179,7 +180,7 @@ fn rate(point: &Point, of: impl Fn(&Rates) -> Rate) -> Option<u64> {
     point.rates.as_ref().map(|rates| of(rates).0)
 }
 
-/// A rate as people read it: tenths only where they say something.
+/// Formats a rate, with tenths only for small rates.
 pub(crate) fn rate_words(rate: Rate) -> String {
     match rate.0 {
         0 => "0".to_owned(),

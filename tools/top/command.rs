@@ -1,4 +1,4 @@
-//! The subcommand: its flags, and what is printed where nobody looks at a terminal.
+//! The subcommand: its flags, and its output when standard output is not a terminal.
 
 use crate::client::Where;
 use crate::report::{Failure, written};
@@ -12,43 +12,44 @@ use ratatui::buffer::Buffer;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-/// The frame that is printed: as wide as most terminals, and as high as it needs.
+/// The size of a printed frame: as wide as most terminals, and as high as needed.
 const PRINTED: (u16, u16) = (80, 100);
 
-/// Watch a running coordinator: queues, locks that are waited for, what is asked over each door, and how it is.
+/// Watch a running coordinator: queues, locks with waiters, requests over each protocol, and its health
 ///
-/// A queue has a row with its jobs, its oldest ready job, and what goes in and out a second; the busiest come first.
+/// Each queue has a row with its jobs, its oldest ready job, and the jobs in and out per second; the busiest queues come first.
 ///
-/// Services and processes are asked for while they are shown, and what a process uses only while its line is on the screen.
+/// Services and processes are read only while they are shown, and the resource usage of a process only while its line is on the
+/// screen.
 ///
-/// Asks over `DATA/sexton.sock`, or where --url says, once a second, and goes on asking when the coordinator ends, until it is there again.
-/// Where standard output is no terminal, it prints one frame.
+/// Connects to `DATA/sexton.sock`, or to the coordinator of --url, once a second. If the coordinator ends, keeps trying until it
+/// is back. If standard output is not a terminal, prints one frame.
 #[derive(Args)]
 #[command(
-    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows services and the tree of processes, then the internals: journal, checkpoints, panics of actors; arrows scroll \
-them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
-Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
-it goes on asking instead.",
+    after_help = "Keys: q, Esc or Ctrl-C quits; p pauses the display, not the sampling; Tab switches to services and processes, then to the internals: journal, checkpoints, panics of actors; arrows scroll \
+them; + and - change the interval; Ctrl-Z suspends.\n\n\
+Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be reached; 4 it has halted. On a terminal, and with --json, \
+it keeps trying instead.",
     after_long_help = "Examples:\n  sexton top --data /var/lib/sexton\n  sexton top --once\n  \
 sexton top --json --every 10 | jq -c '[.at, .per_second.commands]'\n\n\
-Keys: q, Esc or Ctrl-C quits; p pauses the picture, not the asking; tab shows services and the tree of processes, then the internals: journal, checkpoints, panics of actors; arrows scroll \
-them; + and - change how often it asks; Ctrl-Z goes back to the shell for a while.\n\n\
-Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be asked; 4 it has halted. On a terminal, and with --json, \
-it goes on asking instead."
+Keys: q, Esc or Ctrl-C quits; p pauses the display, not the sampling; Tab switches to services and processes, then to the internals: journal, checkpoints, panics of actors; arrows scroll \
+them; + and - change the interval; Ctrl-Z suspends.\n\n\
+Exit status: 0 it was quit; 3 no coordinator runs there, or it cannot be reached; 4 it has halted. On a terminal, and with --json, \
+it keeps trying instead."
 )]
 pub(crate) struct Top {
     #[command(flatten)]
     at: Where,
 
-    /// Ask so often: 0.1 to 3600
+    /// Interval between samples, 0.1 to 3600 seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     every: Duration,
 
-    /// Ask twice, print what came of it, and end
+    /// Take two samples, print one frame, and exit
     #[arg(long)]
     once: bool,
 
-    /// Print each sample as a line of JSON: rates, and the status as it is
+    /// Print each sample as a line of JSON: rates, and the status
     #[arg(long)]
     json: bool,
 }
@@ -74,13 +75,13 @@ impl Top {
     }
 }
 
-/// Two samples make a rate. A coordinator that does not answer is the end.
+/// Takes two samples, which make a rate. Fails if the coordinator does not answer.
 fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
     for _ in 0..2 {
         let (at, answer) = asker.answer()?;
         screen.watched.take(at, Ok(answer?));
         if screen.pane == Pane::Whole {
-            // Which processes have room is known when they are drawn.
+            // Which processes are in view is known only after drawing.
             frame(screen);
             asker.ask(screen.question());
         }
@@ -88,7 +89,7 @@ fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line for each sample from the second on: the first has no rates yet.
+/// Prints a line for each sample from the second on; the first has no rates.
 fn lines(mut screen: Screen, asker: &Asker, once: bool) -> Result<(), Failure> {
     if once {
         twice(&mut screen, asker)?;
@@ -105,7 +106,7 @@ fn lines(mut screen: Screen, asker: &Asker, once: bool) -> Result<(), Failure> {
     }
 }
 
-/// The screen as plain lines, without the keys that nobody can press.
+/// Draws the screen as plain text, without the key hints.
 fn frame(screen: &mut Screen) -> String {
     let plain = Abilities {
         colours: false,
@@ -123,7 +124,7 @@ fn frame(screen: &mut Screen) -> String {
     format!("{}\n", page.trim_end())
 }
 
-/// What stands in a buffer, without blanks at the end of lines.
+/// Returns the text of a buffer, without trailing blanks.
 pub(crate) fn text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width.max(1));
     let lines = buffer.content.chunks(width).map(|line| {

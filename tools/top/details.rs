@@ -1,4 +1,4 @@
-//! What is said in words: notes that need a person's eye, figures without a history, the actors.
+//! The parts of the screen in words: notes, figures without a history, and the actors.
 
 use crate::system;
 use crate::text::{bytes, grouped, number, span, words};
@@ -8,17 +8,17 @@ use ratatui::style::Stylize as _;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-/// Columns of the names of figures.
+/// The width of the names of figures.
 const NAME: usize = 13;
 
-/// Something out of the ordinary.
+/// A note on something unusual.
 pub(crate) struct Note {
     pub(crate) rank: u8,
     pub(crate) urgent: bool,
     pub(crate) words: String,
 }
 
-/// Where the directory and the doors are, in lines of at most this width.
+/// Lists the data directory and the listeners, in lines of at most `width`.
 pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
     let at = |path: &str, otherwise: &str| match words(status, path).as_str() {
         "-" => otherwise.to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
     flowed(&parts, "  ", width)
 }
 
-/// What a person should know now, the worst first.
+/// Returns the notes, most urgent first.
 pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |rank: u8, urgent: bool, words: String| {
@@ -103,7 +103,7 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     notes
 }
 
-/// A figure's name and its parts, in as many lines as they take.
+/// Formats a figure with its parts, on as many lines as needed.
 fn part(rank: u8, name: &str, parts: &[String], width: usize) -> Vec<Row> {
     let lines = flowed(parts, "   ", width.saturating_sub(NAME));
     let row = |(place, line): (usize, String)| {
@@ -122,7 +122,7 @@ fn is_there(status: &Value, path: &str) -> bool {
     status.pointer(path).is_some_and(|value| !value.is_null())
 }
 
-/// All jobs together.
+/// Formats the totals of all jobs.
 pub(crate) fn jobs(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     if !is_there(status, "/queues") {
         return Vec::new();
@@ -130,7 +130,7 @@ pub(crate) fn jobs(watched: &Watched, status: &Value, width: usize) -> Vec<Row> 
     part(5, "jobs", &phases(watched, status), width)
 }
 
-/// Who comes through which door, and what is asked there a second; the machine below.
+/// Formats connections and request rates of each listener, and the machine.
 pub(crate) fn doors(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     let mut rows = part(10, "connections", &connections(status), width);
     let rates = watched.rates();
@@ -156,7 +156,7 @@ pub(crate) fn doors(watched: &Watched, status: &Value, width: usize) -> Vec<Row>
     rows
 }
 
-/// How it keeps what it is told.
+/// Formats journal, checkpoints and recovery.
 pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if is_there(status, "/journal") {
@@ -191,7 +191,7 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
     rows
 }
 
-/// Jobs, but for what has a history: first what tells whether they are worked on.
+/// Formats the phases of jobs without a history, first those that show whether jobs are worked on.
 fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
     let mut parts = vec![
@@ -218,7 +218,7 @@ fn connections(status: &Value) -> Vec<String> {
             continue;
         }
         let mut words = counted(door, status, &path("/active"));
-        // Whoever reaches the HTTP door is not judged by the host.
+        // The HTTP listener has no hosts list.
         let (hosts, busy) = (
             count(&path("/rejected_hosts")),
             count(&path("/rejected_busy")),
@@ -266,7 +266,7 @@ fn checkpoints(status: &Value) -> Vec<String> {
     parts
 }
 
-/// A line for each actor.
+/// Formats one line per actor.
 pub(crate) fn table(watched: &Watched) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -295,7 +295,7 @@ pub(crate) fn table(watched: &Watched) -> Vec<Row> {
     rows
 }
 
-/// The actors in full: their panics, newest first, and what is quarantined.
+/// Formats the actors in detail: their panics, newest first, and quarantined items.
 pub(crate) fn actors(watched: &Watched, width: usize) -> Vec<Line<'static>> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -338,7 +338,7 @@ fn happened(report: &Value, status: &Value) -> String {
     format!("{} ago, {stage} at {seq}: {cause}", span(age))
 }
 
-/// Parts, one behind the other, in lines of at most this width.
+/// Joins parts into lines of at most `width`.
 fn flowed(parts: &[String], between: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
@@ -354,7 +354,7 @@ fn flowed(parts: &[String], between: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A long text in lines of at most this width, between words where there are any.
+/// Folds a long text into lines of at most `width`, between words where possible.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];

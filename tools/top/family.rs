@@ -1,52 +1,52 @@
-//! Processes as they were last answered: which live, each under its parent, and what those in view use.
+//! The live processes as of the last answer: each below its parent, with the resource usage of those in view.
 //!
-//! What a process uses is known of those alone that were in view when it was asked for.
+//! Resource usage is known only for processes that were in view when it was requested.
 
 use crate::text::number;
 use crate::top::sample::list;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a process stands below others: for each of its ancestors whether more follow, and for itself.
+/// A process's position in the tree: for each of its ancestors, and for itself, whether more siblings follow.
 pub(crate) type Way = Vec<bool>;
 
-/// Services, and processes that live.
+/// Services and live processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Family {
     pub(crate) services: Vec<Value>,
-    /// Each after its parent, with the way to it.
+    /// Live processes, each after its parent.
     pub(crate) members: Vec<(Way, Value)>,
-    /// Whether more live than were asked for.
+    /// Whether there are more processes than were requested.
     pub(crate) has_more: bool,
-    /// Whether the coordinator has answered, or why it has not.
+    /// Whether processes are known.
     pub(crate) standing: Standing,
     usage: BTreeMap<String, Usage>,
 }
 
-/// What is known of processes.
+/// Whether processes are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nobody has asked yet.
+    /// Not requested yet.
     #[default]
     Unasked,
     /// They are known.
     Known,
-    /// They cannot be asked for.
+    /// The request was refused.
     Refused(String),
 }
 
-/// What a process uses.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     uptime_ms: u64,
     pub(crate) cpu_ms: u64,
     pub(crate) memory_bytes: u64,
-    /// Of one processor since it was read before, in thousandths.
+    /// CPU use since the previous reading, in thousandths of one processor.
     pub(crate) share: Option<u64>,
 }
 
 impl Family {
-    /// Takes what was answered at this uptime; nothing if nobody asked.
+    /// Takes over an answer, given at this uptime; clears everything if processes were not requested.
     pub(crate) fn take(&mut self, answer: &mut Value, uptime_ms: u64) {
         if !answer.is_object() {
             *self = Self::default();
@@ -99,13 +99,13 @@ impl Usage {
     }
 }
 
-/// The id of a record.
+/// Returns the id of a record.
 pub(crate) fn id(record: &Value) -> &str {
     record.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Records in the order of their tree. One whose parent is not among them is a root. Without recursion: a tree may be a
-/// thousand deep.
+/// Sorts records in tree order. A record whose parent is missing is a root. Not recursive, since a tree may be a thousand levels
+/// deep.
 fn tree(records: Vec<Value>) -> Vec<(Way, Value)> {
     let parent = |record: &Value| {
         let parent = record.get("parent").and_then(Value::as_str);
@@ -114,7 +114,7 @@ fn tree(records: Vec<Value>) -> Vec<(Way, Value)> {
     let there: BTreeSet<String> = records.iter().map(|it| id(it).to_owned()).collect();
     let mut below: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for record in records {
-        // Of a circle none would be shown; its members are roots then, which cannot be among records of one machine.
+        // A record in a cycle would never be shown, so its members become roots. Records of one machine cannot have cycles.
         let parent = Some(parent(&record)).filter(|it| there.contains(it) && it != id(&record));
         below
             .entry(parent.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The pane of processes: a line for each process of a service, and the tree of what lives.
+//! The pane of processes: a line for each process of a service, and the tree of live processes.
 
 use crate::process::{about, command, last, standing};
 use crate::text::{self, bytes, number, plain, span, words};
@@ -9,10 +9,10 @@ use ratatui::style::Stylize as _;
 use ratatui::text::Line;
 use serde_json::Value;
 
-/// Columns that a name has at least, where there are others.
+/// The least width of a name, if there are other columns.
 const NAME_MIN: usize = 24;
 
-/// A line of the pane, and the process that it is about.
+/// A line of the pane, with the process it is about.
 pub(crate) struct Row {
     pub(crate) line: Line<'static>,
     pub(crate) id: Option<String>,
@@ -25,7 +25,7 @@ impl Row {
     }
 }
 
-/// A column, and which goes first where there is no room: the highest rank.
+/// A column. If there is no room, the column with the highest rank is dropped first.
 struct Column<T> {
     head: &'static str,
     width: usize,
@@ -33,20 +33,20 @@ struct Column<T> {
     cell: fn(&T) -> String,
 }
 
-/// A process of a service, at a time of the wall clock.
+/// A process of a service, and the wall clock time.
 struct Instance<'a> {
     stands: &'a Value,
     now: u64,
 }
 
-/// A process that lives.
+/// A live process.
 struct Member<'a> {
     record: &'a Value,
     usage: Option<&'a Usage>,
     now: u64,
 }
 
-/// All lines of the pane.
+/// Formats all lines of the pane.
 pub(crate) fn rows(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
     let words = match &family.standing {
         Standing::Unasked => Some("asking for processes".to_owned()),
@@ -75,7 +75,7 @@ fn services(family: &Family, now: u64, width: usize) -> Vec<Row> {
     ];
     let (columns, room) = fitting(columns.into(), width);
     if family.services.is_empty() {
-        let words = "no services: each would stand here with its restarts and its last end";
+        let words = "no services; each appears here with its restarts and last end";
         return vec![Row::new(cut(words, width).dim())];
     }
     let all = text::count(family.services.len() as u64, "service");
@@ -124,7 +124,7 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     ];
     let (columns, room) = fitting(columns.into(), width);
     if family.members.is_empty() {
-        let words = "no processes: each would stand here under its parent; `sexton run` starts one";
+        let words = "no processes; each appears here below its parent; `sexton run` starts one";
         return vec![Row::new(cut(words, width).dim())];
     }
     let all = match family.members.len() {
@@ -148,19 +148,30 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     rows
 }
 
-/// What a process is called: by its service, or its type, and its command.
+/// Returns the name of a process: its service, the job it works on, or its type, and its command.
 fn named(record: &Value) -> String {
     let command = command(record);
     let kind = words(record, "/type");
-    let service = record.pointer("/labels/service").and_then(Value::as_str);
-    match service.filter(|_| kind == "service") {
-        Some(service) => format!("{}: {command}", plain(service)),
+    let label = |name: &str| {
+        let labels = record.pointer("/labels")?;
+        labels.get(name)?.as_str().map(plain)
+    };
+    let of_service = label("service").filter(|_| kind == "service");
+    match of_service.or_else(|| working_on(&kind, label)) {
+        Some(what) => format!("{what}: {command}"),
         None if kind == "binary" => command,
         None => format!("{kind}: {command}"),
     }
 }
 
-/// The lines from a process to its ancestors. Of a tree that is too deep for the screen only the nearest are drawn.
+/// Returns the job that a command of `sexton work` was started for, from its labels.
+fn working_on(kind: &str, label: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let (queue, job) = (label("queue")?, label("job")?);
+    let attempt = label("attempt").map_or_else(String::new, |nth| format!(", try {nth}"));
+    (kind == "worker").then(|| format!("{queue} job {job}{attempt}"))
+}
+
+/// Draws the tree lines before a process. In a tree that is too deep for the screen, only the nearest ancestors are drawn.
 fn lead(way: &Way, room: usize, unicode: bool) -> String {
     let (more, none, branch, end) = if unicode {
         ("\u{2502} ", "  ", "\u{251c} ", "\u{2514} ")
@@ -211,7 +222,7 @@ const fn column<T>(
     }
 }
 
-/// The columns that have room beside a name, and the room of that.
+/// Returns the columns that fit beside a name, and the width left for the name.
 fn fitting<T>(mut columns: Vec<Column<T>>, width: usize) -> (Vec<Column<T>>, usize) {
     let taken = |columns: &[Column<T>]| columns.iter().map(|it| it.width).sum::<usize>();
     while columns.len() > 1 && taken(&columns) + NAME_MIN > width {

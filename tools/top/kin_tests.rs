@@ -1,4 +1,4 @@
-//! Recorded screens of services and processes, and what is asked for them. See `tests.rs`.
+//! Recorded screens of services and processes, and the requests they make. See `tests.rs`.
 
 use crate::top::command::text;
 use crate::top::family::{Family, Standing};
@@ -7,7 +7,7 @@ use crate::top::tests::{FULL, NOON, drawn, screen, status};
 use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 
-/// Services in trouble, and a tree in which something could steer a terminal.
+/// Services with problems, and a tree with control characters in a command.
 fn family(second: u64) -> Value {
     let id = |number: u64| format!("0192f5e0-0000-7000-8000-{number:012}");
     let record = |number: u64, parent: Option<u64>, kind: &str, command: &[&str], labels: Value| {
@@ -36,7 +36,8 @@ fn family(second: u64) -> Value {
         "processes": [
             record(1, None, "service", &["./web", "--port", "8000"], json!({"service": "web", "instance": "1"})),
             record(2, None, "service", &["./worker"], json!({"service": "worker", "instance": "1"})),
-            record(3, Some(2), "worker", &["crawl", "\u{1b}[2Jhttps://a.example/with/a/long/path"], none()),
+            record(3, Some(2), "worker", &["crawl", "\u{1b}[2Jhttps://a.example/with/a/long/path"],
+                json!({"job": "17", "queue": "t1:crawls", "attempt": "2"})),
             record(4, Some(2), "binary", &["wget", "-q"], none()),
             record(5, Some(3), "binary", &["sh", "-c", "chrome"], none()),
             stopping,
@@ -47,7 +48,7 @@ fn family(second: u64) -> Value {
     })
 }
 
-/// The pane of processes, with so many of their lines known to be in view.
+/// The pane of processes, after a drawing that determined which lines are in view.
 fn of_processes(abilities: Abilities) -> Screen {
     let mut screen = screen(abilities, []);
     assert_eq!(screen.key(Key::NextPane), Wish::Draw);
@@ -61,7 +62,7 @@ fn of_processes(abilities: Abilities) -> Screen {
     screen
 }
 
-/// Every state that is recorded.
+/// Every recorded state.
 pub(super) fn states() -> Vec<(&'static str, Screen)> {
     let plain = Abilities {
         unicode: false,
@@ -127,7 +128,7 @@ fn what_a_process_uses_is_over_the_coordinators_own_time() {
     assert_eq!(take(3000, 1050), (Some(500), 1050, 7), "half a processor");
     assert_eq!(take(3000, 1051), (None, 1051, 7), "no time has passed");
     assert_eq!(take(4000, 2), (None, 2, 7), "it counts anew");
-    // What was not in view is not known, and nothing old is passed off as new.
+    // Usage outside the view is unknown; an old value is not shown as current.
     family.take(
         &mut json!({"services": [], "processes": [record_of("a")], "usage": []}),
         5000,

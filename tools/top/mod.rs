@@ -1,8 +1,8 @@
-//! `sexton top`: what a running coordinator does, second by second, to be left open.
+//! `sexton top`: a live view of a running coordinator, second by second.
 //!
-//! `command` is the subcommand, `terminal` the only file that touches the world. The rest is pure: `sample` makes rates
-//! and histories of answers and `work` and `family` rows of them, `screen` is what a person sees and may change, `view` draws it with
-//! `chart`, `tables`, `kin` and `details`.
+//! `command` is the subcommand, and `terminal` the only file that does I/O. The rest is pure: `sample`, `work` and `family` turn
+//! answers into rates, histories and rows; `screen` holds what is shown and handles keys; `view` draws it with `chart`, `tables`,
+//! `kin` and `details`.
 
 mod chart;
 mod command;

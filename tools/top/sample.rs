@@ -1,7 +1,7 @@
-//! Rates and histories, made of one answer after the other.
+//! Computes rates and histories from successive answers.
 //!
-//! A rate is the difference of two counts over the coordinator's own uptime, so a late answer does not distort it. There
-//! is none across a restart or a silence: a gap stays a gap, and nothing is guessed to fill it.
+//! A rate is the difference of two counts over the coordinator's own uptime, so a late answer does not distort it. There are no
+//! rates across a restart or a silence: a gap stays a gap.
 
 use crate::text::{self, number};
 use crate::top::family::Family;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 use std::collections::VecDeque;
 
-/// How many samples are kept: ten minutes at one a second.
+/// The most samples that are kept: ten minutes at one per second.
 const POINTS_MAX: usize = 600;
 
-/// Commands of the LockServer door: as the status counts them, and as they are shown.
+/// Commands of the LockServer protocol: their names in the status, and on the screen.
 pub(crate) const COMMANDS: [(&str, &str); 8] = [
     ("requests", "request"),
     ("renewals", "renew"),
@@ -25,51 +25,51 @@ pub(crate) const COMMANDS: [(&str, &str); 8] = [
     ("statistics", "statistics"),
 ];
 
-/// So much a second, in thousandths.
+/// A rate, in thousandths per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rate(pub(crate) u64);
 
-/// What happened between two answers of one coordinator, a second.
+/// The rates between two answers of the same coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
-    /// Between the two, in milliseconds.
+    /// The time between the two answers, in milliseconds.
     pub(crate) over_ms: u64,
-    /// Of the LockServer door, in the order of [`COMMANDS`].
+    /// Commands of the LockServer protocol, in the order of [`COMMANDS`].
     pub(crate) commands: [Rate; COMMANDS.len()],
-    /// Of the beanstalkd door, by name.
+    /// Commands of the beanstalkd protocol, by name.
     pub(crate) beanstalk: Vec<(String, Rate)>,
-    /// Entries that may be answered; without a journal, entries of the busiest actor.
+    /// Durable journal records; without a journal, records of the busiest actor.
     pub(crate) entries: Rate,
-    /// Bytes of the journal.
+    /// Bytes written to the journal.
     pub(crate) bytes: Rate,
     pub(crate) writes: Rate,
     pub(crate) syncs: Rate,
     /// Jobs added.
     pub(crate) jobs: Rate,
-    /// Claims of jobs that ran out.
+    /// Claims of jobs that expired.
     pub(crate) timeouts: Rate,
-    /// Requests over HTTP, whatever became of them. One of them is this question itself.
+    /// Requests over HTTP, including those of `sexton top` itself.
     pub(crate) http: Rate,
 }
 
-/// One moment. What could not be known then is none.
+/// A sample. Values that were unknown are `None`.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) at: Timestamp,
     pub(crate) rates: Option<Rates>,
     pub(crate) owners: Option<u64>,
     pub(crate) contenders: Option<u64>,
-    /// Jobs that anybody may claim.
+    /// Jobs that can be claimed.
     pub(crate) ready: Option<u64>,
     pub(crate) open: Option<u64>,
 }
 
-/// How it stands with the coordinator.
+/// Whether the coordinator answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contact {
-    /// It was not heard of yet.
+    /// No answer yet.
     Asking,
-    /// It answered.
+    /// The last request was answered.
     Heard,
     /// It does not answer, or not with a status.
     Lost { since: Timestamp, silence: Silence },
@@ -78,30 +78,30 @@ pub(crate) enum Contact {
 /// Why there is no status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
-    /// Whether it is there, and says that it cannot answer: it has halted, or is too busy.
+    /// Whether it answers but cannot serve: it has halted, or is too busy.
     pub(crate) is_there: bool,
     pub(crate) why: String,
 }
 
-/// Another process answers than before.
+/// The coordinator was replaced by another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Succession {
     pub(crate) at: Timestamp,
     pub(crate) before: u64,
 }
 
-/// What was heard of a coordinator.
+/// Everything that was received from a coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub(crate) contact: Contact,
-    /// The newest status that was heard, and when.
+    /// The last status, and when it was received.
     pub(crate) status: Option<(Timestamp, Value)>,
-    /// Queues and locks, as of then.
+    /// Queues and locks, from the same answer.
     pub(crate) work: Work,
-    /// Services and processes, as of then, if they were asked for.
+    /// Services and processes, from the same answer, if they were requested.
     pub(crate) family: Family,
     pub(crate) points: VecDeque<Point>,
-    /// How many samples there ever were.
+    /// The number of all samples so far.
     pub(crate) taken: usize,
     pub(crate) succession: Option<Succession>,
 }
@@ -119,7 +119,7 @@ impl Watched {
         }
     }
 
-    /// Takes what came of asking: a status, or why there is none. `at` is the wall clock.
+    /// Takes over an answer: a status, or why there is none. `at` is the wall clock time.
     pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
         let point = match answer {
             Ok(status) => self.heard(at, status),
@@ -132,7 +132,7 @@ impl Watched {
         self.taken += 1;
     }
 
-    /// What `/v1/busiest` answers stands in the status under that name.
+    /// The answer of `/v1/busiest` is in the status, under `busiest`.
     fn heard(&mut self, at: Timestamp, mut status: Value) -> Point {
         let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
         let family = status.as_object_mut().and_then(|it| it.remove("processes"));
@@ -151,7 +151,7 @@ impl Watched {
                 self.family = Family::default();
             }
             if is_same(before, &status) {
-                // What happened in a silence is known in sum, but not when.
+                // After a silence the sum of what happened is known, but not its rate.
                 let heard_before = self.contact == Contact::Heard;
                 point.rates = rates(before, &status).filter(|_| heard_before);
             } else {
@@ -183,12 +183,12 @@ impl Watched {
         }
     }
 
-    /// The rates of now, if they are known.
+    /// Returns the current rates, if they are known.
     pub(crate) fn rates(&self) -> Option<&Rates> {
         self.points.back()?.rates.as_ref()
     }
 
-    /// The newest sample for programs: when, what it does a second, and the status as it is.
+    /// Formats the last sample as JSON: the time, the rates and the status.
     pub(crate) fn line(&self) -> Value {
         let at = self.points.back().map(|point| text::time(point.at));
         let lost = match &self.contact {
@@ -217,12 +217,12 @@ impl Watched {
 }
 
 impl Rates {
-    /// Commands of the LockServer door, of every kind.
+    /// Returns the rate of all LockServer commands.
     pub(crate) fn all_commands(&self) -> Rate {
         Rate(self.commands.iter().map(|rate| rate.0).sum())
     }
 
-    /// Commands of the beanstalkd door, of every kind.
+    /// Returns the rate of all beanstalkd commands.
     pub(crate) fn all_beanstalk(&self) -> Rate {
         Rate(self.beanstalk.iter().map(|(_, rate)| rate.0).sum())
     }
@@ -254,7 +254,7 @@ impl Rate {
         Self(u64::try_from(thousandths).unwrap_or(u64::MAX))
     }
 
-    /// A whole number a second, rounded.
+    /// Rounds to whole numbers per second.
     pub(crate) fn whole(self) -> u64 {
         self.0.saturating_add(500) / 1000
     }
@@ -268,7 +268,7 @@ impl Rate {
     }
 }
 
-/// Whether both are of one process: its counts only grow, as its uptime does.
+/// Returns whether both statuses are of the same process: its counts and its uptime only grow.
 fn is_same(before: &Value, now: &Value) -> bool {
     let grows = ["/uptime_ms", "/journal/bytes", "/http/accepted"];
     number(before, "/pid") == number(now, "/pid")
@@ -277,7 +277,7 @@ fn is_same(before: &Value, now: &Value) -> bool {
             .all(|path| number(before, path) <= number(now, path))
 }
 
-/// What happened between the two; none if no time passed.
+/// Computes the rates between two statuses; `None` if no time has passed.
 fn rates(before: &Value, now: &Value) -> Option<Rates> {
     let over_ms = number(now, "/uptime_ms").checked_sub(number(before, "/uptime_ms"))?;
     if over_ms == 0 {
@@ -313,14 +313,14 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
     })
 }
 
-/// How often each command of the beanstalkd door came.
+/// Returns the counts of beanstalkd commands, by name.
 fn beanstalk(status: &Value) -> impl Iterator<Item = (&String, u64)> {
     let counts = status.pointer("/beanstalk/commands");
     let counts = counts.and_then(Value::as_object).into_iter().flatten();
     counts.map(|(name, count)| (name, count.as_u64().unwrap_or(0)))
 }
 
-/// A count of the LockServer protocol, which begins anew at 2^32.
+/// Reads a count of the LockServer protocol, which wraps at 2^32.
 fn wrapped(status: &Value, path: &str) -> u32 {
     u32::try_from(number(status, path)).unwrap_or(0)
 }
@@ -333,12 +333,12 @@ fn entries(status: &Value) -> u64 {
     newest.max().unwrap_or(0)
 }
 
-/// The actors of a status.
+/// Returns the actors of a status.
 pub(crate) fn actors(status: &Value) -> &[Value] {
     list(status, "/actors")
 }
 
-/// What stands in a list there; nothing, if there is none.
+/// Returns the list at `path`; empty if there is none.
 pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     let list = value.pointer(path).and_then(Value::as_array);
     list.map_or(&[], Vec::as_slice)

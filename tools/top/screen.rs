@@ -1,25 +1,25 @@
-//! What a person sees and may change: pane, place, pace, pause. Keys come in, wishes go out; nothing is done here.
+//! The state of the screen: pane, scroll position, interval, pause. Handles keys and returns what to do; does no I/O.
 
 use crate::top::sample::Watched;
 use std::time::Duration;
 
-/// The paces that `+` and `-` step through.
+/// The intervals that `+` and `-` step through, in milliseconds.
 const PACES_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
-/// What is shown.
+/// The part that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pane {
-    /// Queues, locks, what comes in over each door.
+    /// Queues, locks, and requests over each protocol.
     Work,
-    /// Services, and the tree of processes.
+    /// Services and the tree of processes.
     Processes,
-    /// Journal, checkpoints, machine; panics and quarantined items of each actor, in full.
+    /// Journal, checkpoints, machine; panics and quarantined items of each actor, in detail.
     Internals,
-    /// All, where nobody can press a key.
+    /// Everything, for output without keys.
     Whole,
 }
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Quit,
@@ -31,19 +31,19 @@ pub(crate) enum Key {
     PageDown,
     Faster,
     Slower,
-    /// Back to the shell for a while.
+    /// Return to the shell for a while.
     Suspend,
 }
 
-/// What is asked, and how often.
+/// What to request, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) every: Duration,
-    /// Of which processes it is asked what they use; none where processes are not asked for at all.
+    /// The processes whose resource usage to request; `None` to request no processes at all.
     pub(crate) processes: Option<Vec<String>>,
 }
 
-/// What the terminal has to do about a key.
+/// What the terminal must do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Draw,
@@ -51,7 +51,7 @@ pub(crate) enum Wish {
     Suspend,
 }
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities {
     /// Characters beyond ASCII.
@@ -65,13 +65,13 @@ pub(crate) struct Screen {
     pub(crate) abilities: Abilities,
     pub(crate) data: String,
     pub(crate) watched: Watched,
-    /// What is shown while paused; the rest goes on behind it.
+    /// What is shown while paused; `watched` goes on being updated.
     pub(crate) frozen: Option<Box<Watched>>,
     pub(crate) every: Duration,
-    /// For how long an answer is overdue.
+    /// How long the answer is overdue.
     pub(crate) overdue: Option<Duration>,
     pub(crate) pane: Pane,
-    /// Lines of the pane that are above the screen. Drawing bounds it.
+    /// The number of lines scrolled off the top. Drawing limits it.
     pub(crate) scroll: usize,
     /// The processes whose lines are on the screen, as of the last drawing.
     pub(crate) in_view: Vec<String>,
@@ -92,7 +92,7 @@ impl Screen {
         }
     }
 
-    /// What has to be asked for what is shown. Of processes nothing is read for nobody.
+    /// Returns what to request for the current pane. Processes are requested only while they are shown.
     pub(crate) fn question(&self) -> Question {
         let is_shown = match self.pane {
             Pane::Processes | Pane::Whole => true,
@@ -104,7 +104,7 @@ impl Screen {
         }
     }
 
-    /// What is to be drawn.
+    /// Returns what to draw.
     pub(crate) fn shown(&self) -> &Watched {
         self.frozen.as_deref().unwrap_or(&self.watched)
     }

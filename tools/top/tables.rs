@@ -1,5 +1,5 @@
-//! Tables: a row for each queue, for each lock that is waited for, for each lease with a pass that runs or is to come, for each task
-//! that is not over.
+//! Tables: a row for each queue, each lock with waiters, each lease with a running or upcoming pass, and each task that has not
+//! ended.
 
 use crate::lease;
 use crate::lock::shown;
@@ -12,10 +12,10 @@ use crate::top::work::{QueueRow, Work};
 use ratatui::style::Stylize as _;
 use serde_json::Value;
 
-/// Columns that the name of a queue has at least, where there are others.
+/// The least width of a queue's name, if there are other columns.
 const NAME_MIN: usize = 14;
 
-/// A column of queues, and which goes first where there is no room: the highest rank.
+/// A column of queues. If there is no room, the column with the highest rank is dropped first.
 struct Column {
     head: &'static str,
     width: usize,
@@ -70,18 +70,18 @@ fn rate(row: &QueueRow, which: fn((Rate, Rate)) -> Rate) -> String {
     words.unwrap_or_else(|| "-".to_owned())
 }
 
-/// A line for each queue, the busiest first; or what would stand there.
+/// Formats a line for each queue, busiest first; without queues, a placeholder.
 pub(crate) fn queues(work: &Work, status: &Value, width: usize) -> Vec<Row> {
     let rows = work.queues();
     if rows.is_empty() {
         let words = if work.is_known {
-            "no queues: each would stand here with its jobs, its oldest, in and out a second"
+            "no queues; each appears here with its jobs, oldest job, and rates in and out"
         } else {
             "queues are not known: this coordinator does not list the busiest"
         };
         return vec![Row::new(3, cut(words, width).dim())];
     }
-    // A column that the coordinator knows nothing of is none.
+    // Leave out columns that the coordinator knows nothing about.
     let is_known = |column: &&Column| rows.iter().any(|row| (column.cell)(row).is_some());
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
     let taken = |columns: &[&Column]| columns.iter().map(|column| column.width).sum::<usize>();
@@ -120,13 +120,13 @@ fn name(queue: &Value) -> String {
     }
 }
 
-/// A line for each lock that is waited for, the one that the most wait for first; or what would stand there.
+/// Formats a line for each lock with waiters, most waiters first; without any, a placeholder.
 pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
     if !work.is_known {
         return Vec::new();
     }
     if work.locks.is_empty() {
-        let words = "no lock is waited for: each that is would stand here with who holds it";
+        let words = "no lock has waiters; each that has appears here with its holder";
         return vec![Row::new(4, cut(words, width).dim())];
     }
     let (count, ends) = (9, 14);
@@ -158,7 +158,7 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
     lines
 }
 
-/// A line for each lease with a pass that runs or is to come, those that run first; none if there is no such.
+/// Formats a line for each lease with a running or upcoming pass, running ones first; empty if there are none.
 pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
     if work.leases.is_empty() {
         return Vec::new();
@@ -187,7 +187,7 @@ pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
     lines
 }
 
-/// A line for each task that is not over, those that run first; none if there is no such.
+/// Formats a line for each task that has not ended, running ones first; empty if there are none.
 pub(crate) fn tasks(work: &Work, width: usize) -> Vec<Row> {
     if work.tasks.is_empty() {
         return Vec::new();
@@ -215,12 +215,12 @@ pub(crate) fn tasks(work: &Work, width: usize) -> Vec<Row> {
     lines
 }
 
-/// The further down a row stands, the sooner it gives way.
+/// Returns the rank of a row: lower rows are dropped first.
 fn rank(place: usize, step: usize) -> u8 {
     u8::try_from(4 + place * step).unwrap_or(u8::MAX).min(250)
 }
 
-/// As much of a text as has room, and a mark where it was cut.
+/// Cuts a text to `width`, with a mark if it was cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! The world of `sexton top`: the terminal, keys, signals, and the coordinator. Each speaks from a thread of its own, so
-//! that a coordinator which is slow to answer never holds up a key.
+//! The I/O of `sexton top`: terminal, keys, signals, and the coordinator. Each has its own thread, so that a coordinator that is
+//! slow to answer never delays a key.
 //!
-//! Promises: the terminal is as it was at every end, also after a panic or SIGTERM; one question at a time is open.
+//! The terminal is restored however the program ends, also after a panic or SIGTERM. Only one request is open at a time.
 
 use crate::client::{self, Target, fields};
 use crate::report::Failure;
@@ -19,30 +19,30 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// An answer may be so late before it is spoken of.
+/// How late an answer may be before that is shown.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The most processes that are asked for.
+/// The most processes that are requested.
 const PROCESSES_MAX: usize = 512;
 
-/// Of how many at most it is asked what they use.
+/// The most processes whose resource usage is requested.
 const USAGE_MAX: usize = 256;
 
-/// Without anything else, the screen is drawn so often.
+/// How often the screen is drawn if nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What can happen.
+/// An event of the main loop.
 pub(crate) enum Happening {
     Answer(Timestamp, Result<Value, Failure>),
     Key(Key),
     Resized,
     /// A signal.
     Stop,
-    /// A thread ended, which none does by itself.
+    /// A thread ended, which none should.
     Gone(&'static str),
 }
 
-/// Asks a coordinator again and again.
+/// Polls a coordinator.
 pub(crate) struct Asker {
     happenings: Receiver<Happening>,
     happened: Sender<Happening>,
@@ -73,13 +73,13 @@ impl Asker {
         })
     }
 
-    /// Asks this from now on.
+    /// Changes what is requested from now on.
     pub(crate) fn ask(&self, question: Question) {
-        // Its thread says itself when it has ended.
+        // If the thread has ended, it has reported that itself.
         drop(self.asked.send(question));
     }
 
-    /// The next answer, where nothing else happens.
+    /// Waits for the next answer. Used when there are no other events.
     pub(crate) fn answer(&self) -> Result<(Timestamp, Result<Value, Failure>), Failure> {
         loop {
             match self.happenings.recv() {
@@ -92,8 +92,8 @@ impl Asker {
     }
 }
 
-/// Waits until it is time to ask again; whether anybody wants to know. Another pace, and the first look at processes, are
-/// asked for at once; other processes than before with the rest.
+/// Waits until the next request is due; returns false if nobody is interested any more. A new interval, and the first request for
+/// processes, take effect at once; another set of processes with the next request.
 fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     let until = instant() + question.every;
     loop {
@@ -112,8 +112,8 @@ fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     }
 }
 
-/// The status, and in it what has the most to do: of very many queues a share, `after` the one before. A coordinator that
-/// does not tell of these has a status all the same.
+/// Requests the status, with the busiest items in it. Of very many queues it covers a share; `after` is the end of the previous
+/// share. A coordinator that does not list the busiest items still has a status.
 fn ask(
     target: &Target,
     after: &mut Option<String>,
@@ -141,7 +141,7 @@ fn ask(
     Ok(status)
 }
 
-/// Services, processes that live, and what these of them use.
+/// Requests services, live processes, and the resource usage of those with these ids.
 fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
     let services = client::get(target, "/v1/services")?.well(&[])?;
     let mut processes = Vec::new();
@@ -189,7 +189,7 @@ fn put(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Shows the screen until somebody has seen enough.
+/// Shows the screen until the user quits.
 pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
     hear_signals(&asker.happened)?;
     let mut shown = Shown::open()?;
@@ -224,16 +224,16 @@ pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
     }
 }
 
-/// The terminal while it is ours. Dropping it gives it back.
+/// The terminal in raw mode. Restored on drop.
 struct Shown(DefaultTerminal);
 
 impl Shown {
-    /// Takes the terminal, and has a panic give it back before it speaks.
+    /// Takes over the terminal, and lets a panic restore it before printing its message.
     fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
             drop(ratatui::try_restore());
             Failure::unreachable(format!("failed to use the terminal: {error}"))
-                .help("`sexton top --once` prints one frame, and needs none")
+                .help("`sexton top --once` prints one frame without a terminal")
         })?;
         Ok(Self(terminal))
     }
@@ -243,7 +243,7 @@ impl Shown {
         drawn.map(|_| ()).map_err(|error| broken(&error))
     }
 
-    /// Back to the shell, until it wants us again.
+    /// Restores the terminal and suspends this process until it is continued.
     fn suspend(&mut self) -> Result<(), Failure> {
         ratatui::try_restore().map_err(|error| broken(&error))?;
         let stopped = kill_process(getpid(), Signal::TSTP);
@@ -255,13 +255,13 @@ impl Shown {
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing any more.
+        // Restoring a terminal that is gone fails, which is fine.
         drop(self.0.show_cursor());
         drop(ratatui::try_restore());
     }
 }
 
-/// Says at its end that its thread is gone, also when it unwinds.
+/// Reports on drop that its thread has ended, also when it panics.
 struct Last {
     name: &'static str,
     out: Sender<Happening>,
@@ -333,8 +333,8 @@ fn key_of(key: KeyEvent) -> Option<Key> {
     }
 }
 
-/// Says of each signal that wants an end. It listens when this returns: a signal that comes once the screen is taken
-/// finds somebody who gives it back.
+/// Forwards signals that end the program. Signals are listened for when this returns, so that a signal after the terminal is
+/// taken over still restores it.
 fn hear_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -364,7 +364,7 @@ fn hear_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     })
 }
 
-/// What this terminal can show, and its owner wants to see.
+/// Returns the abilities of this terminal, limited by what its user wants.
 pub(crate) fn abilities() -> Abilities {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -393,7 +393,7 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// What a failure to ask means to somebody who goes on asking.
+/// Converts a failed request to the reason for a silence.
 pub(crate) fn silence(failure: &Failure) -> Silence {
     Silence {
         is_there: failure.is_halt(),

@@ -1,5 +1,5 @@
-//! Recorded screens: one coordinator's day, drawn at several sizes. `UPDATE=1 cargo test --bin sexton top` records them
-//! anew; read the change before it is committed.
+//! Recorded screens: one coordinator's day, drawn at several sizes. `UPDATE=1 cargo test --bin sexton top` records them again;
+//! review the change before committing it.
 
 use crate::top::command::text;
 use crate::top::kin_tests;
@@ -15,7 +15,7 @@ use sexton::clock::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
-/// Noon of a day, in milliseconds since 1970.
+/// Noon on a day, in milliseconds since 1970.
 pub(super) const NOON: u64 = 1_795_262_400_000;
 
 pub(super) const FULL: Abilities = Abilities {
@@ -23,7 +23,7 @@ pub(super) const FULL: Abilities = Abilities {
     colours: true,
 };
 
-/// The status after so many seconds: load that comes and goes, and a quiet half minute.
+/// The status after `second` seconds: varying load, and a quiet half minute.
 pub(super) fn status(second: u64) -> Value {
     let busy = |until: u64| (0..until).map(|at| if at % 90 < 60 { 100 + at % 60 * 200 } else { 0 });
     let requests: u64 = busy(second).sum();
@@ -65,7 +65,7 @@ pub(super) fn status(second: u64) -> Value {
     })
 }
 
-/// A lease with a pass that runs and one that is next, and one that waits for its date.
+/// A lease with a running and a next pass, and one that waits for its date.
 fn leases(second: u64) -> Value {
     let now = NOON + second * 1000;
     json!([
@@ -76,7 +76,7 @@ fn leases(second: u64) -> Value {
     ])
 }
 
-/// A task that runs, one that waits for its next burst, and one that may not begin, whose name can steer nothing.
+/// A task that runs, one that waits for its next burst, and one that may not start, whose name has control characters.
 fn tasks(second: u64) -> Value {
     let now = NOON + second * 1000;
     json!([
@@ -88,7 +88,7 @@ fn tasks(second: u64) -> Value {
     ])
 }
 
-/// A queue under load, one that is paused, one whose name is long and can steer nothing.
+/// A queue under load, a paused one, and one with a long name with control characters.
 fn queues(held: u64, requests: u64) -> Value {
     let queue = |name: &str, jobs: [u64; 6], done: [u64; 2]| {
         let [ready, claimed, delayed, retrying, buried, abandoned] = jobs;
@@ -172,7 +172,7 @@ fn ended() -> Silence {
     }
 }
 
-/// A coordinator that has a bad day.
+/// A coordinator with several problems.
 fn troubled() -> Value {
     let mut troubled = panics(status(147));
     troubled["draining"] = json!(true);
@@ -185,7 +185,7 @@ fn troubled() -> Value {
     troubled
 }
 
-/// A coordinator that keeps no files, has no doors but HTTP, and does not list the busiest.
+/// A coordinator without files, with only the HTTP listener, that does not list the busiest items.
 fn memory(second: u64) -> (u64, Result<Value, Silence>) {
     let mut memory = status(second);
     for part in [
@@ -205,7 +205,7 @@ fn memory(second: u64) -> (u64, Result<Value, Silence>) {
     (second, Ok(memory))
 }
 
-/// Every state that is recorded.
+/// Every recorded state.
 fn states() -> Vec<(&'static str, Screen)> {
     let plain = Abilities {
         unicode: false,
@@ -360,7 +360,7 @@ fn rates_are_over_the_coordinators_own_time() {
     let mut late = status(1);
     late["uptime_ms"] = json!(7_982_000);
     late["queues"]["timeouts"] = json!(3);
-    // The count of the protocol begins anew.
+    // The protocol's count wraps.
     let mut first = status(0);
     first["lockserver"]["dumps"] = json!(u32::MAX - 1);
     watched.take(Timestamp(NOON), Ok(first));
@@ -406,12 +406,12 @@ fn a_gap_is_no_rate_and_is_not_filled() {
         "nothing old is passed off as new"
     );
     assert_eq!(line["lost"]["since"], json!("2026-11-21T12:00:03.000Z"));
-    // The same process, after a silence.
+    // The same process after a silence.
     watched.take(Timestamp(NOON + 5000), Ok(status(5)));
     assert_eq!((watched.rates(), &watched.succession), (None, &None));
     watched.take(Timestamp(NOON + 6000), Ok(status(6)));
     assert!(watched.rates().is_some());
-    // Another, also one with the same number.
+    // Another process, even with the same PID.
     let mut again = status(6);
     again["uptime_ms"] = json!(500);
     watched.take(Timestamp(NOON + 7000), Ok(again));
@@ -492,7 +492,7 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     );
 }
 
-/// An answer of `/v1/busiest` with these queues: name, jobs that are ready, added, ended.
+/// An answer of `/v1/busiest` with these queues: name, ready jobs, added jobs, ended jobs.
 fn share(after: Option<&str>, next: Option<&str>, queues: &[(&str, u64, u64, u64)]) -> Value {
     let queue = |(name, ready, total, deletes): &(&str, u64, u64, u64)| json!({"queue": name, "ready": ready, "total": total, "deletes": deletes});
     let queues: Vec<Value> = queues.iter().map(queue).collect();
@@ -528,14 +528,14 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
         ["b", "a", "c"].map(unknown),
         "the busiest of all shares"
     );
-    // Two seconds later, by the coordinator's own time.
+    // Two seconds later, by the coordinator's own uptime.
     let rows = take(
         2,
         share(None, Some("8192"), &[("a", 7, 16, 8), ("new", 1, 1, 0)]),
     );
     assert_eq!(rows[1], name("a", Some(3.0), Some(2.0)));
     assert!(rows.contains(&unknown("new")), "{rows:?}");
-    // A queue that was made anew, and shares that are no more.
+    // A queue that was created again, and shares that no longer exist.
     let rows = take(4, share(None, None, &[("a", 1, 1, 0)]));
     assert_eq!(rows, [unknown("a")]);
     let rows = take(5, Value::Null);

@@ -1,4 +1,4 @@
-//! Draws the screen. What does not fit gives way by rank, so that a small terminal still says what matters most.
+//! Draws the screen. Rows that do not fit are dropped by rank, so that a small terminal still shows what matters most.
 
 use crate::text::{grouped, number, span, words};
 use crate::top::chart::{INTERNALS, Series, WORK, Window, rate_words};
@@ -14,23 +14,23 @@ use ratatui::widgets::Paragraph;
 use serde_json::Value;
 use sexton::clock::Timestamp;
 
-/// Columns of a chart's name and of each of its figures.
+/// The widths of a chart's name and of each of its figures.
 const NAME: usize = 13;
 const FIGURE: usize = 11;
 
-/// From so many columns on, a chart has its peak and its bars.
+/// The least width at which charts have a peak and bars.
 const WIDE: usize = 60;
 
-/// A part's lines behind its first.
+/// The rank of a part's lines after the first.
 pub(crate) const FURTHER: u8 = 15;
 
-/// The most lines of services and processes where all is printed.
+/// The most lines of services and processes in printed output.
 const KIN_PRINTED: usize = 30;
 
-/// Between parts: first to go.
+/// The rank of blank lines between parts: dropped first.
 const BLANK: u8 = 255;
 
-/// A line, and when it gives way: the highest rank first, and of these the lowest on the screen.
+/// A line, with its rank: the highest rank is dropped first, and among equals the lowest line.
 pub(crate) struct Row {
     pub(crate) rank: u8,
     pub(crate) line: Line<'static>,
@@ -47,7 +47,7 @@ impl Row {
     }
 }
 
-/// Draws the screen, and bounds how far it is scrolled.
+/// Draws the screen, and limits the scroll position.
 pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
     let area = frame.area();
     let height = usize::from(area.height.saturating_sub(1));
@@ -111,7 +111,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
     reduce(frame.buffer_mut(), screen);
 }
 
-/// Services and processes.
+/// Formats services and processes.
 fn kin(screen: &Screen, width: usize) -> Vec<kin::Row> {
     match &screen.shown().status {
         None => Vec::new(),
@@ -122,12 +122,12 @@ fn kin(screen: &Screen, width: usize) -> Vec<kin::Row> {
     }
 }
 
-/// The further down a process stands, the sooner it gives way, where not all can be shown.
+/// Returns the rank of a process's line: lower lines are dropped first.
 fn rank_of_kin(place: usize) -> u8 {
     u8::try_from(20 + place).unwrap_or(u8::MAX).min(250)
 }
 
-/// What is always there: how it stands, whose figures these are, and what needs a person's eye.
+/// Formats the part that is always shown: the state, the coordinator's identity, and notes.
 fn top(screen: &Screen, width: usize) -> Vec<Row> {
     let watched = screen.shown();
     let mut first = vec![state(screen)];
@@ -169,7 +169,7 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
     rows
 }
 
-/// In a word.
+/// Describes the state in a word.
 fn state(screen: &Screen) -> Span<'static> {
     let watched = screen.shown();
     let status = watched.status.as_ref().map(|(_, status)| status);
@@ -196,7 +196,7 @@ fn identity(status: &Value) -> String {
     )
 }
 
-/// What there is to do, and who asks for it.
+/// Formats the load: jobs, locks, leases, tasks and requests.
 fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -222,7 +222,7 @@ fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     rows
 }
 
-/// How the coordinator does it.
+/// Formats the coordinator's internals.
 fn internals(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -232,7 +232,7 @@ fn internals(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     rows
 }
 
-/// A line for each figure: what it is now, its peak, its bars.
+/// Formats a chart for each figure: current value, peak, bars.
 fn charts(all: &[Series], watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let newest = watched.status.as_ref().map(|(_, status)| status);
     let wide = width >= WIDE;
@@ -266,7 +266,7 @@ fn charts(all: &[Series], watched: &Watched, width: usize, unicode: bool) -> Vec
     rows
 }
 
-/// What can be done here.
+/// Formats the key hints.
 fn keys(screen: &Screen) -> Line<'static> {
     let (pane, scroll) = match screen.pane {
         Pane::Work | Pane::Whole => ("processes", ""),
@@ -300,7 +300,7 @@ fn keys(screen: &Screen) -> Line<'static> {
     Line::from(line)
 }
 
-/// The lines that have room.
+/// Returns the lines that fit.
 fn fit(mut rows: Vec<Row>, height: usize) -> Vec<Line<'static>> {
     while rows.len() > height {
         let last = rows.iter().enumerate().max_by_key(|(_, row)| row.rank);
@@ -310,7 +310,7 @@ fn fit(mut rows: Vec<Row>, height: usize) -> Vec<Line<'static>> {
     rows.into_iter().map(|row| row.line).collect()
 }
 
-/// Takes back what this terminal cannot show, or its owner does not want to see.
+/// Removes characters and colours that the terminal cannot show or that its user does not want.
 fn reduce(buffer: &mut Buffer, screen: &Screen) {
     let abilities = screen.abilities;
     for cell in &mut buffer.content {
@@ -324,7 +324,7 @@ fn reduce(buffer: &mut Buffer, screen: &Screen) {
     }
 }
 
-/// A moment of the wall clock, to the second.
+/// Formats a wall clock time to the second.
 pub(crate) fn moment(at: Timestamp) -> String {
     let text = crate::text::time(at);
     match text.split_once('T') {
@@ -336,12 +336,12 @@ pub(crate) fn moment(at: Timestamp) -> String {
     }
 }
 
-/// A rate behind its name.
+/// Formats a rate after its name.
 pub(crate) fn named((name, rate): (&str, crate::top::sample::Rate)) -> String {
     format!("{name} {}", rate_words(rate))
 }
 
-/// A count behind its name.
+/// Formats a count after its name.
 pub(crate) fn counted(name: &str, status: &Value, path: &str) -> String {
     format!("{name} {}", grouped(number(status, path)))
 }

@@ -1,30 +1,30 @@
-//! Queues, locks, leases and tasks by row, put together of the shares that a coordinator with very many queues is asked for in turn.
+//! Queues, locks, leases and tasks by row, combined from the shares that a coordinator with very many queues returns in turn.
 
 use crate::text::number;
 use crate::top::sample::{Rate, list};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// So many queues are shown at most.
+/// The most queues that are shown.
 const QUEUES_MAX: usize = 100;
 
-/// What has the most to do.
+/// The busiest items of a coordinator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
-    /// By where they begin.
+    /// Shares of the queues, by their starting position.
     shares: BTreeMap<u64, Share>,
     pub(crate) locks: Vec<Value>,
-    /// Locks that are waited for.
+    /// The number of all locks with waiters.
     pub(crate) locks_all: u64,
-    /// Leases with a pass that runs or is to come.
+    /// Leases with a running or upcoming pass.
     pub(crate) leases: Vec<Value>,
-    /// Whether there are more.
+    /// Whether there are more leases.
     pub(crate) leases_more: bool,
-    /// Tasks that are not over.
+    /// Tasks that have not ended.
     pub(crate) tasks: Vec<Value>,
-    /// Whether there are more.
+    /// Whether there are more tasks.
     pub(crate) tasks_more: bool,
-    /// Whether the coordinator has told.
+    /// Whether the coordinator lists the busiest items.
     pub(crate) is_known: bool,
 }
 
@@ -34,7 +34,7 @@ struct Share {
     queues: Vec<QueueRow>,
 }
 
-/// A queue, and what went in and out a second since its share was looked at before.
+/// A queue, with the jobs added and ended per second since the previous look at its share.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueRow {
     pub(crate) queue: Value,
@@ -42,7 +42,7 @@ pub(crate) struct QueueRow {
 }
 
 impl Work {
-    /// Takes an answer of `/v1/busiest` that was given at this uptime, behind those that are of the same process.
+    /// Takes over an answer of `/v1/busiest`, given at this uptime by the same process as those before.
     pub(crate) fn take(&mut self, answer: &Value, uptime_ms: u64) {
         if !answer.is_object() {
             *self = Self::default();
@@ -60,7 +60,7 @@ impl Work {
             queues: queues.collect(),
         };
         self.shares.insert(after, share);
-        // Shares behind the last are of a time when there were more queues.
+        // Shares after the last one are left over from when there were more queues.
         if text_number(answer, "/next").is_none() {
             drop(self.shares.split_off(&(after + 1)));
         }
@@ -73,7 +73,7 @@ impl Work {
         self.is_known = true;
     }
 
-    /// The queues for programs.
+    /// Formats the queues as JSON.
     pub(crate) fn line(&self) -> Vec<Value> {
         let rows = self.queues().into_iter().map(|row| {
             let mut queue = row.queue.clone();
@@ -87,7 +87,7 @@ impl Work {
         rows.collect()
     }
 
-    /// The busiest queues of all shares.
+    /// Returns the busiest queues of all shares.
     pub(crate) fn queues(&self) -> Vec<&QueueRow> {
         let shares = self.shares.values();
         let mut rows: Vec<_> = shares.flat_map(|share| &share.queues).collect();
@@ -100,7 +100,7 @@ impl Work {
 }
 
 impl Share {
-    /// What went into a queue and out of it a second since then. None across its making.
+    /// Computes the rates of a queue since this share was read; `None` if the queue was created meanwhile.
     fn rates(&self, queue: &Value, over_ms: u64) -> Option<(Rate, Rate)> {
         let is_it = |row: &&QueueRow| row.queue.get("queue") == queue.get("queue");
         let before = &self.queues.iter().find(is_it)?.queue;
@@ -112,7 +112,7 @@ impl Share {
     }
 }
 
-/// Jobs of a queue, in whatever phase.
+/// Returns the number of jobs of a queue, in all phases.
 fn jobs(queue: &Value) -> u64 {
     let phases = [
         "ready",

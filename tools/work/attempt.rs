@@ -1,4 +1,4 @@
-//! One job: its command is launched below this process, and when nothing of it lives the coordinator is told what came of it.
+//! Works on one job: launches its command below this process, waits until no process of it is left, and reports the result.
 
 use crate::client::{Fields, fields, instant, rest};
 use crate::process::attached::{self, Own};
@@ -17,53 +17,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The exit status that says "not now": `EX_TEMPFAIL` of sysexits.h.
+/// The exit status for "not now": `EX_TEMPFAIL` of sysexits.h.
 const NOT_NOW: u64 = 75;
 
-/// What is for this process, and for no command of it: its service manager's words.
+/// Variables of this process's own service manager, which its commands do not get.
 const OF_THIS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// How soon a coordinator that cannot be reached is asked again, and how often: five minutes in all.
+/// The pause and the number of attempts when the coordinator cannot be reached: five minutes in all.
 const PAUSE: Duration = Duration::from_millis(200);
 const TRIES_MAX: u32 = 1500;
 
-/// How often a command is looked at whose time ends within a second.
+/// The interval of checks on a command whose time ends within a second.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What is run for each job, or for one after another.
+/// Runs the command, for each job or for one job after another.
 pub(super) struct Attempts {
     pub(super) jobs: Jobs,
     pub(super) asking: Asking,
     pub(super) reports: Arc<Reports>,
-    /// The command, as a launch asks for it.
+    /// The command, as a launch request.
     pub(super) command: Fields,
-    /// Its name, for messages.
+    /// The command's name, for messages.
     pub(super) name: String,
-    /// Commands that work on one job after another, and have none; `None` if each works on one.
+    /// Idle commands that work on one job after another; `None` if each command works on a single job.
     pub(super) idle: Option<Mutex<Vec<Worker>>>,
     pub(super) bounds: Bounds,
     pub(super) log: Option<LogForm>,
-    /// For how many milliseconds the result of each job is kept.
+    /// How long to keep the result of each job, in milliseconds.
     pub(super) keep_ms: Option<u64>,
-    /// Claims that are worked on, and by which commands.
+    /// The claims being worked on, and their commands.
     pub(super) watched: Watched,
-    /// Whether what runs is to end now.
+    /// Whether running commands must end now.
     pub(super) is_halted: AtomicBool,
 }
 
-/// What a command may use.
+/// The limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// How long it may work on a job.
     pub(super) time: Option<Duration>,
-    /// How long it may take to end when it is told to, before it is killed.
+    /// How long it may take to end after SIGTERM, before it is killed.
     pub(super) grace: Duration,
-    /// Bytes of memory of all of it, where the kernel counts that, and of data of each of its processes.
+    /// The most bytes of memory of its tree, where control groups count that, and of data of each of its processes.
     pub(super) memory: Option<u64>,
     pub(super) output: Outlet,
 }
 
-/// A job that somebody has worked on, and what is to be said of it.
+/// A job whose command has ended, with the result to report.
 pub(super) struct Finished {
     claim: Box<Claim>,
     verdict: Verdict,
@@ -71,12 +71,12 @@ pub(super) struct Finished {
     ms: u64,
 }
 
-/// What a command left behind for a job.
+/// What is left of a command: its exit status and the end of its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
-    /// Its exit status, if it has ended by itself.
+    /// Its exit status, if it was not killed.
     pub(super) exit: Option<u8>,
-    /// The end of what it wrote.
+    /// The end of its standard output.
     pub(super) output: Vec<u8>,
 }
 
@@ -90,19 +90,20 @@ impl Finished {
     }
 }
 
-/// What came of a command.
+/// The outcome of a command.
 pub(super) enum Came {
     Said(Verdict, Left),
-    /// It cannot be run at all.
+    /// The command cannot be run at all.
     NeverRan(Failure),
 }
 
 impl Attempts {
-    /// Works on a job. The coordinator is to be told what became of it.
+    /// Works on a job. The caller must report the result to the coordinator.
     ///
     /// # Errors
-    /// If the command cannot be run at all: then the job is given back. And if nobody can say what became of it: then the claim
-    /// stays as it is until nothing of this process and its command lives.
+    ///
+    /// Returns an error if the command cannot be run at all, after giving the job back. Also if its end cannot be found out: then
+    /// the claim stays until no process of this one and the command is left.
     pub(super) fn work(&self, claim: Box<Claim>) -> Result<Finished, Failure> {
         let began = instant();
         let secret = self.reports.begin(&claim)?;
@@ -138,7 +139,7 @@ impl Attempts {
         Ok(finished)
     }
 
-    /// Has the result of a job kept, before the coordinator is told that it is over.
+    /// Stores the result of a job, before the job is reported as ended.
     fn keep_result(&self, finished: &Finished) {
         let Some(ms) = self.keep_ms else { return };
         let Finished { claim, verdict, .. } = finished;
@@ -149,19 +150,19 @@ impl Attempts {
             .jobs
             .keep_result(claim, (verdict, &finished.left), (ms, finished.ms));
         if let Err(failure) = kept {
-            // What became of the job counts all the same.
-            let words = format!("the result of job {} is not kept", claim.id);
+            // The job ends as it did even if its result cannot be stored.
+            let words = format!("failed to keep the result of job {}", claim.id);
             tell(&format!("{words}: {}", failure.whole()));
         }
     }
 
-    /// Tells the coordinator what became of a job, and what came of that.
+    /// Reports the result of a job to the coordinator.
     pub(super) fn settle(&self, finished: Finished) -> Worked {
         let told = self.jobs.settle(&finished.claim, &finished.verdict);
         self.settled(finished, told)
     }
 
-    /// The coordinator was told, or not.
+    /// Records a job whose result was reported, or could not be.
     pub(super) fn settled(&self, finished: Finished, told: Result<(), Failure>) -> Worked {
         let Finished {
             claim,
@@ -182,7 +183,7 @@ impl Attempts {
         worked
     }
 
-    /// Has a worker work on a job: one that has none, or a new one.
+    /// Gives a job to an idle worker, or to a new one.
     fn hand_on(
         &self,
         idle: &Mutex<Vec<Worker>>,
@@ -196,19 +197,19 @@ impl Attempts {
         Ok(came)
     }
 
-    /// Tells the workers that there are no more jobs, and waits for their end.
+    /// Ends the idle workers and waits for their end.
     pub(super) fn dismiss(&self) {
         let Some(idle) = &self.idle else { return };
         let workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
-        // All are told before one is waited for.
+        // End all of them before waiting for the first.
         let ids: Vec<String> = workers.into_iter().map(Worker::close).collect();
         for id in ids {
-            // Nothing is claimed for it: what cannot be ended now ends with the tree of this process.
+            // No job is claimed for it: if it cannot be ended now, it ends with the tree of this process.
             drop(self.wait_or_end(&id, self.bounds.grace));
         }
     }
 
-    /// A line of the log, if there is one; else a word of what went wrong.
+    /// Writes a log line, if there is a log; otherwise a message if the job failed.
     fn say(&self, claim: &Claim, verdict: &Verdict, worked: &Worked) {
         if let Some(form) = self.log {
             let at = crate::text::time(now());
@@ -220,7 +221,7 @@ impl Attempts {
         }
     }
 
-    /// Launches the command with these streams; its record, and the failure if it cannot be run at all.
+    /// Launches the command with the given streams. Returns its record, and the failure if it cannot be run at all.
     pub(super) fn launch(
         &self,
         streams: &[BorrowedFd<'_>; 3],
@@ -235,7 +236,7 @@ impl Attempts {
             ("type", "worker".into()),
             ("grace_ms", json!(self.bounds.grace.as_millis())),
         ]));
-        // What is secret goes to the keeper alone, and stands in no record.
+        // The secret goes only to the keeper, and is not stored in a record.
         let secret = secret.map(|it| (report::SECRET, it));
         let own = Own {
             env: secret.as_slice(),
@@ -249,7 +250,7 @@ impl Attempts {
         Ok(Ok(words(&record, "/id")))
     }
 
-    /// Kills what runs: its jobs are given back.
+    /// Kills all running commands; their jobs are given back.
     pub(super) fn halt(&self) {
         self.is_halted.store(true, Ordering::SeqCst);
         for command in self.watched.commands() {
@@ -257,7 +258,7 @@ impl Attempts {
         }
     }
 
-    /// What is said of a job whose command was killed so; none if none is.
+    /// Returns the verdict on a job whose command was killed by `halt`; `None` if there was no halt.
     pub(super) fn halted(&self) -> Option<Verdict> {
         let is_halted = self.is_halted.load(Ordering::SeqCst);
         let words = "it was stopped before it was done".to_owned();
@@ -265,17 +266,17 @@ impl Attempts {
     }
 
     pub(super) fn kill(&self, id: &str) {
-        // It may have ended. Else it is killed with this process, and its claim ends so.
+        // If this fails, the command has ended or will be killed with this process, which ends its claim.
         drop(self.stop_within(id, Duration::ZERO));
     }
 
-    /// Has a command and all that it started stopped, and does not wait for that.
+    /// Stops a command with everything it started, without waiting.
     pub(super) fn stop(&self, id: &str) {
         // It may have ended.
         drop(self.stop_within(id, self.bounds.grace));
     }
 
-    /// Asks for a command and all that it started to be stopped.
+    /// Requests a stop of a command with everything it started.
     fn stop_within(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
         let asked = fields([
             ("id", id.into()),
@@ -285,7 +286,7 @@ impl Attempts {
         self.asking.act("stop", asked)
     }
 
-    /// Why it was never run, if it was not.
+    /// Returns why the command was never run, if it was not.
     fn never_ran(&self, record: &Value) -> Option<Failure> {
         let is_failed = record.pointer("/failure").is_some_and(|it| !it.is_null());
         outcome(record, &self.name).err().filter(|_| is_failed)
@@ -293,7 +294,7 @@ impl Attempts {
 
     fn run(&self, claim: &Claim, secret: &str) -> Result<Came, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::unreachable(format!("failed to hand the job over: {error}"))
+            Failure::unreachable(format!("failed to pass the job to the command: {error}"))
         };
         let input = body(&claim.body).map_err(|error| failed(&error))?;
         let (written, tail) = self.bounds.output.open().map_err(|error| failed(&error))?;
@@ -302,6 +303,7 @@ impl Attempts {
         let labels = fields([
             ("job", claim.id.to_string().into()),
             ("queue", claim.queue.as_str().into()),
+            ("attempt", claim.attempts.to_string().into()),
         ]);
         let more = fields([("env", env.into()), ("labels", labels.into())]);
         let streams = [
@@ -323,7 +325,8 @@ impl Attempts {
         Ok(Came::Said(verdict, Left::of(&record, tail.output())))
     }
 
-    /// Waits until a command and all that it started have ended: the claim is not over before. Ends it if it takes too long.
+    /// Waits until a command and everything it started have ended, since the claim lasts that long. Stops it if it takes too
+    /// long.
     fn follow(&self, id: &str, secret: &str) -> Result<(Value, bool), Failure> {
         while let Some(most) = self.bounds.time {
             let touched = self.reports.touched(secret).unwrap_or_else(instant);
@@ -331,7 +334,7 @@ impl Attempts {
             if left.is_zero() {
                 return Ok((self.end(id, self.bounds.grace)?, true));
             }
-            // A wait is of whole seconds; what is less is looked at again and again.
+            // A wait takes whole seconds; the last fraction is polled.
             if left < Duration::from_secs(1) {
                 rest(left.min(LOOK));
             }
@@ -343,7 +346,7 @@ impl Attempts {
         Ok((self.wait(id, None)?, false))
     }
 
-    /// Waits for a command to end by itself, and stops it if it has not within the grace: its record when nothing of it lives.
+    /// Waits for a command to end by itself, and stops it after `grace`. Returns its record when no process of it is left.
     pub(super) fn wait_or_end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
         let record = self.wait(id, Some(grace.as_secs().max(1)))?;
         if has_ended(&record) {
@@ -352,9 +355,9 @@ impl Attempts {
         self.end(id, grace)
     }
 
-    /// Stops a command and all that it started, however long it takes until somebody hears it: its record when nothing of it lives.
+    /// Stops a command with everything it started, retrying if necessary. Returns its record when no process of it is left.
     pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
-        // It may end by itself meanwhile: then there is nothing to stop.
+        // It may end by itself meanwhile; then there is nothing to stop.
         for _ in 0..TRIES_MAX {
             let told = self.stop_within(id, grace);
             let record = self.wait(id, Some(u64::from(told.is_err())))?;
@@ -365,8 +368,8 @@ impl Attempts {
         self.wait(id, None)
     }
 
-    /// Waits until a command and all that it started have ended, or so many seconds: its record. The coordinator may be gone for a
-    /// while: nobody else can say what became of it.
+    /// Waits until a command and everything it started have ended, or for `seconds`, and returns its record. Retries while the
+    /// coordinator is gone, since only it knows the result.
     fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
         for _ in 0..TRIES_MAX {
             match self.asking.wait(id, seconds, Of::Tree) {
@@ -378,7 +381,7 @@ impl Attempts {
         self.asking.wait(id, seconds, Of::Tree)
     }
 
-    /// What is to be said of a job after its command has ended so.
+    /// Decides the verdict on a job from the end of its command.
     pub(super) fn judge(&self, record: &Value, tail: &Tail, is_late: bool) -> Verdict {
         let code = record.pointer("/code").and_then(Value::as_u64);
         let said = tail.text();
@@ -386,8 +389,7 @@ impl Attempts {
             return Verdict::Failed(self.late(), None);
         }
         if tail.is_too_long() {
-            let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
-            return Verdict::Failed(format!("it wrote more than {most}"), None);
+            return Verdict::Failed(self.too_long(), None);
         }
         if code == Some(0) {
             return Verdict::Done;
@@ -405,9 +407,11 @@ impl Attempts {
         };
         let used = number(record, "/memory_max");
         let error = match self.bounds.memory {
-            // Data is not all that it uses, but what reaches the limit comes near it.
-            Some(most) if used >= most / 10 * 9 => {
-                format!("{error} (it used {} of {})", bytes(used), bytes(most))
+            // A buffer that doubles is copied, which fails once a third of the limit is in use. Many programs then end without an
+            // error message.
+            Some(most) if used >= most / 3 => {
+                let (used, most) = (bytes(used), bytes(most));
+                format!("{error} (its memory reached {used}, and {most} is the limit)")
             }
             Some(_) | None => error,
         };
@@ -418,7 +422,13 @@ impl Attempts {
         }
     }
 
-    /// That it took too long.
+    /// Returns the error for a command that wrote too much.
+    pub(super) fn too_long(&self) -> String {
+        let most = bytes(self.bounds.output.bytes_max.unwrap_or_default());
+        format!("it wrote more than {most}")
+    }
+
+    /// Returns the error for a command that took too long.
     pub(super) fn late(&self) -> String {
         let most = self.bounds.time.unwrap_or_default().as_millis();
         let most = u64::try_from(most).unwrap_or(u64::MAX);
@@ -430,7 +440,7 @@ impl Attempts {
 }
 
 impl Left {
-    /// What the command of this record has left.
+    /// Collects what is left of the command of this record.
     pub(super) fn of(record: &Value, output: Vec<u8>) -> Self {
         let exit = record.pointer("/code").and_then(Value::as_u64);
         let exit = exit.and_then(|code| u8::try_from(code).ok());
@@ -438,12 +448,12 @@ impl Left {
     }
 }
 
-/// That a command and what it started were killed since they had all the memory that they may have together, if they were.
+/// Returns the error for a command that was killed because its tree reached the memory limit, if it was.
 fn out_of_memory(record: &Value) -> Option<String> {
     let limit = record.pointer("/memory_limit")?;
     let most = bytes(number(limit, "/bytes"));
     let was_reached = limit.pointer("/reached") == Some(&Value::Bool(true));
-    was_reached.then(|| format!("it reached its limit of memory ({most})"))
+    was_reached.then(|| format!("it reached its memory limit ({most})"))
 }
 
 #[cfg(test)]
@@ -455,7 +465,7 @@ mod tests {
     fn only_a_limit_that_was_reached_is_a_reason() {
         let limit =
             |reached: bool| json!({"memory_limit": {"bytes": 512 << 20, "reached": reached}});
-        let words = "it reached its limit of memory (512.0 MiB)";
+        let words = "it reached its memory limit (512.0 MiB)";
         assert_eq!(out_of_memory(&limit(true)).as_deref(), Some(words));
         assert_eq!(out_of_memory(&limit(false)), None);
         assert_eq!(out_of_memory(&json!({"memory_limit": null})), None);

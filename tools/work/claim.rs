@@ -1,7 +1,7 @@
-//! Where jobs come from, and what the coordinator is told of them. Claims are bound to the tree of this process, of which every
-//! command is part: whichever process is killed, a job is given to nobody else while anything of its command lives.
+//! Claims jobs and reports their results. Claims are bound to the tree of this process, which includes every command: whichever
+//! process is killed, a job is given to nobody else while a process of its command is alive.
 //!
-//! A coordinator that was there is waited for: its restart is the end of no run that waits, and of no job.
+//! A coordinator that goes away is waited for: its restart ends neither a waiting run nor a job.
 
 use crate::client::{self, Answer, Fields, Target, fields, instant, rest};
 use crate::process::attached;
@@ -17,38 +17,38 @@ use sexton::clock::{Clock as _, SystemClock, Timestamp};
 use sexton::refusal::Reason;
 use std::time::Duration;
 
-/// How long to wait before a coordinator that cannot be reached is told again.
+/// The pause before a coordinator that cannot be reached is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a coordinator is waited for that is gone, by a run that does not wait for jobs.
+/// How long a run without --wait waits for a coordinator that is gone.
 pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 
-/// Where jobs come from.
+/// Where jobs are claimed from.
 pub(super) enum Source {
-    /// These queues.
+    /// From these queues.
     Queues(Vec<QueueName>),
-    /// Queues with jobs of the types, of whichever tenant's turn it is.
+    /// From queues with jobs of the types, of the tenant whose turn it is.
     AnyTenant,
 }
 
-/// What came of a request for a job.
+/// The answer to a request for a job.
 pub(super) enum Found {
     Claim(Box<Claim>),
-    /// There is none.
+    /// There is no job.
     Nothing,
-    /// The coordinator drains: there is none until its next start.
+    /// The coordinator is draining: there are no jobs until its next start.
     Draining,
-    /// The coordinator changes nothing: its disk is full.
+    /// The coordinator accepts no changes, because its disk is full.
     ReadOnly,
 }
 
-/// Whether a job that is done could be ended, and what was found in its place; nothing if that cannot be said.
+/// Whether a finished job could be ended, and the answer to the request for another; `None` if that is unknown.
 pub(super) type Exchanged = (Result<(), Failure>, Option<Found>);
 
-/// A claim, by the number of its job and its token.
+/// Identifies a claim, by the job's id and the claim's token.
 pub(super) type Key = (u64, u64);
 
-/// A job that is claimed.
+/// A claimed job.
 pub(super) struct Claim {
     pub(super) id: u64,
     pub(super) token: u64,
@@ -58,18 +58,18 @@ pub(super) struct Claim {
     pub(super) body: Vec<u8>,
 }
 
-/// The coordinator, as far as jobs are concerned.
+/// The coordinator, for requests about jobs.
 pub(super) struct Jobs {
     pub(super) target: Target,
     pub(super) types: Vec<String>,
     pub(super) source: Source,
-    /// The record of this process.
+    /// The id of this process's record.
     pub(super) own: String,
 }
 
 impl Jobs {
-    /// Claims a job, waiting for one at most `wait` seconds. Under a key: what was claimed for a request whose answer is lost is
-    /// answered again, and no claim is left that nobody knows.
+    /// Claims a job, waiting for one at most `wait` seconds. Uses an idempotency key: if the answer is lost, a repetition returns
+    /// the same claim, so no claim is left that nobody knows.
     pub(super) fn claim(&self, wait: u64) -> Result<Found, Failure> {
         let target = self.target.under(&chance()?);
         let asked = self.asked();
@@ -81,7 +81,7 @@ impl Jobs {
         }
     }
 
-    /// What is asked for a claim.
+    /// Returns the fields of a claim request.
     fn asked(&self) -> Fields {
         let from = match &self.source {
             Source::Queues(queues) => ("queues", json!(queues)),
@@ -90,8 +90,8 @@ impl Jobs {
         fields([from, ("process", self.own.as_str().into())])
     }
 
-    /// Says that jobs are done, however long it takes until somebody hears it, and claims as many: of each whether its claim was there
-    /// still, and what was found in its place; nothing if that cannot be said.
+    /// Reports jobs as done and claims as many new ones, retrying until the coordinator answers. Returns for each job whether its
+    /// claim was still valid, and the answer to the request for another; `None` if that is unknown.
     pub(super) fn exchange(&self, done: &[Key]) -> Vec<Exchanged> {
         let exchanged = || {
             let keys = done.iter();
@@ -111,7 +111,7 @@ impl Jobs {
         }
     }
 
-    /// Says what became of a job, however long it takes until somebody hears it. Whether the claim was there still.
+    /// Reports the result of a job, retrying until the coordinator answers. Fails if the claim is no longer valid.
     pub(super) fn settle(&self, claim: &Claim, verdict: &Verdict) -> Result<(), Failure> {
         let path = format!("/v1/queues/{}", verdict.request());
         let (error, retry) = verdict.reason();
@@ -126,8 +126,8 @@ impl Jobs {
         patiently(settle, None)?.well(&[]).map(drop)
     }
 
-    /// Has the result of a claimed job kept, however long it takes until somebody hears it: how it ended, for how long that is kept,
-    /// and how long it took, in milliseconds.
+    /// Stores the result of a claimed job, retrying until the coordinator answers: how it ended, how long to keep that, and how
+    /// long it took, in milliseconds.
     pub(super) fn keep_result(
         &self,
         claim: &Claim,
@@ -151,7 +151,7 @@ impl Jobs {
         patiently(keep, None)?.well(&[]).map(drop)
     }
 
-    /// Says something of a claimed job.
+    /// Sends a request about a claimed job.
     pub(super) fn tell(
         target: &Target,
         (id, token): (u64, u64),
@@ -164,16 +164,30 @@ impl Jobs {
         answer.well(&[]).map(drop)
     }
 
-    /// How many jobs are ready, as far as that can be asked of a few queues; none if it cannot be said.
+    /// Returns the number of ready jobs, if the source is a few queues; `None` if that is unknown.
     pub(super) fn ready(&self) -> Option<u64> {
-        let each = self.queues()?.iter().map(|queue| {
+        let Some(queues) = self.queues() else {
+            return self.types.iter().map(|kind| self.ready_of(kind)).sum();
+        };
+        let each = queues.iter().map(|queue| {
             let view = self.queue(queue)?;
             Some(number(&view, "/ready"))
         });
         each.sum()
     }
 
-    /// The queues that are closed by their throttles, by type, and when each is open again: in seconds since 1970.
+    /// Returns how many jobs of a type are ready over all tenants; `None` if there are too many queues to ask again and again.
+    fn ready_of(&self, kind: &str) -> Option<u64> {
+        let query = fields([("type", kind.into()), ("limit", "1000".into())]);
+        let path = client::with_query("/v1/queues", &query);
+        let answer = client::get(&self.target, &path).ok()?.well(&[]).ok()?;
+        let is_all = answer.pointer("/next").is_none_or(Value::is_null);
+        let queues = answer.pointer("/queues").and_then(Value::as_array)?;
+        is_all.then(|| queues.iter().map(|queue| number(queue, "/ready")).sum())
+    }
+
+    /// Returns the queues that are closed by their throttles, by type, with the time at which each reopens, in seconds since
+    /// 1970.
     pub(super) fn backoffs(&self) -> Map<String, Value> {
         let mut backoffs = Map::new();
         for queue in self.queues().into_iter().flatten() {
@@ -189,7 +203,7 @@ impl Jobs {
         backoffs
     }
 
-    /// Whether somebody knows of jobs of these types: the configuration has an entry for one, or there is a queue of it.
+    /// Returns whether jobs of these types are known: the configuration has a table for one, or a queue of it exists.
     pub(super) fn are_known(&self) -> Result<bool, Failure> {
         for kind in &self.types {
             let named = fields([("type", kind.as_str().into())]);
@@ -216,7 +230,7 @@ impl Jobs {
         }
     }
 
-    /// How a queue stands, null if it is not there; none if that cannot be asked.
+    /// Returns the state of a queue, null if it does not exist; `None` if that cannot be read.
     fn queue(&self, name: &QueueName) -> Option<Value> {
         let query = fields([("queue", name.as_str().into())]);
         let path = client::with_query("/v1/queues/queue", &query);
@@ -228,7 +242,7 @@ impl Jobs {
     }
 }
 
-/// What an answer says of each job that is done, and what it has in its place.
+/// Splits an answer by finished job: whether it was ended, and the new job for it.
 fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
     let list = |place: &str| said.pointer(place).and_then(Value::as_array);
     let not_done = list("/not_done").map_or(&[][..], Vec::as_slice);
@@ -250,7 +264,7 @@ fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
     each.collect()
 }
 
-/// Asks until somebody hears it, or the time is over.
+/// Retries a request until it is answered, or at most for `most`.
 pub(super) fn patiently(
     ask: impl Fn() -> Result<Answer, Failure>,
     most: Option<Duration>,
@@ -265,7 +279,7 @@ pub(super) fn patiently(
             }
             Ok(_) | Err(_) if !is_told => {
                 is_told = true;
-                tell("the coordinator is not there; waiting for it to come back");
+                tell("the coordinator cannot be reached; waiting for it to come back");
             }
             Ok(_) | Err(_) => {}
         }
@@ -273,22 +287,22 @@ pub(super) fn patiently(
     }
 }
 
-/// 128 bits that nobody can guess.
+/// Returns a random string of 128 bits.
 pub(super) fn chance() -> Result<String, Failure> {
-    let failed = |error| Failure::unreachable(format!("failed to draw a number: {error}"));
+    let failed = |error| Failure::unreachable(format!("failed to make a random number: {error}"));
     let drawn = attached::drawn().map_err(failed)?;
     Ok(format!("{drawn:032x}"))
 }
 
 impl Found {
-    /// What a refusal of a claim means to a run; none if it is no such refusal.
+    /// Converts a refusal of a claim to an answer; `None` for other refusals.
     fn refused(reason: Reason) -> Option<Self> {
         if reason == Reason::Draining {
             Some(Self::Draining)
         } else if reason == Reason::DiskFull {
             Some(Self::ReadOnly)
         } else {
-            // What was claimed is over by now.
+            // The claim returned for a repeated request has expired by now.
             (reason == Reason::Stale).then_some(Self::Nothing)
         }
     }
@@ -328,17 +342,17 @@ impl Claim {
         (self.id, self.token)
     }
 
-    /// The type of the job.
+    /// Returns the type of the job.
     pub(super) fn kind(&self) -> String {
         String::from_utf8_lossy(self.queue.kind()).into_owned()
     }
 
-    /// The tenant of the job; empty for the default one.
+    /// Returns the tenant of the job; empty for the default one.
     pub(super) fn tenant(&self) -> String {
         String::from_utf8_lossy(self.queue.tenant()).into_owned()
     }
 
-    /// What its command finds in its environment.
+    /// Returns the environment variables for the command.
     pub(super) fn env(&self) -> Fields {
         fields([
             ("SEXTON_JOB_ID", self.id.to_string().into()),
@@ -346,19 +360,19 @@ impl Claim {
             ("SEXTON_JOB_TYPE", self.kind().into()),
             ("SEXTON_JOB_TENANT", self.tenant().into()),
             ("SEXTON_JOB_ATTEMPT", self.attempts.to_string().into()),
-            // Its token; only ever grows, so that what it guards can tell an older run.
+            // The token only grows, so a resource that is guarded by it can refuse an older run.
             ("SEXTON_JOB_FENCE", self.token.to_string().into()),
         ])
     }
 }
 
-/// The wall clock.
+/// Returns the time of the wall clock.
 pub(super) fn now() -> Timestamp {
     SystemClock::starting_at(Timestamp(0)).wall()
 }
 
 fn unread() -> Failure {
-    Failure::unreachable("failed to read the coordinator's answer: it is no job")
+    Failure::unreachable("failed to read the coordinator's answer: it is not a job")
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The flags of `sexton work`.
 
-use crate::client::{self, Where, fields};
+use crate::client::{self, Answer, Target, Where, fields};
 use crate::process::{Asking, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
+use crate::settings::rate_of;
 use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
@@ -24,18 +25,17 @@ use std::time::Duration;
 
 /// Run a command for each job of some queues
 ///
-/// Claims a job, runs the command with the job's body on its standard input, and says what came of it: exit status 0 ends
-/// the job, once all that the command started has ended, too; 75 (`EX_TEMPFAIL`) gives it back, to be tried later, and
-/// counts as no try; any other fails it, with the end of the command's standard error as its error. Ends when no job is
-/// ready, unless --wait says to go on.
+/// Claims a job, runs the command with the job's body on standard input, and reports the result: with exit status 0 the job is
+/// done, once everything the command started has ended, too; 75 (`EX_TEMPFAIL`) gives the job back to be tried later, which does
+/// not count as a try; any other status fails it, with the end of the command's standard error as its error. Ends when no job is
+/// ready, unless --wait is given.
 ///
-/// A command may be run twice for one job: if this one is killed, its commands go on, and when they have ended the jobs
-/// are given out again. They are never run beside each other. TERM and INT begin no further job and end when the commands
-/// have.
+/// A command may run twice for one job: if this process is killed, its commands go on, and when they have ended the jobs are
+/// given out again. They never run at the same time. After TERM and INT it claims no more jobs, and ends when the commands have.
 ///
 /// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
-/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. With `sexton job` it reports progress, and has the job fail
-/// or come back later when it has ended.
+/// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. It can use `sexton job` to report progress, and to let
+/// the job fail or come back later.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Args)]
 #[command(after_help = "\
@@ -43,54 +43,61 @@ Examples:
   sexton work mails -- ./send                    until no job is ready
   sexton work mails purges --wait --procs 4 -- ./work
   sexton work mails thumbs --any-ready --procs 8 -- ./work
+  sexton work mails --any-ready --wait --throttle 2 -- ./send
+                                                 of every tenant, at most two jobs a second
   sexton work mails --tenant t1 --max-jobs 100 --max-time 5m --result json -- ./send
   sexton work thumbs --wait --lines --timeout 1m --memory 512MiB -- ./worker.py
   sexton work reports --keep-result 1h -- ./report
-                                                 `sexton queue result ID` shows what each printed, for an hour
+                                                 `sexton queue result ID` shows the output of each, for an hour
 
-Exit status: 0 also where jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`: its job is given
+Exit status: 0 even if jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`, and its job is given
 back; 3 no coordinator runs there.")]
 pub(crate) struct Work {
     /// The types of jobs; each is a queue
     #[arg(required = true, value_name = "TYPE", value_parser = kind)]
     types: Vec<String>,
 
-    /// Their tenant [default: the one without a name]
+    /// Tenant of these queues [default: the default tenant]
     #[arg(long)]
     tenant: Option<String>,
 
-    /// Jobs of these types of every tenant, each in its turn: as often as its weight says (`[tenants.NAME]`), however
-    /// many jobs it has
-    #[arg(long, conflicts_with_all = ["tenant", "wait"])]
+    /// Jobs of these types of every tenant, in turn: each tenant as often as its weight says (`[tenants.NAME]`), however many
+    /// jobs it has
+    #[arg(long, conflicts_with = "tenant")]
     any_ready: bool,
 
     /// How many commands run at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     procs: u16,
 
+    /// Begin at most this many jobs a second, such as 2 or 0.5, however many run at a time. Unlike the throttle of a type, it is
+    /// for this run alone
+    #[arg(long, value_name = "RATE", value_parser = rate_of, default_value = "0", hide_default_value = true)]
+    throttle: u32,
+
     /// End after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_jobs: Option<u64>,
 
-    /// Begin no further job after this long; one is run in any case
+    /// Claim no more jobs after this long; at least one is run
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     max_time: Option<u64>,
 
-    /// Wait for jobs
+    /// Wait for jobs instead of ending when there are none
     #[arg(long)]
     wait: bool,
 
-    /// Begin no further job when this process uses 95 % of this much memory; one is run in any case
+    /// Claim no more jobs when this process uses 95 % of this much memory; at least one is run
     #[arg(long, value_name = SIZE, value_parser = bytes, default_value = "150M")]
     memory_limit: u64,
 
-    /// Keep each command for one job after another: it reads them, and answers, as lines of JSON on descriptor 3. See
-    /// docs/protocols/work.md
+    /// Keep each command running for one job after another: it reads jobs and writes answers as lines of JSON on descriptor 3;
+    /// see docs/protocols/work.md
     #[arg(long)]
     lines: bool,
 
-    /// How long a command may work on a job: then it is stopped, with all that it started, and the job has failed.
-    /// `sexton job touch` and `progress` begin that time again
+    /// How long a command may work on a job; after that it is stopped with everything it started, and the job fails. `sexton job
+    /// touch` and `progress` restart that time
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
@@ -98,22 +105,22 @@ pub(crate) struct Work {
     #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
     grace: u64,
 
-    /// After a signal to end, how long commands that run may take: then they are killed, and their jobs given back
-    /// [default: as long as they take]
+    /// How long running commands may take after a signal to end; after that they are killed, and their jobs given back [default:
+    /// no limit]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     finish_within: Option<u64>,
 
-    /// The most memory of a command and all that it started, where control groups count that; and for data of each of its
-    /// processes
+    /// The most memory of a command with everything it started, where control groups count that; also the most data of each of
+    /// its processes
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     memory: Option<u64>,
 
-    /// The most that a command may write to its standard output and standard error for a job
+    /// The most that a command may write to standard output and standard error for a job
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     output_max: Option<u64>,
 
-    /// Keep how each job ended for this long, at most 30 days: `sexton queue result` shows its exit status and the end of
-    /// its standard output, 16 KiB of it
+    /// How long to keep the result of each job, at most 30 days: `sexton queue result` shows its exit status and the last 16 KiB
+    /// of its standard output
     #[arg(long, value_name = SPAN, value_parser = keep_ms)]
     keep_result: Option<u64>,
 
@@ -121,15 +128,15 @@ pub(crate) struct Work {
     #[arg(long, value_enum, value_name = "FORM")]
     log: Option<LogForm>,
 
-    /// Print what it came to, as MediaWiki's runJobs.php does; what commands print goes to standard error then
+    /// Print a summary, as MediaWiki's runJobs.php does; the output of commands then goes to standard error
     #[arg(long, value_enum, value_name = "FORM")]
     result: Option<Form>,
 
-    /// The id of its parent
+    /// The id of the parent process
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run it although its arguments look like they hold a secret; they are stored, and shown masked
+    /// Run it even though its arguments look like they hold a secret; they are stored, and shown masked
     #[arg(long)]
     allow_secrets: bool,
 
@@ -141,22 +148,25 @@ pub(crate) struct Work {
     command: Vec<OsString>,
 }
 
-/// How a result is printed.
+/// The form of the summary.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// One object in JSON
+    /// A JSON object
     Json,
 }
 
-/// A type is the name of a queue without a tenant.
+/// Parses a type, which is the name of a queue without a tenant.
 fn kind(text: &str) -> Result<String, String> {
     match QueueName::new(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
-        None => Err("a type is 1 to 200 letters, digits and -+/;.$_(), the first no -".to_owned()),
+        None => Err(
+            "a type is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
+                .to_owned(),
+        ),
     }
 }
 
-/// For how long a result is kept.
+/// Parses how long to keep a result, in milliseconds.
 fn keep_ms(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if (1..=Message::RESULT_MS_MAX).contains(&ms) {
@@ -168,27 +178,18 @@ fn keep_ms(text: &str) -> Result<u64, String> {
 
 impl Work {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, false)?;
+        let asking = Asking::at(&self.at, false);
+        let asking = asking.or_else(|failure| self.never_began(failure))?;
         if !asking.target.is_socket() {
-            let words =
-                "jobs are worked on where the coordinator runs: it has to see the processes";
-            return Err(Failure::usage(words)
-                .help("elsewhere `sexton queue pop`, `ack` and `fail` do the same by hand"));
+            let words = "`sexton work` runs only on the coordinator's machine: the coordinator has to see the processes";
+            return Err(
+                Failure::usage(words).help("elsewhere, use `sexton queue pop`, `ack` and `fail`")
+            );
         }
         let command = plain(&self.command, self.allow_secrets, &here()?)?;
         let source = self.source()?;
-        let asked = fields([
-            ("type", "orchestrator".into()),
-            ("parent", self.parent.clone().into()),
-        ]);
-        // Standing workers begin beside the coordinator, which may not listen yet.
-        let patience = if self.wait {
-            RETURN_MAX
-        } else {
-            Duration::ZERO
-        };
-        let register = || client::send(&asking.target, "/v1/processes/register", asked.clone(), 0);
-        let answer = patiently(register, Some(patience))?;
+        let answer = self.register(&asking.target);
+        let answer = answer.or_else(|failure| self.never_began(failure))?;
         if answer.is_refused_as(Reason::DiskFull) {
             let mut tally = Tally::new(self.result.is_some());
             tally.reach(Reached::ReadOnly);
@@ -221,6 +222,7 @@ impl Work {
             jobs: self.max_jobs,
             time: self.max_time.map(Duration::from_millis),
             memory: self.memory_limit,
+            throttle: self.throttle,
             waits: self.wait,
             finish: self.finish_within.map(Duration::from_millis),
         };
@@ -229,7 +231,7 @@ impl Work {
         let shown = shown::start(&runner);
         let (mut tally, failure) = runner.run(self.procs)?;
         drop(shown);
-        // What cannot be asked any more is left out.
+        // Treat the types as known if the coordinator can no longer be asked.
         if tally.is_empty() && !runner.attempts.jobs.are_known().unwrap_or(true) {
             tally.is_impossible();
         }
@@ -238,6 +240,32 @@ impl Work {
         }
         self.print(&tally)?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Asks for a record of this process.
+    fn register(&self, target: &Target) -> Result<Answer, Failure> {
+        let asked = fields([
+            ("type", "orchestrator".into()),
+            ("parent", self.parent.clone().into()),
+        ]);
+        // Standing workers begin beside the coordinator, which may not listen yet.
+        let patience = if self.wait {
+            RETURN_MAX
+        } else {
+            Duration::ZERO
+        };
+        let register = || client::send(target, "/v1/processes/register", asked.clone(), 0);
+        patiently(register, Some(patience))
+    }
+
+    /// Prints the result of a run for which there is no coordinator; people are told by the error.
+    fn never_began<T>(&self, failure: Failure) -> Result<T, Failure> {
+        if self.result.is_some() {
+            let mut tally = Tally::new(true);
+            tally.reach(Reached::Exception);
+            self.print(&tally)?;
+        }
+        Err(failure)
     }
 
     fn print(&self, tally: &Tally) -> Result<(), Failure> {
@@ -258,7 +286,7 @@ impl Work {
             output: Outlet {
                 is_quiet: self.result.is_some(),
                 bytes_max: self.output_max,
-                // Workers that are kept say themselves what comes of a job.
+                // A worker with --lines reports its own results.
                 is_kept: self.keep_result.is_some() && !self.lines,
             },
         }

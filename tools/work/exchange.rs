@@ -1,5 +1,6 @@
-//! Workers that are done say so together, and are given their next jobs together: while one request is under way, those who are done
-//! meanwhile gather for the next. So the more there are, the fewer requests each job takes, and nobody waits for company.
+//! Reports finished jobs in batches, and claims the next ones with the same request: while one request is under way, workers that
+//! finish gather for the next. So the more workers there are, the fewer requests each job takes, and no worker waits just to fill
+//! a batch.
 
 use crate::work::claim::{Exchanged, Jobs, Key};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// The most jobs of one request.
 const JOBS_MAX: usize = 100;
 
-/// Jobs that are done, on their way.
+/// The finished jobs of all workers, on their way to the coordinator.
 #[derive(Default)]
 pub(super) struct Exchange {
     state: Mutex<State>,
@@ -17,16 +18,16 @@ pub(super) struct Exchange {
 
 #[derive(Default)]
 struct State {
-    /// Jobs that nobody was told of.
+    /// Finished jobs that are not in a request yet.
     done: Vec<Key>,
     /// Whether a request is under way.
     is_asking: bool,
-    /// What was answered, and is not yet fetched.
+    /// Answers that no worker has taken yet.
     answers: BTreeMap<Key, Exchanged>,
 }
 
 impl Exchange {
-    /// Says that a job is done, and claims the next one.
+    /// Reports a job as done and claims the next one.
     pub(super) fn of(&self, jobs: &Jobs, done: Key) -> Exchanged {
         let mut state = self.state();
         state.done.push(done);

@@ -1,8 +1,8 @@
-//! A command that works on one job after another: it reads requests, and writes answers, as lines of JSON on descriptor 3.
-//! The protocol is that of `docs/protocols/work.md`, "Lines".
+//! A command that works on one job after another: it reads requests and writes answers, as lines of JSON on descriptor 3. The
+//! protocol is in `docs/protocols/work.md`, "Lines".
 //!
-//! Promises: a claim passes on only when the worker has answered for it, or is proved gone with all that it started. An answer
-//! that is late, foreign or malformed ends the worker.
+//! A claim ends only when the worker has answered for it, or is proved gone with everything it started. An answer that is late,
+//! malformed or about another job ends the worker.
 
 use crate::client::{fields, instant};
 use crate::process::ending;
@@ -24,38 +24,38 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The longest line of a worker.
+/// The longest line of a worker, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// How often a worker that has no limit of time is looked after.
+/// How often to check on a worker without a time limit.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// The shortest wait that a socket takes.
+/// The shortest timeout that a socket accepts.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// Exit statuses of a shell that could not execute the command.
+/// The exit statuses of a shell that could not execute the command.
 const NOT_EXECUTED: [u64; 2] = [126, 127];
 
-/// Moves the socket from standard input, where a launch puts it, to descriptor 3.
+/// Moves the socket from standard input, where the launch puts it, to descriptor 3.
 const SHELL: &str = "exec \"$@\" 3<&0 0</dev/null";
 
-/// A command that runs.
+/// A running command.
 pub(super) struct Worker {
-    /// Its record.
+    /// The id of its record.
     id: String,
     stream: UnixStream,
-    /// What it wrote and nobody has read.
+    /// Bytes that it wrote and that are not parsed yet.
     unread: Vec<u8>,
     tail: Tail,
-    /// Whether it has answered ever.
+    /// Whether it has ever answered.
     has_answered: bool,
 }
 
-/// A line of a worker.
+/// A line from a worker.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    /// The job that it is about.
+    /// The id of the job that it is about.
     id: u64,
     ok: Option<bool>,
     fail: Option<String>,
@@ -63,47 +63,47 @@ struct Line {
     retry_after: Option<f64>,
     /// In seconds.
     snooze: Option<f64>,
-    /// Why, with `snooze`.
+    /// The reason, with `snooze`.
     why: Option<String>,
     touch: Option<bool>,
     /// In percent.
     progress: Option<u8>,
     /// With `progress`, or alone.
     text: Option<String>,
-    /// What comes of the job, to be kept; with `ok` or `fail`.
+    /// The result of the job, to be stored; with `ok` or `fail`.
     output: Option<String>,
 }
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// What became of the job, and what came of it.
+    /// The verdict on the job, and its output.
     Verdict(Verdict, String),
     Report(Report),
 }
 
-/// How a worker is that has no job.
+/// The state of a worker that has no job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Idle {
     Quiet,
-    /// It wrote something that nobody waits for.
+    /// It wrote something unexpected.
     Spoken,
     /// It has closed the socket.
     Gone,
 }
 
-/// Why no line came.
+/// Why there was no line.
 #[derive(Debug, PartialEq, Eq)]
 enum Silence {
     /// It has closed the socket.
     Closed,
-    /// The time is over.
+    /// The time is up.
     Late,
-    /// The line is too long, or is none.
+    /// The line is too long or invalid.
     Malformed(String),
 }
 
-/// Milliseconds of seconds, if they are any.
+/// Converts seconds to milliseconds; `None` if they are out of range.
 fn milliseconds(seconds: f64) -> Option<u64> {
     let span = Duration::try_from_secs_f64(seconds).ok()?;
     let ms = u64::try_from(span.as_millis()).ok()?;
@@ -111,18 +111,18 @@ fn milliseconds(seconds: f64) -> Option<u64> {
 }
 
 impl Line {
-    /// What it says of the job with this number.
+    /// Parses a line about the job with this id.
     fn read(text: &[u8], id: u64) -> Result<Said, String> {
         let line: Self = serde_json::from_slice(text).map_err(|error| {
             let shown = String::from_utf8_lossy(text.get(..80).unwrap_or(text));
             format!(
-                "a line of the worker is no answer: {error}: {}",
+                "a line of the worker is not an answer: {error}: {}",
                 shown.trim_end()
             )
         })?;
         if line.id != id {
             return Err(format!(
-                "the worker answered for job {}, and it had job {id}",
+                "the worker answered for job {}, but it had job {id}",
                 line.id
             ));
         }
@@ -130,20 +130,21 @@ impl Line {
             None => Ok(None),
             Some(seconds) => match milliseconds(seconds) {
                 Some(ms) => Ok(Some(ms)),
-                None => Err(
-                    "a span in the answer of the worker is none, or is longer than a job waits"
-                        .to_owned(),
-                ),
+                None => {
+                    Err("a time span in the answer of the worker is invalid or too long".to_owned())
+                }
             },
         };
         let retry_after = span(line.retry_after)?;
         let is_report = line.progress.is_some() || line.text.is_some();
         if line.progress.is_some_and(|percent| percent > 100) {
-            return Err("a progress of the worker is more than 100".to_owned());
+            return Err("the progress in the answer of the worker is more than 100".to_owned());
         }
         let is_end = line.ok.is_some() || line.fail.is_some();
         if line.output.is_some() && !is_end {
-            return Err("an output of the worker has neither ok nor fail".to_owned());
+            return Err(
+                "the answer of the worker has an output, but neither ok nor fail".to_owned(),
+            );
         }
         let output = line.output.unwrap_or_default();
         Ok(match (line.ok, line.fail, span(line.snooze)?, line.touch) {
@@ -162,7 +163,7 @@ impl Line {
             }),
             _ => {
                 return Err(
-                    "an answer of the worker has not one of ok, fail, snooze, touch, progress"
+                    "the answer of the worker needs exactly one of ok, fail, snooze, touch, progress"
                         .to_owned(),
                 );
             }
@@ -171,7 +172,7 @@ impl Line {
 }
 
 impl Worker {
-    /// Works on a job with this worker, or with a new one; and the worker, if it can have another.
+    /// Works on a job with this worker, or with a new one. Also returns the worker if it can take another job.
     pub(super) fn run(
         attempts: &Attempts,
         found: Option<Self>,
@@ -179,7 +180,8 @@ impl Worker {
         secret: &str,
     ) -> Result<(Came, Option<Self>), Failure> {
         let mut worker = match found {
-            Some(worker) if worker.idle() != Idle::Gone => worker,
+            // Nobody reads the output of one that wrote too much: it cannot have another job.
+            Some(worker) if worker.idle() != Idle::Gone && !worker.tail.is_too_long() => worker,
             other => match Self::instead_of(other, attempts)? {
                 Ok(worker) => worker,
                 Err(failure) => return Ok((Came::NeverRan(failure), None)),
@@ -197,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// A new one, once nothing lives of one that ended while it had no job.
+    /// Launches a worker. If `gone` ended while it had no job, first waits until no process of it is left.
     fn instead_of(
         gone: Option<Self>,
         attempts: &Attempts,
@@ -234,7 +236,7 @@ impl Worker {
         }))
     }
 
-    /// Hands it a job; what it answers.
+    /// Sends it a job, and returns its answer.
     fn ask(
         &mut self,
         attempts: &Attempts,
@@ -246,7 +248,7 @@ impl Worker {
             return Err(Silence::Malformed(words.to_owned()));
         }
         self.tail.clear();
-        // One that does not read is as late as one that does not answer.
+        // A worker that does not read the job counts as late, like one that does not answer.
         let patience = attempts.bounds.time.map(|most| most.max(WAIT_MIN));
         let sent = self.stream.set_write_timeout(patience);
         let sent = sent.and_then(|()| self.stream.write_all(&request(claim)));
@@ -265,14 +267,17 @@ impl Worker {
             };
             let line = self.line(left)?;
             match Line::read(&line, claim.id).map_err(Silence::Malformed)? {
+                Said::Verdict(..) if self.tail.is_too_long() => {
+                    return Err(Silence::Malformed(attempts.too_long()));
+                }
                 Said::Verdict(verdict, output) => return Ok((verdict, output)),
-                // What is reported after the claim was lost helps nobody: the answer will say so.
+                // A report after the claim was lost is useless; the final answer will fail, too.
                 Said::Report(said) => drop(attempts.reports.take(secret, said)),
             }
         }
     }
 
-    /// How it is while it has no job.
+    /// Returns the state of a worker that has no job.
     fn idle(&self) -> Idle {
         let mut bytes = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -284,7 +289,7 @@ impl Worker {
         }
     }
 
-    /// The next line, within the time that is left.
+    /// Reads the next line within the time that is left.
     fn line(&mut self, left: impl Fn() -> Option<Duration>) -> Result<Vec<u8>, Silence> {
         loop {
             let end = self.unread.iter().position(|byte| *byte == b'\n');
@@ -313,7 +318,7 @@ impl Worker {
         }
     }
 
-    /// Ends it, and proves it gone; what is to be said of the job that it had.
+    /// Ends the worker, proves it gone, and returns the verdict on its job.
     fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Came, Failure> {
         let grace = match silence {
             Silence::Late | Silence::Closed => attempts.bounds.grace,
@@ -321,7 +326,7 @@ impl Worker {
         };
         drop(self.stream);
         let record = match silence {
-            // Most of the time it ends by itself.
+            // In most cases the worker is ending by itself.
             Silence::Closed => attempts.wait_or_end(&self.id, grace)?,
             Silence::Late | Silence::Malformed(_) => attempts.end(&self.id, grace)?,
         };
@@ -343,7 +348,7 @@ impl Worker {
                     .pointer("/stopped_by")
                     .is_some_and(|by| !by.is_null()) =>
             {
-                let words = "the worker closed its socket without an answer, and went on";
+                let words = "the worker closed its socket without an answer, and kept running";
                 Verdict::Failed(words.to_owned(), None)
             }
             Silence::Closed if code == Some(0) => {
@@ -355,13 +360,13 @@ impl Worker {
         Ok(Came::Said(verdict, Left::of(&record, Vec::new())))
     }
 
-    /// Tells it that there are no more jobs; its record, to wait for its end.
+    /// Closes the socket, which tells the worker that there are no more jobs. Returns its id, to wait for its end.
     pub(super) fn close(self) -> String {
         self.id
     }
 }
 
-/// Whether nothing is wrong with the socket, and it may be read again.
+/// Returns whether an error is temporary, so that the socket can be read again.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -369,7 +374,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// A job, as a worker reads it.
+/// Encodes a job as a request line.
 fn request(claim: &Claim) -> Vec<u8> {
     let mut asked = json!({
         "id": claim.id,

@@ -1,23 +1,26 @@
-//! `sexton work`: a command for each job of some queues.
+//! `sexton work`: runs a command for each job of some queues.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the flags |
 //! | `runner.rs` | several workers, their limits, and their end |
-//! | `shown.rs` | how far a run is, on a terminal |
-//! | `claim.rs` | where jobs come from, and what the coordinator is told of them |
-//! | `exchange.rs` | jobs that are done, and the next ones for them |
-//! | `attempt.rs` | one job: its command, and what came of it |
+//! | `shown.rs` | the progress of a run |
+//! | `claim.rs` | claiming jobs and reporting their results |
+//! | `exchange.rs` | reporting finished jobs in batches, and claiming the next ones |
+//! | `pace.rs` | the throttle of a run |
+//! | `attempt.rs` | one job: its command and its result |
 //! | `lines.rs` | a command that works on one job after another |
-//! | `report.rs` | what commands report of their jobs |
-//! | `streams.rs` | what a command reads, and what it writes |
-//! | `tally.rs` | what a run came to |
+//! | `report.rs` | reports of commands on their jobs |
+//! | `streams.rs` | the input and output of a command |
+//! | `watch.rs` | stopping commands whose claims are gone |
+//! | `tally.rs` | the results of a run |
 
 mod attempt;
 mod claim;
 mod command;
 mod exchange;
 mod lines;
+mod pace;
 mod report;
 mod runner;
 mod shown;

@@ -1,7 +1,7 @@
-//! What commands report of the jobs that they work on: `sexton job` asks on a socket of this process, and proves by the secret of
-//! its attempt which job it is about. The socket has no file: nothing is left of it when this process is killed.
+//! Receives reports of commands on their jobs: `sexton job` connects to a socket of this process, and the secret of its attempt
+//! shows which job it is about. The socket is not a file: nothing is left of it when this process is killed.
 //!
-//! The protocol is that of `docs/protocols/work.md`, "Reports".
+//! The protocol is in `docs/protocols/work.md`, "Reports".
 
 use crate::client::{Fields, Target, fields, instant};
 use crate::report::Failure;
@@ -19,39 +19,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Where a command finds the socket, and the secret of its attempt.
+/// The variables with the socket's address and the secret of the attempt.
 pub(crate) const ADDRESS: &str = "SEXTON_JOB_REPORT";
 pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
 
 /// How long either side may be silent.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The longest request.
+/// The longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
 
-/// How often the coordinator is told how far a job is: each is written down.
+/// The shortest interval between progress reports to the coordinator, since each is written to the journal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// The most requests at a time.
+/// The most open requests.
 const OPEN_MAX: usize = 64;
 
-/// What may be reported of a job.
+/// A report on a job.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 pub(super) enum Report {
-    /// How far it is.
+    /// The progress of the job.
     Progress {
         percent: Option<u8>,
         text: Option<String>,
     },
-    /// It is worked on still.
+    /// The job is still being worked on.
     Touch {},
-    /// When the command has ended, it has failed.
+    /// When the command has ended, the job has failed.
     Fail {
         error: String,
         retry_after_ms: Option<u64>,
     },
-    /// When the command has ended, it was not tried.
+    /// When the command has ended, put the job back; this does not count as a try.
     Snooze {
         after_ms: u64,
         #[serde(default)]
@@ -59,26 +59,26 @@ pub(super) enum Report {
     },
 }
 
-/// A request: a report, and whose it is.
+/// A request: a report, and the secret of the attempt.
 #[derive(Deserialize)]
 struct Request {
     secret: String,
     report: Report,
 }
 
-/// An attempt that is under way.
+/// An attempt under way.
 #[derive(Debug)]
 struct Live {
     id: u64,
     token: u64,
     touched: Instant,
     verdict: Option<Verdict>,
-    /// When the coordinator was told how far it is, and what came since.
+    /// When progress was last sent to the coordinator, and progress that was not sent yet.
     told: Option<Instant>,
     untold: Option<Fields>,
 }
 
-/// Attempts that are under way, by their secrets.
+/// The attempts under way, by their secrets.
 pub(super) struct Reports {
     address: String,
     target: Target,
@@ -87,7 +87,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Takes reports from now on.
+    /// Starts receiving reports.
     pub(super) fn listen(target: &Target) -> Result<Arc<Self>, Failure> {
         let failed = |error: io::Error| {
             Failure::unreachable(format!("failed to listen for reports of commands: {error}"))
@@ -108,7 +108,7 @@ impl Reports {
                 if let Ok(stream) = stream {
                     theirs.serve(stream);
                 } else {
-                    // Descriptors are short, for a while.
+                    // Out of descriptors, for a while.
                     crate::client::rest(Duration::from_millis(50));
                 }
             }
@@ -117,7 +117,7 @@ impl Reports {
         listening.map(|_| reports).map_err(failed)
     }
 
-    /// An attempt begins; its secret.
+    /// Registers an attempt and returns its secret.
     pub(super) fn begin(&self, claim: &Claim) -> Result<String, Failure> {
         let secret = chance()?;
         let live = Live {
@@ -132,11 +132,11 @@ impl Reports {
         Ok(secret)
     }
 
-    /// An attempt is over; what was said of it.
+    /// Removes an attempt and returns the verdict that was reported, if any.
     pub(super) fn end(&self, secret: &str) -> Option<Verdict> {
         let live = self.live().remove(secret)?;
         if let Some(untold) = live.untold {
-            // What becomes of the job says more.
+            // An error does not matter: the result of the job follows.
             drop(Jobs::tell(
                 &self.target,
                 (live.id, live.token),
@@ -147,7 +147,7 @@ impl Reports {
         live.verdict
     }
 
-    /// When an attempt was touched last, or began.
+    /// Returns when an attempt was last touched, or began.
     pub(super) fn touched(&self, secret: &str) -> Option<Instant> {
         self.live().get(secret).map(|live| live.touched)
     }
@@ -163,15 +163,12 @@ impl Reports {
     fn serve(self: &Arc<Self>, stream: UnixStream) {
         if self.open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX {
             self.open.fetch_sub(1, Ordering::Relaxed);
-            drop(answer(
-                &stream,
-                Some("there are too many reports at a time"),
-            ));
+            drop(answer(&stream, Some("too many reports at a time")));
             return;
         }
         let reports = Arc::clone(self);
         let serving = move || {
-            // Who asked may be gone.
+            // The client may be gone.
             drop(reports.hear(&stream));
             reports.open.fetch_sub(1, Ordering::Relaxed);
         };
@@ -191,16 +188,16 @@ impl Reports {
         BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_until(b'\n', &mut line)?;
         let done = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => self.take(&request.secret, request.report),
-            Err(error) => Err(format!("this is no report: {error}")),
+            Err(error) => Err(format!("this is not a report: {error}")),
         };
         answer(stream, done.err().as_deref())
     }
 
-    /// Takes a report of the attempt with this secret.
+    /// Handles a report of the attempt with this secret.
     pub(super) fn take(&self, secret: &str, report: Report) -> Result<(), String> {
         let mut live = self.live();
         let attempt = live.get_mut(secret);
-        let attempt = attempt.ok_or("there is no such attempt: it may be over")?;
+        let attempt = attempt.ok_or("there is no such attempt: it may have ended")?;
         attempt.touched = instant();
         if let Report::Fail {
             retry_after_ms: Some(after),
@@ -211,7 +208,7 @@ impl Reports {
         } = &report
             && *after > DELAY_MS_MAX
         {
-            return Err(format!("a job waits for {DELAY_MS_MAX} ms at most"));
+            return Err(format!("a job can wait at most {DELAY_MS_MAX} ms"));
         }
         let asked = match report {
             Report::Fail {
@@ -250,7 +247,7 @@ impl Reports {
     }
 }
 
-/// Answers that it is done, or why not.
+/// Answers success, or the error.
 fn answer(mut stream: &UnixStream, error: Option<&str>) -> io::Result<()> {
     let said = match error {
         None => json!({ "ok": true }),

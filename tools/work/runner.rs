@@ -1,4 +1,4 @@
-//! Several workers, each with one job at a time; how many jobs they take on, for how long, and how they end.
+//! Runs several workers, each with one job at a time; applies limits on jobs, time and memory, and ends the run.
 
 use crate::client::{instant, rest};
 use crate::report::Failure;
@@ -6,6 +6,7 @@ use crate::signals::Signals;
 use crate::work::attempt::{Attempts, Finished};
 use crate::work::claim::{Claim, Found};
 use crate::work::exchange::Exchange;
+use crate::work::pace::Pace;
 use crate::work::tally::{Reached, Tally, Verdict, Worked};
 use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
@@ -13,33 +14,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// The longest that one request waits for a job, in seconds.
+/// The longest wait for a job in one request, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// How soon a run that waits looks again, when the coordinator gives nothing out.
+/// How soon a waiting run asks again when the coordinator gives out no jobs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Signals after which no job is begun: INT, TERM, and URG, which ends nothing that does not know it. So a stop of this process
-/// and all that it started lets commands come to their end.
+/// How long a reading of this process' memory is used before it is read again.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Signals after which no more jobs are claimed: INT, TERM, and URG, which processes ignore by default. So URG can be sent to
+/// this process and all it started to let commands finish.
 const STOPS: [i32; 3] = [2, 15, 23];
 
-/// How long a run goes on.
+/// The limits of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) jobs: Option<u64>,
     pub(super) time: Option<Duration>,
-    /// Bytes of this process.
+    /// The most memory of this process, in bytes.
     pub(super) memory: u64,
-    /// Whether it waits for jobs.
+    /// The maximum number of jobs per second, in thousandths; 0 for no limit.
+    pub(super) throttle: u32,
+    /// Whether to wait for jobs.
     pub(super) waits: bool,
-    /// How long jobs that are worked on may take when it is told to end; `None` if as long as they take.
+    /// How long running jobs may take after a signal to end; `None` for no limit.
     pub(super) finish: Option<Duration>,
 }
 
-/// Workers, and what they have come to.
+/// A run: its workers and its results so far.
 pub(super) struct Runner {
     pub(super) attempts: Attempts,
     exchange: Exchange,
+    pace: Option<Pace>,
     limits: Limits,
     began: Instant,
     state: Mutex<State>,
@@ -47,17 +54,19 @@ pub(super) struct Runner {
 
 #[derive(Default)]
 struct State {
-    /// Jobs that were taken on, or are about to be.
+    /// Jobs that were claimed, or are about to be.
     begun: u64,
-    /// Jobs that are being worked on.
+    /// Jobs being worked on.
     busy: u32,
-    /// Whether none is taken on any more.
+    /// Whether no more jobs are claimed.
     is_stopping: bool,
+    /// The last reading of this process' memory in bytes, and its time since the run began.
+    memory: Option<(u64, Duration)>,
     tally: Tally,
     failure: Option<Failure>,
 }
 
-/// How far a run is.
+/// The progress of a run.
 pub(super) struct Standing {
     pub(super) done: u64,
     pub(super) failed: u64,
@@ -65,12 +74,12 @@ pub(super) struct Standing {
     pub(super) elapsed: Duration,
 }
 
-/// What a worker, or a signal, says.
+/// A message from a worker or a signal.
 enum News {
     Stop,
-    /// A job is over.
+    /// A job has ended.
     Worked,
-    /// A worker takes on no more.
+    /// A worker claims no more jobs.
     Ended,
 }
 
@@ -83,13 +92,14 @@ impl Runner {
         Arc::new(Self {
             attempts,
             exchange: Exchange::default(),
+            pace: Pace::of(limits.throttle),
             limits,
             began: instant(),
             state: Mutex::new(state),
         })
     }
 
-    /// Works until there is a reason to end; what it came to, and what went wrong.
+    /// Works until there is a reason to end. Returns the results, and the failure if there was one.
     pub(super) fn run(self: &Arc<Self>, workers: u16) -> Result<(Tally, Option<Failure>), Failure> {
         let (news, heard) = channel();
         listen(news.clone())?;
@@ -109,7 +119,7 @@ impl Runner {
                 News::Worked => {}
             }
             let state = self.state();
-            // Those that wait for a job end with this process, and their requests with them.
+            // Workers that wait for a job end with this process, and their requests with them.
             if state.is_stopping && state.busy == 0 {
                 break;
             }
@@ -119,7 +129,7 @@ impl Runner {
         Ok((std::mem::take(&mut state.tally), state.failure.take()))
     }
 
-    /// Begins no further job, and ends what is worked on when that has had its time.
+    /// Claims no more jobs, and kills running commands after the time for finishing.
     fn stop(self: &Arc<Self>) {
         let was_stopping = std::mem::replace(&mut self.state().is_stopping, true);
         self.state().stop(Reached::Stopped);
@@ -129,12 +139,12 @@ impl Runner {
                 rest(finish);
                 runner.attempts.halt();
             };
-            // Without it, whoever stopped this process kills it in the end.
+            // Without this thread, whoever stops this process kills it in the end.
             drop(Builder::new().name("finish".to_owned()).spawn(halting));
         }
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub(super) fn standing(&self) -> Standing {
         let state = self.state();
         Standing {
@@ -150,14 +160,17 @@ impl Runner {
     }
 
     fn work(&self, news: &Sender<News>) {
-        // A job that is done, of which the coordinator is told when the next one is claimed.
+        // A finished job; it is reported together with the next claim.
         let mut done = None;
         while self.may_begin() {
             if !self.work_on_one(&mut done) {
                 break;
             }
-            // Who has ended hears nothing any more.
-            let _ = news.send(News::Worked);
+            // Only a run that is stopping ends with its last job; the main thread need not be woken for any other.
+            if self.state().is_stopping {
+                // The receiver may be gone at the end of the run.
+                let _ = news.send(News::Worked);
+            }
         }
         if let Some(done) = done {
             self.settle(done);
@@ -165,7 +178,7 @@ impl Runner {
         let _ = news.send(News::Ended);
     }
 
-    /// Whether another job may be taken on: then it counts from now on. One is, whatever the time and the memory.
+    /// Returns whether another job may be claimed, and counts it. The first job is allowed whatever the time and the memory.
     fn may_begin(&self) -> bool {
         let mut state = self.state();
         if state.is_stopping {
@@ -179,7 +192,7 @@ impl Runner {
             state.tally.reach(Reached::TimeLimit);
             return false;
         }
-        if state.begun > 0 && memory() >= self.limits.memory / 100 * 95 {
+        if state.begun > 0 && state.memory(self.began.elapsed()) >= self.limits.memory / 100 * 95 {
             state.tally.reach(Reached::MemoryLimit);
             return false;
         }
@@ -192,11 +205,11 @@ impl Runner {
         most.is_some_and(|most| self.began.elapsed() > most)
     }
 
-    /// Works on a job, if there is one. Whether there may be another.
+    /// Works on a job, if there is one. Returns whether to go on.
     fn work_on_one(&self, done: &mut Option<Finished>) -> bool {
         let (before, found) = self.claim(done.take());
         let taken = self.take(found);
-        // Not before: while something is worked on, a run that is stopped goes on.
+        // Counted only now: a run that is being stopped goes on while a job is being worked on.
         if let Some(before) = before {
             self.count(before);
         }
@@ -205,7 +218,8 @@ impl Runner {
             Err(goes_on) => return goes_on,
         };
         match self.attempts.work(claim) {
-            Ok(finished) if finished.is_done() => {
+            // With a throttle the next claim may have to wait, and what is done is said at once.
+            Ok(finished) if finished.is_done() && self.pace.is_none() => {
                 *done = Some(finished);
                 true
             }
@@ -221,8 +235,8 @@ impl Runner {
         }
     }
 
-    /// Claims a job, and says of the one before that it is done: what came of that, too. Only what is there at once is claimed with
-    /// it: nobody waits for another job to hear that one is done.
+    /// Reports the previous job as done, and claims the next one; returns both results. With a report, only a job that is ready
+    /// at once is claimed, so that the report does not wait for another job.
     fn claim(&self, before: Option<Finished>) -> (Option<Worked>, Result<Found, Failure>) {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
@@ -237,10 +251,21 @@ impl Runner {
                 return (None, Ok(Found::Nothing));
             }
         }
-        (None, jobs.claim(self.wait()))
+        let claim = || {
+            if self.pace.is_some() && self.state().begun > 1 && self.is_late() {
+                self.state().tally.reach(Reached::TimeLimit);
+                return Ok(Found::Nothing);
+            }
+            jobs.claim(self.wait())
+        };
+        let found = match &self.pace {
+            Some(pace) => pace.claim(claim),
+            None => claim(),
+        };
+        (None, found)
     }
 
-    /// The job that was found, to be worked on; else whether there may be another.
+    /// Returns the job to work on, or whether to ask for another.
     fn take(&self, found: Result<Found, Failure>) -> Result<Box<Claim>, bool> {
         match found {
             Ok(Found::Claim(claim)) => self.take_on(claim).ok_or(false),
@@ -252,7 +277,7 @@ impl Runner {
         }
     }
 
-    /// Tells the coordinator what became of a job.
+    /// Reports the result of a job to the coordinator.
     fn settle(&self, finished: Finished) {
         self.count(self.attempts.settle(finished));
     }
@@ -263,7 +288,7 @@ impl Runner {
         state.tally.add(worked);
     }
 
-    /// Counts a job that is worked on now; not, if it came too late: then it is given back, and was never tried.
+    /// Counts a job as being worked on. If the run is being stopped, gives the job back untried instead.
     fn take_on(&self, claim: Box<Claim>) -> Option<Box<Claim>> {
         let mut state = self.state();
         if state.is_stopping {
@@ -276,7 +301,7 @@ impl Runner {
         Some(claim)
     }
 
-    /// Nothing was claimed. Whether to look again.
+    /// Handles an answer without a job. Returns whether to ask again.
     fn found_none(&self, found: &Found) -> bool {
         let mut state = self.state();
         state.begun -= 1;
@@ -299,7 +324,7 @@ impl Runner {
         false
     }
 
-    /// How long to wait for a job, in seconds.
+    /// Returns how long to wait for a job, in seconds.
     fn wait(&self) -> u64 {
         if !self.limits.waits {
             return 0;
@@ -312,7 +337,7 @@ impl Runner {
         left.min(WAIT_MAX)
     }
 
-    /// Nothing more can be done.
+    /// Ends the run with a failure.
     fn fail(&self, failure: Failure) {
         let mut state = self.state();
         state.stop(Reached::Exception);
@@ -321,24 +346,33 @@ impl Runner {
 }
 
 impl State {
+    /// Returns the memory of this process in bytes, as of at most [`LOOK`] ago: a job may be shorter than a reading takes.
+    fn memory(&mut self, now: Duration) -> u64 {
+        match self.memory {
+            Some((bytes, at)) if now.saturating_sub(at) < LOOK => bytes,
+            _ => self.memory.insert((memory(), now)).0,
+        }
+    }
+
     fn stop(&mut self, reached: Reached) {
         self.is_stopping = true;
         self.tally.reach(reached);
     }
 }
 
-/// Begins a thread, which ends with this process at the latest.
+/// Spawns a thread. It ends with this process at the latest.
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let begun = Builder::new().name(name).spawn(run);
     begun
         .map(drop)
-        .map_err(|error| Failure::unreachable(format!("failed to begin: {error}")))
+        .map_err(|error| Failure::unreachable(format!("failed to start a thread: {error}")))
 }
 
-/// Hears signals from now on.
+/// Listens for signals from now on.
 fn listen(news: Sender<News>) -> Result<(), Failure> {
-    let failed =
-        |error: std::io::Error| Failure::unreachable(format!("failed to hear signals: {error}"));
+    let failed = |error: std::io::Error| {
+        Failure::unreachable(format!("failed to listen for signals: {error}"))
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -347,10 +381,10 @@ fn listen(news: Sender<News>) -> Result<(), Failure> {
         .block_on(async { Signals::listen(&STOPS) })
         .map_err(failed)?;
     let listening = move || {
-        // Never ends by itself.
+        // Never resolves.
         let (_open, end) = tokio::sync::oneshot::channel();
         runtime.block_on(signals.pass_on(end, |_| {
-            // The run may be over.
+            // The run may have ended.
             let _ = news.send(News::Stop);
         }));
     };
@@ -358,7 +392,7 @@ fn listen(news: Sender<News>) -> Result<(), Failure> {
     listening.map(drop).map_err(failed)
 }
 
-/// Bytes of memory that this process uses; 0 if nobody says.
+/// Returns the resident memory of this process in bytes; 0 if it is unknown.
 fn memory() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());

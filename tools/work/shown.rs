@@ -1,4 +1,5 @@
-//! How far a run is: a line on a terminal that is written over, and a word to a service manager, if there is one.
+//! Shows the progress of a run: as a line on a terminal that is rewritten, and as the status for a service manager, if there is
+//! one.
 
 use crate::client::instant;
 use crate::notify::Notify;
@@ -9,10 +10,10 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the coordinator is asked how much is left.
+/// How often to ask the coordinator how many jobs are left.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Shows it until these are dropped.
+/// Shows progress until the returned values are dropped.
 pub(super) fn start(runner: &Arc<Runner>) -> [Option<Progress>; 2] {
     let theirs = Arc::clone(runner);
     let told =
@@ -45,7 +46,7 @@ fn counts(standing: &Standing) -> [String; 3] {
     ]
 }
 
-/// How far it is, how fast, and how much is left.
+/// Formats the progress, the rate and the number of jobs left.
 fn line(standing: &Standing, ready: Option<u64>) -> String {
     let ended = standing.done + standing.failed;
     let ms = u64::try_from(standing.elapsed.as_millis()).unwrap_or(u64::MAX);

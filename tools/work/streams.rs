@@ -1,5 +1,5 @@
-//! The streams of a command that works on jobs: what it writes goes on to the streams of this process, which keeps the end of
-//! its standard error, and of its standard output if that is to be known, and counts all of it if there is to be a limit.
+//! The streams of a command that works on jobs. Its output is copied to the streams of this process, which keeps the end of
+//! standard error, and of standard output if the result is stored, and counts all of it if there is a limit.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use sexton::actors::queue::OutputTail;
@@ -12,31 +12,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How much of the end is kept: as much as is kept of an error with a job.
+/// How many bytes of the end are kept: as many as are kept of a job's error.
 const TAIL_BYTES_MAX: usize = 1000;
 
-/// How long the rest of standard error may take to come when nothing of the command lives. Only what has left its tree may have
-/// it open longer.
+/// How long to wait for the rest of standard error when no process of the command is left. Only a process that has left the tree
+/// can keep it open longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where commands write, and how much of it there may be.
+/// Where commands write, and how much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlet {
-    /// Whether standard output is for something else than what commands write.
+    /// Whether standard output is reserved for something else than the output of commands.
     pub(super) is_quiet: bool,
-    /// The most bytes of one job.
+    /// The most bytes for one job.
     pub(super) bytes_max: Option<u64>,
-    /// Whether the end of standard output is kept.
+    /// Whether to keep the end of standard output.
     pub(super) is_kept: bool,
 }
 
-/// What a command writes to.
+/// The pipes that a command writes to.
 pub(super) struct Written {
     pub(super) output: OwnedFd,
     pub(super) errors: OwnedFd,
 }
 
-/// What a command wrote.
+/// What is kept of a command's output.
 pub(super) struct Tail {
     shared: Arc<Shared>,
     is_whole: Receiver<()>,
@@ -45,22 +45,22 @@ pub(super) struct Tail {
 struct Shared {
     /// The end of standard error.
     errors: Mutex<Vec<u8>>,
-    /// The end of standard output, if that is kept.
+    /// The end of standard output, if it is kept.
     output: Mutex<Vec<u8>>,
-    /// Bytes of both streams.
+    /// The number of bytes in both streams.
     count: AtomicU64,
     bytes_max: u64,
 }
 
-/// One of the streams that are read here.
+/// A stream that is copied.
 #[derive(Clone, Copy)]
 enum Stream {
     Errors,
-    /// Whether it goes to standard output; else to standard error.
+    /// With `true` copied to standard output, otherwise to standard error.
     Output(bool),
 }
 
-/// A job's body, as the file that a command reads it from.
+/// Puts a job's body into a memory file for a command's standard input.
 pub(super) fn body(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
@@ -69,7 +69,7 @@ pub(super) fn body(bytes: &[u8]) -> io::Result<File> {
 }
 
 impl Outlet {
-    /// Streams for a command.
+    /// Opens the streams for a command.
     pub(super) fn open(self) -> io::Result<(Written, Tail)> {
         let shared = Arc::new(Shared {
             errors: Mutex::default(),
@@ -95,7 +95,7 @@ impl Outlet {
 }
 
 impl Shared {
-    /// Passes a stream on, and keeps its end; until then it has `whole`.
+    /// Copies a stream in a thread and keeps its end; drops `whole` when done.
     fn pass_on(
         self: &Arc<Self>,
         reader: PipeReader,
@@ -113,7 +113,8 @@ impl Shared {
             .map(drop)
     }
 
-    /// Until the end of the stream, or until there was too much: the stream is closed then, and who writes on to it gets SIGPIPE.
+    /// Copies until the end of the stream or until there was too much output. Then the stream is closed, and its writers get
+    /// SIGPIPE.
     fn read(&self, mut reader: PipeReader, stream: Stream) {
         let mut bytes = [0; 8192];
         loop {
@@ -125,7 +126,7 @@ impl Shared {
             if before >= self.bytes_max {
                 return;
             }
-            // If nobody reads it, it is kept all the same.
+            // The end is kept even if nobody reads the copy.
             drop(match stream {
                 Stream::Output(true) => io::stdout().lock().write_all(read),
                 Stream::Output(false) | Stream::Errors => io::stderr().lock().write_all(read),
@@ -143,10 +144,10 @@ impl Shared {
 }
 
 impl Tail {
-    /// The end of standard error, once nothing of the command lives.
+    /// Returns the end of standard error, once no process of the command is left.
     pub(super) fn text(&self) -> String {
         match self.is_whole.recv_timeout(PATIENCE) {
-            // What there is by then is what counts.
+            // Whatever was received by then counts.
             Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let kept = self.shared.errors.lock();
                 let kept = kept.unwrap_or_else(PoisonError::into_inner);
@@ -155,13 +156,13 @@ impl Tail {
         }
     }
 
-    /// The end of standard output so far, if that is kept.
+    /// Returns the end of standard output so far, if it is kept.
     pub(super) fn output(&self) -> Vec<u8> {
         let kept = self.shared.output.lock();
         kept.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Begins anew, for another job.
+    /// Clears what is kept, for another job.
     pub(super) fn clear(&self) {
         for kept in [&self.shared.errors, &self.shared.output] {
             kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -169,7 +170,7 @@ impl Tail {
         self.shared.count.store(0, Ordering::Relaxed);
     }
 
-    /// Whether more was written than may be.
+    /// Returns whether there was too much output.
     pub(super) fn is_too_long(&self) -> bool {
         self.shared.count.load(Ordering::Relaxed) > self.shared.bytes_max
     }

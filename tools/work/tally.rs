@@ -1,5 +1,5 @@
-//! What a run came to: for people in a line, for programs in the form of `MediaWiki`'s `runJobs.php --result=json`, and a line of
-//! the log for each job.
+//! The results of a run: as a line, as JSON in the form of `MediaWiki`'s `runJobs.php --result=json`, and as a log line for each
+//! job.
 
 use crate::text::count;
 use crate::work::claim::Claim;
@@ -11,25 +11,25 @@ use serde_json::{Map, Value, json};
 pub(super) enum Reached {
     /// There was nothing to claim.
     NoneReady,
-    /// There was nothing to claim, and nobody knows any of the types.
+    /// There was nothing to claim, and none of the types is known.
     NonePossible,
-    /// The coordinator takes no changes: its disk is full.
+    /// The coordinator accepts no changes, because its disk is full.
     ReadOnly,
-    /// As many jobs were claimed as may be.
+    /// The limit on jobs was reached.
     JobLimit,
-    /// It took longer than it may.
+    /// The time limit was reached.
     TimeLimit,
-    /// It uses as much memory as it may.
+    /// The memory limit was reached.
     MemoryLimit,
-    /// A signal ended it, or the coordinator drains.
+    /// A signal ended it, or the coordinator is draining.
     Stopped,
-    /// The command cannot be run, or the coordinator cannot be asked.
+    /// The command cannot be run, or the coordinator cannot be reached.
     Exception,
 }
 
 impl Reached {
-    /// The word for it: those of `MediaWiki`, and `stopped`. Of those of `MediaWiki`, `replica-lag-limit` is never reached: there are
-    /// no replicas.
+    /// Returns the word for it: `MediaWiki`'s, and `stopped`. `MediaWiki`'s `replica-lag-limit` never occurs, since there are no
+    /// replicas.
     const fn word(self) -> &'static str {
         match self {
             Self::NoneReady => "none-ready",
@@ -44,18 +44,18 @@ impl Reached {
     }
 }
 
-/// What was said of a job to the coordinator.
+/// The verdict on a job, as reported to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
-    /// It failed, for this reason; and is tried again in so many milliseconds, if not as its type says.
+    /// It failed with this error, and is tried again after this many milliseconds, or as its type says.
     Failed(String, Option<u64>),
-    /// It was not tried, likewise.
+    /// It was not tried, with the same fields.
     Later(String, Option<u64>),
 }
 
 impl Verdict {
-    /// What the coordinator is asked.
+    /// Returns the name of the request.
     pub(super) const fn request(&self) -> &'static str {
         match self {
             Self::Done => "ack",
@@ -72,7 +72,7 @@ impl Verdict {
         }
     }
 
-    /// What went wrong, and when it is tried again, if that is known.
+    /// Returns the error, and after how many milliseconds it is tried again, if that was given.
     pub(super) fn reason(&self) -> (Option<&str>, Option<u64>) {
         match self {
             Self::Done => (None, None),
@@ -81,13 +81,13 @@ impl Verdict {
     }
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) struct Worked {
     pub(super) kind: String,
-    /// What went wrong; nothing if it is done.
+    /// The error; `None` if the job is done.
     pub(super) error: Option<String>,
-    /// Whether it was not tried, and comes back.
+    /// Whether it was not tried and comes back.
     pub(super) is_deferred: bool,
     pub(super) ms: u64,
 }
@@ -99,17 +99,17 @@ impl Worked {
     }
 }
 
-/// How a line of the log is written.
+/// The form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogForm {
     /// `job=17 queue=mails …`
     Logfmt,
-    /// One object in JSON
+    /// A JSON object
     Json,
 }
 
 impl LogForm {
-    /// The line for a job: at which time, what it was, and what came of it.
+    /// Formats the log line of a job, with its time and its result.
     pub(super) fn line(
         self,
         at: &str,
@@ -140,7 +140,7 @@ impl LogForm {
     }
 }
 
-/// A value as logfmt has it: in quotes where it must be.
+/// Formats a value for logfmt, in quotes if necessary.
 fn plain(value: &Value) -> String {
     let Some(text) = value.as_str() else {
         return value.to_string();
@@ -153,22 +153,22 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Each job, if they are to be listed.
+    /// Every job, if they are to be listed.
     jobs: Option<Vec<Worked>>,
     pub(super) done: u64,
     pub(super) failed: u64,
     pub(super) deferred: u64,
     elapsed: u64,
     reached: Option<Reached>,
-    /// The types that are closed by their throttles, and when each is open again, in seconds since 1970.
+    /// The types that are closed by their throttles, with the time at which each reopens, in seconds since 1970.
     backoffs: Map<String, Value>,
 }
 
 impl Tally {
-    /// Nothing yet. Whether it keeps every job.
+    /// Starts an empty tally. `lists` says whether to keep every job.
     pub(super) fn new(lists: bool) -> Self {
         Self {
             jobs: lists.then(Vec::new),
@@ -176,12 +176,12 @@ impl Tally {
         }
     }
 
-    /// Notes why it ends, unless that is known.
+    /// Records why the run ends, unless that is known already.
     pub(super) fn reach(&mut self, reached: Reached) {
         self.reached.get_or_insert(reached);
     }
 
-    /// Notes what became of a job.
+    /// Records the result of a job.
     pub(super) fn add(&mut self, worked: Worked) {
         match worked.error {
             _ if worked.is_deferred => self.deferred += 1,
@@ -194,17 +194,17 @@ impl Tally {
         }
     }
 
-    /// Whether nothing was worked on, and nothing was ready.
+    /// Returns whether no job was ready and none was worked on.
     pub(super) fn is_empty(&self) -> bool {
         self.done + self.failed + self.deferred == 0 && self.reached == Some(Reached::NoneReady)
     }
 
-    /// There was nothing, and nobody knows of such jobs.
+    /// Records that none of the types is known.
     pub(super) fn is_impossible(&mut self) {
         self.reached = Some(Reached::NonePossible);
     }
 
-    /// Notes the types that are closed.
+    /// Records the types that are closed.
     pub(super) fn close(&mut self, backoffs: Map<String, Value>) {
         self.backoffs = backoffs;
     }
@@ -213,7 +213,7 @@ impl Tally {
         self.reached.unwrap_or(Reached::NoneReady).word()
     }
 
-    /// As programs read it. A run that could not begin says no more than that, as in `MediaWiki`.
+    /// Formats the results as JSON. A run that could not begin has only its reason, as in `MediaWiki`.
     pub(super) fn json(&self) -> String {
         let jobs = self.jobs.iter().flatten().map(Worked::shown);
         let jobs: Vec<Value> = jobs.collect();
@@ -234,7 +234,7 @@ impl Tally {
         format!("{said}\n")
     }
 
-    /// As people read it.
+    /// Formats the results as a line.
     pub(super) fn line(&self) -> String {
         let deferred = match self.deferred {
             0 => String::new(),

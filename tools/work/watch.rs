@@ -1,7 +1,7 @@
-//! Stops commands whose claims are gone: a job that was cancelled, or whose queue was flushed, is worked on no longer.
+//! Stops commands whose claims are gone: a job that was cancelled, or whose queue was flushed, is no longer worked on.
 //!
-//! The coordinator is asked every second which claims there are. What it says is true of all that was claimed before it was
-//! asked, also after a restart of either.
+//! Asks the coordinator every second for the current claims. The answer is complete for everything that was claimed before the
+//! request, even after a restart of either side.
 
 use crate::client::{self, fields, rest};
 use crate::report::Failure;
@@ -13,17 +13,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often it is asked.
+/// The interval between requests.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is worked on, and by which commands.
+/// The jobs being worked on, and their commands.
 #[derive(Default)]
 pub(super) struct Watched(Mutex<BTreeMap<Key, Held>>);
 
-/// A claim that is worked on.
+/// A claim that is being worked on.
 #[derive(Default)]
 struct Held {
-    /// The record of its command, once there is one.
+    /// The id of its command's record, once there is one.
     command: Option<String>,
     is_lost: bool,
 }
@@ -33,14 +33,14 @@ impl Watched {
         self.held().insert(claim.key(), Held::default());
     }
 
-    /// Whether it was lost.
+    /// Removes a claim, and returns whether it was lost.
     pub(super) fn end(&self, claim: &Claim) -> bool {
         self.held()
             .remove(&claim.key())
             .is_some_and(|held| held.is_lost)
     }
 
-    /// This command works on it; whether the claim is lost already.
+    /// Records the command of a claim; returns whether the claim is already lost.
     fn is_of(&self, claim: &Claim, command: &str) -> bool {
         let mut held = self.held();
         held.get_mut(&claim.key()).is_some_and(|held| {
@@ -49,7 +49,7 @@ impl Watched {
         })
     }
 
-    /// These claims are gone, if they are worked on still; the commands that are to be stopped.
+    /// Marks claims as lost, and returns their commands, which must be stopped.
     fn lose(&self, keys: &BTreeSet<Key>) -> Vec<String> {
         let mut held = self.held();
         let lost = held
@@ -62,7 +62,7 @@ impl Watched {
         .collect()
     }
 
-    /// The commands that work on something.
+    /// Returns all running commands.
     pub(super) fn commands(&self) -> Vec<String> {
         let held = self.held();
         let commands = held.values().filter_map(|held| held.command.clone());
@@ -75,11 +75,11 @@ impl Watched {
 }
 
 impl Attempts {
-    /// Looks for claims that are gone, as long as this process lives.
+    /// Checks for lost claims as long as this process lives.
     pub(super) fn watch(&self) {
         loop {
             rest(EVERY);
-            // A coordinator that is not there says nothing.
+            // A coordinator that cannot be reached is asked again later.
             drop(self.look());
         }
     }
@@ -96,7 +96,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// The claims of this process that are to be worked on.
+    /// Returns the claims of this process that are still valid and not cancelled.
     fn wanted(&self) -> Result<BTreeSet<Key>, Failure> {
         let mut wanted = BTreeSet::new();
         let mut query = fields([
@@ -124,12 +124,12 @@ impl Attempts {
         }
     }
 
-    /// A command works on a job from now on.
+    /// Records that a command works on a job; stops it if the claim is lost or the run is halted.
     pub(super) fn works_on(&self, claim: &Claim, command: &str) {
         if self.watched.is_of(claim, command) {
             self.stop(command);
         }
-        // Whoever halts looks for commands after it has said so.
+        // A halt first sets the flag, then kills the recorded commands, so none is missed.
         if self.is_halted.load(Ordering::SeqCst) {
             self.kill(command);
         }

@@ -1,5 +1,5 @@
-//! What lives of an attempt: all that descends from the process that keeps it, which inherits orphans; or, if that is gone, what
-//! has the name of the attempt in its environment, and what descends from that.
+//! The live processes of an attempt: the descendants of its keeping process, which inherits orphans. If that is gone: the
+//! processes with the attempt's name in their environment, and their descendants.
 
 use rustix::process::Signal;
 use sexton::kernel::pidfd::Pidfd;
@@ -7,14 +7,14 @@ use sexton::kernel::proc::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// The variable that names the attempt to what it started.
+/// The variable with the attempt's name in the environment of its processes.
 pub(super) const NAME: &str = "SEXTON_WRAPPER_ATTEMPT";
 
-/// Sends a signal to each of these that is still the one that was seen.
+/// Sends a signal to each of these processes that is still the one that was seen.
 fn signal(pids: &BTreeSet<u32>, seen: &BTreeMap<u32, Stat>, signal: Signal) -> io::Result<()> {
     let number = u8::try_from(signal.as_raw()).unwrap_or_default();
     for pid in pids {
-        // The descriptor is of who has the PID now: is it the one that was seen?
+        // The descriptor refers to the process that has the PID now: check that it is the one that was seen.
         if let Some(process) = Pidfd::open(*pid)?
             && let Some(now) = proc::stat(*pid)?
             && seen.get(pid).map(|it| it.start_ticks) == Some(now.start_ticks)
@@ -25,7 +25,7 @@ fn signal(pids: &BTreeSet<u32>, seen: &BTreeMap<u32, Stat>, signal: Signal) -> i
     Ok(())
 }
 
-/// Sends a signal to all that descends from this process.
+/// Sends a signal to all descendants of this process.
 pub(super) fn signal_own(with: Signal) -> io::Result<()> {
     let living = proc::living()?;
     let own = std::process::id();
@@ -35,12 +35,13 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
     signal(&pids, &living, with)
 }
 
-/// Kills what is left of an attempt that nobody keeps; how many that were. Where that cannot be found out, nothing is proved.
+/// Kills the processes of an attempt whose keeping process is gone, and returns how many there were. An error means that nothing
+/// is proved.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let wanted = format!("{NAME}={attempt}");
     let is_named = |pid: &u32| {
-        // What may not be read is another user's.
+        // An environment that cannot be read belongs to another user's process.
         let environment = proc::environ(*pid).ok().flatten().unwrap_or_default();
         environment
             .iter()

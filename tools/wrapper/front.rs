@@ -1,5 +1,5 @@
-//! The far end of a connection: begins an attempt, or finds it, and from then on passes on what is said. It ends with the connection;
-//! what it began does not.
+//! The far end of a connection: begins or finds an attempt, then forwards messages in both directions. It ends with the
+//! connection; the attempt does not.
 
 use crate::client::rest;
 use crate::report::Failure;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How often, and how many times, it is looked for who keeps an attempt.
+/// How often, and how many times, to look for the process that keeps an attempt.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 500;
 
@@ -28,7 +28,7 @@ pub(super) fn run(state: Option<PathBuf>) -> Result<(), Failure> {
         Some(Order::Attach { attempt, from }) => attach(&base, (&attempt, from), None, input),
         Some(Order::Ping | Order::Stop | Order::Answer { .. } | Order::Acknowledge) | None => {
             return Err(Failure::usage(
-                "wrapper: a coordinator says first which attempt it wants, as JSON on standard input",
+                "wrapper: expected a coordinator to name an attempt, as JSON on standard input",
             ));
         }
     };
@@ -41,7 +41,7 @@ fn say(word: &Word) -> io::Result<()> {
     output.flush()
 }
 
-/// Begins an attempt, unless it was begun, and goes on with it.
+/// Begins an attempt, unless it was begun before, and attaches to it.
 fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<()> {
     place::clean(base);
     let place = Place::of(base, &start.attempt)?;
@@ -62,7 +62,7 @@ fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<(
     attach(base, (&attempt, [0, 0]), Some(keeper), input)
 }
 
-/// Goes on with an attempt that was begun; settles what became of it if nobody keeps it.
+/// Attaches to an attempt that was begun; settles its end if no process keeps it.
 fn attach(
     base: &Path,
     (attempt, from): (&str, [u64; 2]),
@@ -87,17 +87,17 @@ fn attach(
         }
         rest(LOOK);
     }
-    Err(io::Error::other("nobody answers for the attempt"))
+    Err(io::Error::other("no process answers for the attempt"))
 }
 
-/// How an attempt ended that nobody keeps. `None` if somebody does.
+/// Settles how an attempt ended that no process keeps. `None` if one does.
 fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     let never = || End {
         exit: Exit::Failed,
-        words: "it was not begun".to_owned(),
+        words: "it was never begun".to_owned(),
     };
     if !place.is_there() {
-        // Who begins it later finds that it is over.
+        // Record the end, so that a later request to begin it finds that it is over.
         let draft = place.draft()?;
         draft.set_end(&never())?;
         return Ok(place.become_of(&draft)?.then(never));
@@ -110,16 +110,16 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     }
     let rebooted = place.is_of_another_boot();
     let words = if rebooted {
-        "its machine was started again"
+        "its machine was rebooted"
     } else {
-        // What was made while it was looked for is found by the next look.
+        // Processes that are created during one pass are found by the next.
         let mut quiet = 0;
         while quiet < 3 {
             let is_quiet = descendants::kill_left(attempt)? == 0;
             quiet = if is_quiet { quiet + 1 } else { 0 };
             rest(LOOK);
         }
-        "who kept it there was killed"
+        "the process that kept it there was killed"
     };
     let end = End {
         exit: Exit::Lost,
@@ -129,7 +129,7 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     Ok(Some(end))
 }
 
-/// Tells the end of an attempt, and forgets it when that is known.
+/// Reports the end of an attempt, and forgets it once that is acknowledged.
 fn tell(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<()> {
     say(&Word::Ended {
         exit: end.exit,
@@ -148,13 +148,13 @@ fn tell(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<
     Ok(())
 }
 
-/// Passes on what is said, until either side is gone.
+/// Forwards messages until either side is gone.
 fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io::Result<()> {
     let mut to = control.try_clone()?;
     to.write_all(line(first).as_bytes())?;
     pipe::begin("input", move || {
         let mut input = input;
-        // Whatever ends it, the other side hears of it.
+        // However it ends, the other side must notice.
         drop(copy(&mut input, &mut to));
         drop(to.shutdown(std::net::Shutdown::Both));
     });
@@ -162,7 +162,7 @@ fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io
     copy(&mut from, &mut io::stdout())
 }
 
-/// Copies as it comes.
+/// Copies bytes as they arrive.
 fn copy(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
     loop {

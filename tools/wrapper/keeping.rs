@@ -1,6 +1,6 @@
-//! The far end of an attempt: has its command run, passes on what that reports and writes, and keeps how it ended until the
-//! coordinator knows. It goes on when a connection is cut, and ends the attempt by itself when nobody has come for too long:
-//! by then the coordinator has given it up.
+//! The far end of an attempt: runs its command, forwards its reports and output, and keeps its result until the coordinator has
+//! it. It survives a cut connection, and stops the attempt by itself when nobody has connected for too long, because the
+//! coordinator has given the attempt up by then.
 
 use crate::report::Failure;
 use crate::wrapper::descendants::{self, NAME};
@@ -25,51 +25,51 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How often it is looked at what was written, and at the time.
+/// How often to check for output and timeouts.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long who keeps an end waits for somebody to take it; after that it is found in the directory.
+/// How long a finished attempt waits for a connection; after that its result is found in the directory.
 const END_MS: u64 = 60_000;
 
-/// Have the command of an attempt run, and keep its end
+/// Run the command of an attempt, and keep its result
 #[derive(Args)]
 pub(super) struct Keep {
-    /// Where attempts are kept
+    /// The directory of all attempts
     #[arg(long, value_name = "DIR")]
     base: PathBuf,
 }
 
-/// Something that happens.
+/// An event of the main loop.
 pub(super) enum Event {
-    /// Somebody comes.
+    /// A connection was opened.
     Connected(UnixStream),
-    /// Who came as this one says something, or is gone.
+    /// The peer of this number sent an order, or is gone.
     Said(u64, Option<Order>),
-    /// The command reports.
+    /// The command sent a report.
     Report(Pending),
-    /// A child has ended, as the system has it.
+    /// A child has ended.
     Reaped(Pid, Exit),
     /// No child is left.
     Empty,
-    /// This machine is shut down.
+    /// The machine is shutting down.
     Terminate,
 }
 
-/// Who is there.
+/// The connected near end.
 struct Peer {
     number: u64,
     writer: Writer,
-    /// How much of each stream it has.
+    /// How many bytes of each stream it has received.
     from: [u64; 2],
-    /// Whether it has said how far it is.
+    /// Whether it has reported its position.
     attached: bool,
-    /// Whether it was told of the report that is to be answered next.
+    /// Whether the next report to answer was sent to it.
     asked: bool,
-    /// Whether it was told the end.
+    /// Whether the end was sent to it.
     told: bool,
 }
 
-/// An attempt.
+/// The state of an attempt.
 struct Keeping {
     place: Place,
     outputs: [File; 2],
@@ -77,12 +77,12 @@ struct Keeping {
     lost_after_ms: u64,
     leader: Option<Pid>,
     exit: Option<Exit>,
-    /// Whether nothing of it lives.
+    /// Whether no process of it is left.
     empty: bool,
     words: String,
     end: Option<End>,
     ended_at: u64,
-    /// When something was heard last, in milliseconds of this boot.
+    /// When the near end was heard from last, in milliseconds since boot.
     heard: u64,
     stopping: Option<u64>,
     peer: Option<Peer>,
@@ -99,9 +99,9 @@ impl Keep {
         let Some(Order::Start(start)) = pipe::next::<Order>(&mut input) else {
             return Err(Failure::usage("wrapper: nothing to keep"));
         };
-        // Who began it ends with the connection.
+        // The parent ends with the connection.
         let _leader = setsid();
-        // It is the parent of what its command leaves, and so knows when nothing is left.
+        // As a subreaper, it inherits orphans of the command, so it knows when no process is left.
         let own = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(own).map_err(|error| failed(error.into()))?;
         keep(&self.base, &start).map_err(failed)
@@ -132,7 +132,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     reports::hear(reports, secret.clone(), events.clone());
     let ends = events.clone();
     machine::hear_signals(&[1, 2, 15], move |number| {
-        // That a terminal or a session is gone is nothing to it; the others say that this machine shuts down.
+        // SIGHUP, when a terminal or session is gone, is ignored; the others mean that the machine shuts down.
         number == 1 || ends.send(Event::Terminate).is_ok()
     })?;
     let mut keeping = Keeping {
@@ -158,7 +158,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     keeping.serve(&happening)
 }
 
-/// A secret of this attempt, which is known here alone.
+/// Makes a secret for this attempt, which is known only on this machine.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -177,7 +177,7 @@ fn accept(listener: UnixListener, events: Sender<Event>) {
 }
 
 impl Keeping {
-    /// Has the command run.
+    /// Launches the command.
     fn launch(&mut self, start: &Start, secret: &str) {
         match self
             .command(start, secret)
@@ -189,7 +189,7 @@ impl Keeping {
             }
             Err(error) => {
                 (self.exit, self.empty) = (Some(Exit::Failed), true);
-                self.words = format!("its command cannot be launched: {error}");
+                self.words = format!("failed to launch its command: {error}");
             }
         }
     }
@@ -209,7 +209,7 @@ impl Keeping {
         command.env(Task::SECRET, secret);
         let dir = PathBuf::from(start.dir.to_os().ok_or_else(invalid)?);
         if !dir.as_os_str().is_empty() {
-            // What is wrong is said of the directory and not of the program.
+            // Checked first, so that the error names the directory and not the program.
             fs::metadata(&dir).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
             })?;
@@ -221,7 +221,7 @@ impl Keeping {
         Ok(command)
     }
 
-    /// Until its end is known to who asked for it.
+    /// Handles events until the end of the attempt is acknowledged.
     fn serve(&mut self, happening: &Receiver<Event>) -> io::Result<()> {
         loop {
             match happening.recv_timeout(LOOK) {
@@ -241,7 +241,7 @@ impl Keeping {
         }
     }
 
-    /// Something happens; whether its end was acknowledged.
+    /// Handles an event; returns whether it acknowledged the end.
     fn take(&mut self, event: Event) -> bool {
         match event {
             Event::Connected(stream) => self.connect(stream),
@@ -257,15 +257,18 @@ impl Keeping {
                 }
             }
             Event::Report(pending) => self.reports.push_back(pending),
-            Event::Reaped(pid, exit) if Some(pid) == self.leader => self.exit = Some(exit),
+            Event::Reaped(pid, exit) if Some(pid) == self.leader => {
+                // An attempt that was cut short stays lost, however its command took that.
+                self.exit.get_or_insert(exit);
+            }
             Event::Reaped(..) => {}
             Event::Empty => self.empty = true,
-            Event::Terminate => self.stop("its machine is shut down"),
+            Event::Terminate => self.cut_short("its machine is shutting down"),
         }
         false
     }
 
-    /// The newest to come is the one that counts.
+    /// Accepts a connection, which replaces an earlier one.
     fn connect(&mut self, stream: UnixStream) {
         let Ok(reader) = stream.try_clone() else {
             return;
@@ -299,10 +302,12 @@ impl Keeping {
                 }
             }
             Order::Ping => self.say(&Word::Pong),
-            Order::Stop => self.stop("it was stopped"),
+            Order::Stop => {
+                self.stop("it was stopped");
+            }
             Order::Answer { nth, line } if nth == self.nth => {
                 if let Some(pending) = self.reports.pop_front() {
-                    // Who reported may be gone.
+                    // The reporting process may be gone.
                     drop(pending.answer.try_send(line));
                     self.nth += 1;
                     if let Some(peer) = &mut self.peer {
@@ -316,33 +321,44 @@ impl Keeping {
         false
     }
 
-    /// Says something to who is there; who does not read it is there no more.
+    /// Sends a message to the peer; drops a peer that does not read it.
     fn say(&mut self, word: &Word) {
         if self.peer.as_ref().is_some_and(|it| !it.writer.say(word)) {
             self.peer = None;
         }
     }
 
-    fn stop(&mut self, words: &str) {
-        if self.stopping.is_none() && !self.empty {
-            self.stopping = Some(now());
-            words.clone_into(&mut self.words);
-            // What it does not reach is killed later.
-            drop(descendants::signal_own(Signal::TERM));
+    /// Stops the attempt. Returns false if it is being stopped already, or has ended.
+    fn stop(&mut self, words: &str) -> bool {
+        if self.stopping.is_some() || self.empty {
+            return false;
+        }
+        self.stopping = Some(now());
+        words.clone_into(&mut self.words);
+        // Processes that this misses are killed later.
+        drop(descendants::signal_own(Signal::TERM));
+        true
+    }
+
+    /// Stops the attempt although nobody asked for that. A command that handles SIGTERM may exit with any status, which says nothing
+    /// about its work; so unless the command has exited already, the attempt counts as killed.
+    fn cut_short(&mut self, words: &str) {
+        if self.stop(words) {
+            self.exit.get_or_insert(Exit::Lost);
         }
     }
 
-    /// What time brings.
+    /// Handles timeouts.
     fn look(&mut self) -> io::Result<()> {
         if now() > self.heard.saturating_add(self.lost_after_ms) {
-            self.stop("nobody came for it for too long");
+            self.cut_short("no coordinator connected for too long");
         }
         if self
             .stopping
             .is_some_and(|since| now() >= since.saturating_add(self.grace_ms))
             && !self.empty
         {
-            // If that fails, the next look tries again.
+            // On failure the next check tries again.
             drop(descendants::signal_own(Signal::KILL));
         }
         if self.empty && self.end.is_none() {
@@ -356,7 +372,7 @@ impl Keeping {
         self.pass_on()
     }
 
-    /// Tells who is there what is new.
+    /// Sends new output, reports and the end to the peer.
     fn pass_on(&mut self) -> io::Result<()> {
         let Some(peer) = self.peer.as_mut().filter(|it| it.attached) else {
             return Ok(());
@@ -367,7 +383,7 @@ impl Keeping {
                 let from = peer.from.get(at).copied().unwrap_or_default();
                 let count = file.read_at(&mut bytes, from)?;
                 let b64 = STANDARD.encode(bytes.get(..count).unwrap_or_default());
-                // What does not fit now comes with the next look.
+                // Output that does not fit is sent at the next check.
                 if count == 0 || !peer.writer.say(&Word::Output { stream, b64 }) {
                     if count > 0 {
                         return Ok(());
@@ -384,7 +400,7 @@ impl Keeping {
             let (nth, report) = (self.nth, pending.report.clone());
             peer.asked = peer.writer.say(&Word::Report { nth, report });
         }
-        // What it reported is answered before its end is told.
+        // All reports are answered before the end is sent.
         if let Some(end) = self
             .end
             .clone()
@@ -399,7 +415,7 @@ impl Keeping {
     }
 }
 
-/// Waits for children, those that were inherited among them, until there are none.
+/// Waits for all children, inherited ones included, until none is left.
 fn wait(events: Sender<Event>) {
     pipe::begin("children", move || {
         loop {

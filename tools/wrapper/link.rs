@@ -1,4 +1,4 @@
-//! A connection to the machine that an attempt runs on: ssh, with what it may use and nothing else.
+//! A connection to the machine of an attempt: an ssh process, with a restricted environment and fixed options.
 
 use crate::client::rest;
 use crate::wrapper::near::Event;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// What ssh needs of the environment. The secret of the attempt is not among it.
+/// The environment variables that ssh needs. The secret of the attempt is not among them.
 const ENVIRONMENT: [&str; 9] = [
     "HOME",
     "KRB5CCNAME",
@@ -23,8 +23,8 @@ const ENVIRONMENT: [&str; 9] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// What holds whatever its configuration says: nobody is asked, no unknown host is trusted, and no connection is shared, since a
-/// shared one would live as long as one attempt that happened to open it.
+/// Options that hold whatever the configuration says: no prompts, no unknown hosts, and no shared connection, since a shared
+/// connection would live as long as the attempt that happened to open it.
 const OPTIONS: [&str; 7] = [
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -35,14 +35,14 @@ const OPTIONS: [&str; 7] = [
     "ClearAllForwardings=yes",
 ];
 
-/// A signal to all of an attempt is for the command, and goes there: ssh is not to be cut off by it.
+/// A signal to the whole process group is forwarded to the command; it must not cut off ssh.
 const SHIELD: &str = "trap '' HUP INT TERM; exec ssh \"$@\"";
 
-/// How long ssh may take to end by itself when nothing is left to say.
+/// How long ssh may take to end by itself: the interval and number of checks.
 const END: Duration = Duration::from_millis(10);
 const ENDS: u32 = 100;
 
-/// How a machine is reached.
+/// How to reach a machine.
 pub(super) struct Target<'a> {
     pub(super) to: &'a str,
     pub(super) config: Option<&'a Path>,
@@ -53,12 +53,12 @@ pub(super) struct Target<'a> {
 pub(super) struct Link {
     ssh: Child,
     writer: Writer,
-    /// Whether the far end has said its name.
+    /// Whether the far end has identified itself.
     pub(super) greeted: bool,
 }
 
 impl Link {
-    /// Begins one; what is heard on it is told as that of this number.
+    /// Opens a connection; its messages are sent to `events` with `number`.
     pub(super) fn open(
         target: &Target<'_>,
         number: u64,
@@ -94,12 +94,12 @@ impl Link {
         })
     }
 
-    /// Says something; whether there was room for it.
+    /// Sends an order; returns whether there was room for it.
     pub(super) fn say(&self, order: &Order) -> bool {
         self.writer.say(order)
     }
 
-    /// Ends it: by itself if all is said, at once if it hangs.
+    /// Closes the connection: gracefully if everything was sent, otherwise at once.
     pub(super) fn close(self, all_is_said: bool) {
         let Self {
             mut ssh, writer, ..

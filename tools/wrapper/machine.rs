@@ -1,18 +1,18 @@
-//! What both ends hear of the machine that they are on: its clock, and signals.
+//! The clock and the signals of the machine, for both ends.
 
 use crate::signals::Signals;
 use crate::wrapper::pipe;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 
-/// Milliseconds since this machine was started; the time in which it slept counts.
+/// Returns the milliseconds since boot, including time in suspend.
 pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
 }
 
-/// Hands on the number of each of these signals that comes from now on, for as long as that is taken.
+/// Calls `hand_on` with the number of each of these signals, until it returns false.
 pub(super) fn hear_signals(
     numbers: &[i32],
     mut hand_on: impl FnMut(i32) -> bool + Send + 'static,

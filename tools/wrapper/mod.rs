@@ -1,12 +1,12 @@
-//! `sexton wrapper`: attempts of tasks on another machine, both ends.
+//! `sexton wrapper`: both ends of attempts of tasks on another machine.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `protocol.rs` `pipe.rs` `machine.rs` | what the two ends say to each other; lines over streams; clock and signals |
-//! | `near.rs` `link.rs` | the end here: it waits for one attempt, over one connection after the other |
-//! | `front.rs` | the far end of a connection: begins an attempt, or finds it |
-//! | `keeping.rs` `reports.rs` | the far end of an attempt: it has the command run, and keeps its end until that is acknowledged |
-//! | `place.rs` `descendants.rs` | its directory; what lives of it |
+//! | `protocol.rs` `pipe.rs` `machine.rs` | the messages between the two ends; lines over streams; clock and signals |
+//! | `near.rs` `link.rs` | the near end: waits for one attempt, over one connection after the other |
+//! | `front.rs` | the far end of a connection: begins or finds an attempt |
+//! | `keeping.rs` `reports.rs` | the far end of an attempt: runs the command, and keeps its result until that is acknowledged |
+//! | `place.rs` `descendants.rs` | the attempt's directory; its live processes |
 
 mod descendants;
 mod front;
@@ -25,8 +25,8 @@ use std::path::PathBuf;
 
 /// Run attempts of tasks for a coordinator on another machine, which calls this through ssh
 ///
-/// It speaks JSON on its standard streams, and is of no use to people. What runs for a coordinator is below --state, each in a
-/// directory of its own, until the coordinator knows how it ended. A key that a coordinator logs in by can be bound to it in
+/// It speaks JSON on its standard streams and is not meant for interactive use. Each attempt has a directory below --state until
+/// the coordinator knows how it ended. The key that a coordinator logs in with can be restricted to this command in
 /// `authorized_keys`: `restrict,command="sexton wrapper" ssh-ed25519 …`.
 #[derive(Args)]
 pub(crate) struct Wrapper {
@@ -36,7 +36,7 @@ pub(crate) struct Wrapper {
     #[arg(
         long,
         value_name = "DIR",
-        help = "Where attempts are kept [default: $XDG_STATE_HOME/sexton/wrapper, or ~/.local/state/sexton/wrapper]"
+        help = "The directory of attempts [default: $XDG_STATE_HOME/sexton/wrapper, or ~/.local/state/sexton/wrapper]"
     )]
     state: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ enum Action {
     /// Wait here for an attempt that runs there
     #[command(hide = true)]
     Near(near::Near),
-    /// Have the command of an attempt run
+    /// Run the command of an attempt
     #[command(hide = true)]
     Keep(keeping::Keep),
 }

@@ -1,8 +1,8 @@
-//! The near end of an attempt: the process that the coordinator has for it. It reaches the machine by ssh, connects again when
-//! that is cut, and tells the coordinator what became of the attempt before it ends itself.
+//! The near end of an attempt: the process that stands for it on the coordinator's machine. It connects by ssh, reconnects when
+//! the connection is cut, and reports the end of the attempt to the coordinator before it exits.
 //!
-//! When nobody answers there for as long as an attempt goes on without a word, and a little longer, the attempt has ended there by
-//! itself, and it is given up.
+//! If the far end cannot be reached for a little longer than an attempt runs there without contact, the attempt has stopped by
+//! itself, and is given up.
 
 use crate::client::rest;
 use crate::job::exchange;
@@ -23,68 +23,68 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long the far end may take to say its name.
+/// How long the far end may take to identify itself, in milliseconds.
 const GREETING_MS: u64 = 30_000;
-/// The longest between two tries to connect, and between two pings.
+/// The longest pause between two attempts to connect, and between two pings, in milliseconds.
 const PAUSE_MS_MAX: u64 = 2000;
 const BEAT_MS_MAX: u64 = 5000;
-/// How much longer than it may an attempt is waited for that must have ended by itself.
+/// How much longer to wait for an attempt that must have stopped by itself, in milliseconds.
 const SLACK_MS: u64 = 3000;
-/// How soon the coordinator is asked again while it is not there.
+/// The pause before asking again while the coordinator cannot be reached.
 const ABSENT: Duration = Duration::from_millis(100);
 
 /// Wait for an attempt that runs on another machine
 #[derive(Args)]
 pub(super) struct Near {
-    /// Where ssh goes
+    /// The destination for ssh
     #[arg(long, value_name = "DESTINATION")]
     to: String,
-    /// The configuration file of ssh
+    /// The configuration file for ssh
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
-    /// The program sexton there
+    /// The path of sexton on that machine
     #[arg(long, value_name = "PATH", default_value = "sexton")]
     program: String,
-    /// What the attempt is known by there
+    /// The name of the attempt on that machine
     #[arg(long, value_name = "NAME")]
     attempt: String,
-    /// Milliseconds without a word after which it is stopped there
+    /// Milliseconds without contact after which it is stopped there
     #[arg(long, value_name = "MS")]
     lost_after: u64,
-    /// Milliseconds that it has to stop
+    /// Milliseconds between SIGTERM and SIGKILL
     #[arg(long, value_name = "MS")]
     grace: u64,
-    /// The directory that it runs in
+    /// Its working directory
     #[arg(long, value_name = "DIR", default_value = "")]
     dir: OsString,
-    /// It was begun: ask what became of it
+    /// It was begun before: only find out how it ended
     #[arg(long)]
     attach: bool,
     /// Stop it there
     #[arg(long)]
     stop: bool,
-    /// A variable that its environment has from this one
+    /// A variable of this environment to pass on
     #[arg(long, value_name = "NAME")]
     pass: Vec<String>,
-    /// The file of which its environment has all variables
+    /// A file whose variables to pass on
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
-    /// What is run
+    /// The command
     #[arg(last = true)]
     command: Vec<OsString>,
 }
 
-/// Something that happens.
+/// An event of the main loop.
 pub(super) enum Event {
-    /// The connection of this number says something, or has ended.
+    /// The connection of this number received a message, or has ended.
     Said(u64, Option<Word>),
-    /// The coordinator answers a report.
+    /// The coordinator answered a report.
     Answered(u64, String),
-    /// It is to stop.
+    /// The attempt must stop.
     Stop,
 }
 
-/// How it came out.
+/// The outcome of the wait.
 enum Came {
     Ended(Exit),
     Unreachable,
@@ -98,9 +98,9 @@ struct Waiting<'a> {
     /// Whether it may have been begun there.
     begun: bool,
     stops: bool,
-    /// How much of its output has come.
+    /// How many bytes of each stream have been received.
     from: [u64; 2],
-    /// When something was said last that may have been heard; when something was heard; when it is connected again.
+    /// When the last message was sent that may have arrived; when the last one was received; when to reconnect.
     said: u64,
     heard: u64,
     again: u64,
@@ -111,7 +111,7 @@ impl Near {
     pub(super) fn run(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
         let (events, happening) = channel();
-        // A signal to this process is for the attempt.
+        // Signals to this process are meant for the attempt.
         let stops = events.clone();
         machine::hear_signals(&[1, 2, 15], move |_| stops.send(Event::Stop).is_ok())
             .map_err(failed)?;
@@ -133,7 +133,7 @@ impl Near {
             Came::Ended(exit) => (json!({ "do": "ended", "exit": exit }), exit.status()),
             Came::Unreachable => (json!({ "do": "unreachable" }), 1),
         };
-        // As soon as the coordinator has it, nobody else needs it.
+        // Once the coordinator has the result, the far end may forget it.
         deliver(&report);
         if let Some(link) = waiting.link.take() {
             let all_is_said = link.say(&Order::Acknowledge);
@@ -146,7 +146,8 @@ impl Near {
         }
     }
 
-    /// The variables that go along. Of its file only the names are read: the coordinator has put the values there.
+    /// Returns the names of the variables to pass on. Only the names are read from the file: the coordinator has set their
+    /// values.
     fn names(&self) -> Vec<String> {
         let file = self.env_file.as_ref().map(std::fs::read_to_string);
         let text = file.and_then(Result::ok).unwrap_or_default();
@@ -173,7 +174,7 @@ impl Near {
 }
 
 impl Waiting<'_> {
-    /// Waits until it is known what became of the attempt.
+    /// Waits until the outcome of the attempt is known.
     fn wait(&mut self, happening: &Receiver<Event>) -> Came {
         loop {
             if let Some(came) = self.look() {
@@ -190,17 +191,17 @@ impl Waiting<'_> {
         }
     }
 
-    /// Milliseconds between two pings.
+    /// Returns the milliseconds between two pings.
     fn beat(&self) -> u64 {
         (self.near.lost_after / 10).clamp(100, BEAT_MS_MAX)
     }
 
-    /// What time brings.
+    /// Handles timeouts.
     fn look(&mut self) -> Option<Came> {
         let time = now();
         if let Some(link) = &self.link {
             let patience = if link.greeted {
-                // Soon enough that there is time left to connect again.
+                // Early enough to have time left to reconnect.
                 (3 * self.beat() + 1000).min(self.near.lost_after / 2)
             } else {
                 GREETING_MS
@@ -238,13 +239,13 @@ impl Waiting<'_> {
             Ok(link) => self.link = Some(link),
             Err(error) => {
                 drop(writeln!(io::stderr(), "sexton: failed to run ssh: {error}"));
-                // As if the connection had been refused.
+                // Treated like a refused connection.
                 drop(self.events.send(Event::Said(self.links, None)));
             }
         }
     }
 
-    /// The connection is gone. What was never begun has failed; anything else goes on there.
+    /// Handles the loss of the connection. An attempt that was never begun has failed; any other goes on there.
     fn disconnected(&mut self) -> Option<Came> {
         if let Some(link) = self.link.take() {
             link.close(false);
@@ -283,7 +284,7 @@ impl Waiting<'_> {
         match word {
             Word::Hello { version } if version == VERSION => self.greet(),
             Word::Hello { version } => {
-                let words = "is of another version of sexton, whose wrapper speaks";
+                let words = "has another version of sexton, whose wrapper uses protocol version";
                 drop(writeln!(
                     io::stderr(),
                     "sexton: {} {words} {version} and not {VERSION}",
@@ -318,7 +319,7 @@ impl Waiting<'_> {
         None
     }
 
-    /// The far end is there: what is wanted of it.
+    /// The far end has identified itself: sends the first order.
     fn greet(&mut self) {
         if let Some(link) = &mut self.link {
             link.greeted = true;
@@ -331,23 +332,23 @@ impl Waiting<'_> {
         } else {
             Order::Start(self.near.start())
         };
-        // From here on it may have come there.
+        // From here on the order may have arrived.
         self.begun = true;
         self.say(&order);
     }
 
     fn say(&mut self, order: &Order) {
         self.said = now();
-        // A connection that takes nothing is seen by its silence.
+        // A connection that accepts nothing is noticed by its silence.
         let _taken = self.link.as_ref().is_some_and(|it| it.say(order));
     }
 
-    /// What the command wrote is written here.
+    /// Writes the command's output.
     fn write(&mut self, stream: u8, b64: &str) {
         let Ok(bytes) = STANDARD.decode(b64) else {
             return;
         };
-        // Where it goes may be full: the attempt goes on.
+        // The output may be full or closed; the attempt goes on.
         let (at, _written) = if stream == 2 {
             (1, io::stderr().write_all(&bytes))
         } else {
@@ -360,7 +361,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Asks the coordinator, until it is there; `None` if it never will be.
+/// Sends a report to the coordinator until it is answered; `None` if it never will be.
 fn ask(report: &Value, nth: Option<u64>) -> Option<String> {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
     let (address, secret) = (variable("SEXTON_TASK_REPORT"), variable(Task::SECRET));
@@ -371,20 +372,20 @@ fn ask(report: &Value, nth: Option<u64>) -> Option<String> {
         let asked = UnixStream::connect(&address).and_then(|stream| exchange(stream, &request));
         match asked {
             Ok(answer) if !answer.is_empty() => return Some(answer),
-            // A coordinator that is not there may come again; one whose directory is gone does not.
+            // A coordinator that cannot be reached may come back, unless its directory is gone.
             Ok(_) | Err(_) if !is_there(&address) => return None,
             Ok(_) | Err(_) => rest(ABSENT),
         }
     }
 }
 
-/// Whether the directory of a socket is there.
+/// Returns whether the directory of a socket exists.
 fn is_there(address: &OsStr) -> bool {
     let dir = Path::new(address).parent();
     dir.is_some_and(Path::is_dir)
 }
 
-/// Tells the coordinator what became of the attempt, until it has heard it, or does not want to hear it any more.
+/// Reports the end of the attempt until the coordinator has it or refuses it for good.
 fn deliver(report: &Value) {
     loop {
         let Some(answer) = ask(report, None) else {

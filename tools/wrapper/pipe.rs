@@ -1,4 +1,4 @@
-//! Lines over streams that may block: a thread for each direction.
+//! Lines over streams that may block: one thread for each direction.
 
 use crate::wrapper::protocol::{LINE_BYTES_MAX, line};
 use serde::Serialize;
@@ -7,16 +7,16 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-/// How many lines wait to be written.
+/// The most lines waiting to be written.
 const WAITING_MAX: usize = 256;
 
-/// Begins a thread. A process that can have none is of no use to anybody.
+/// Spawns a thread. Panics if that fails, since the process is useless without it.
 pub(super) fn begin(name: &str, run: impl FnOnce() + Send + 'static) {
     let thread = thread::Builder::new().name(name.to_owned());
     drop(thread.spawn(run).expect("a thread can be begun"));
 }
 
-/// Reads lines until the stream ends, or one is none of the protocol; hands each on, and `None` at the end.
+/// Reads messages and passes each to `hand_on`; passes `None` at the end of the stream or at an invalid line.
 pub(super) fn read<T: DeserializeOwned>(
     stream: impl Read + Send + 'static,
     mut hand_on: impl FnMut(Option<T>) -> bool + Send + 'static,
@@ -32,7 +32,7 @@ pub(super) fn read<T: DeserializeOwned>(
     });
 }
 
-/// The next line; `None` at the end of the stream, and of one that is none.
+/// Reads the next message; `None` at the end of the stream, and for an invalid line.
 pub(super) fn next<T: DeserializeOwned>(stream: &mut BufReader<impl Read>) -> Option<T> {
     let mut bytes = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);
@@ -40,11 +40,11 @@ pub(super) fn next<T: DeserializeOwned>(stream: &mut BufReader<impl Read>) -> Op
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Where lines go.
+/// A queue of lines to be written.
 pub(super) struct Writer(SyncSender<String>);
 
 impl Writer {
-    /// Writes to this stream; `done` when that is over.
+    /// Writes lines to `stream`; calls `done` when it has ended.
     pub(super) fn to(
         mut stream: impl Write + Send + 'static,
         done: impl FnOnce() + Send + 'static,
@@ -62,7 +62,7 @@ impl Writer {
         Self(sender)
     }
 
-    /// Says something; whether there was room for it and somebody to read it.
+    /// Queues a message; returns false if the queue is full or the stream is closed.
     pub(super) fn say(&self, said: &impl Serialize) -> bool {
         match self.0.try_send(line(said)) {
             Ok(()) => true,

@@ -1,5 +1,5 @@
-//! Where an attempt is kept on the machine that it runs on: a directory of its own, which is there from the moment on in which it
-//! can run until its end is acknowledged. So it is begun once, whatever is said twice, and what became of it can be asked for.
+//! The directory of an attempt on the machine that it runs on. It exists from before the attempt can run until its end is
+//! acknowledged, so an attempt is begun only once however often that is requested, and its result can be asked for later.
 
 use crate::wrapper::protocol::Exit;
 use rustix::fs::{FlockOperation, flock};
@@ -11,13 +11,13 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The longest path of a socket that all systems take.
+/// The longest path of a socket that all systems accept, in bytes.
 const SOCKET_BYTES_MAX: usize = 100;
 
-/// How long the end of an attempt is kept that nobody asks for.
+/// How long the result of an attempt is kept that nobody asks for.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
-/// How an attempt ended, and what there is to say of it.
+/// How an attempt ended, with an explanation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct End {
     pub(super) exit: Exit,
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) dir: PathBuf,
 }
 
-/// Where attempts are kept.
+/// Returns the directory of all attempts.
 pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     let of_variable = |name, rest: &str| {
         let value = std::env::var_os(name).filter(|it| !it.is_empty())?;
@@ -39,7 +39,7 @@ pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     let base = state
         .or_else(|| of_variable("XDG_STATE_HOME", "sexton/wrapper"))
         .or_else(|| of_variable("HOME", ".local/state/sexton/wrapper"));
-    let missing = "neither HOME nor XDG_STATE_HOME is set: --state says where attempts are kept";
+    let missing = "neither HOME nor XDG_STATE_HOME is set: --state names the directory of attempts";
     let base = base.ok_or_else(|| io::Error::other(missing))?;
     DirBuilder::new()
         .recursive(true)
@@ -48,7 +48,7 @@ pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     fs::canonicalize(base)
 }
 
-/// Writes a file that only this user reads.
+/// Writes a file that only this user can read.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -61,16 +61,15 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 impl Place {
-    /// That of an attempt of this name.
+    /// The directory of the attempt with this name.
     pub(super) fn of(base: &Path, attempt: &str) -> io::Result<Self> {
         let is_plain = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
         if attempt.is_empty() || attempt.len() > 64 || !attempt.bytes().all(is_plain) {
-            return Err(io::Error::other("this is no name of an attempt"));
+            return Err(io::Error::other("this is not the name of an attempt"));
         }
         let dir = base.join(attempt);
         if dir.as_os_str().len() + "/control".len() > SOCKET_BYTES_MAX {
-            let words =
-                "the path of the state directory is too long for a socket: --state says another";
+            let words = "the path of the state directory is too long for a socket: choose another with --state";
             return Err(io::Error::other(words));
         }
         Ok(Self { dir })
@@ -80,7 +79,7 @@ impl Place {
         self.dir.exists()
     }
 
-    /// A directory that can become this one.
+    /// Makes a directory that can be renamed to this one.
     pub(super) fn draft(&self) -> io::Result<Self> {
         let pid = std::process::id();
         let dir = self.dir.with_extension(format!("{pid}"));
@@ -89,7 +88,7 @@ impl Place {
         Ok(Self { dir })
     }
 
-    /// Makes a draft this directory; false if there is one already, and then nothing is left of the draft.
+    /// Renames a draft to this directory. Returns false if the directory already exists; the draft is removed then.
     pub(super) fn become_of(&self, draft: &Self) -> io::Result<bool> {
         match fs::rename(&draft.dir, &self.dir) {
             Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?
@@ -106,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Has it for oneself; `None` if another has.
+    /// Locks the attempt; `None` if another process has it locked.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         let file = OpenOptions::new()
             .write(true)
@@ -121,19 +120,19 @@ impl Place {
         }
     }
 
-    /// Whether it was made before this machine was started last.
+    /// Returns whether it was made before the last boot.
     pub(super) fn is_of_another_boot(&self) -> bool {
         let its = fs::read_to_string(self.dir.join("boot"));
         its.map_or(true, |its| its != host::boot().to_string())
     }
 
-    /// How the attempt ended, if that is known.
+    /// Returns how the attempt ended, if that is known.
     pub(super) fn end(&self) -> Option<End> {
         let text = fs::read(self.dir.join("end")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Keeps how it ended. Durable when this is done.
+    /// Stores how it ended, durably.
     pub(super) fn set_end(&self, end: &End) -> io::Result<()> {
         let text = serde_json::to_vec(end)?;
         write(&self.dir.join("end.new"), &text)?;
@@ -141,14 +140,14 @@ impl Place {
         File::open(&self.dir)?.sync_all()
     }
 
-    /// Forgets it.
+    /// Removes the directory.
     pub(super) fn remove(&self) {
-        // What cannot be removed is found by the next attempt.
+        // A directory that cannot be removed is found by the next attempt.
         drop(fs::remove_dir_all(&self.dir));
     }
 }
 
-/// Forgets attempts that ended long ago, and of which nobody asked.
+/// Removes attempts that ended long ago and that nobody asked about.
 #[expect(
     clippy::disallowed_methods,
     reason = "the age of a file is by the clock of the system"

@@ -1,5 +1,5 @@
-//! What the two ends of an attempt on another machine say to each other: JSON, an object a line, over the standard streams of
-//! ssh. `docs/protocols/wrapper.md` describes it.
+//! The messages between the two ends of an attempt on another machine: JSON objects, one per line, over the standard streams of
+//! ssh. See `docs/protocols/wrapper.md`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// The version of the protocol. The far end says its own first.
+/// The version of the protocol. The far end states its own first.
 pub(super) const VERSION: u32 = 1;
 
-/// The longest line: what a task saves comes in base64, and so does a command.
+/// The longest line, in bytes: the saved state of a task and its command are sent in base64.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 20;
 
-/// How much output goes into one line, in bytes.
+/// The most bytes of output in one line.
 pub(super) const OUTPUT_BYTES_MAX: usize = 48 << 10;
 
-/// Text, or bytes that are none.
+/// Text, or bytes that are not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Text {
@@ -35,7 +35,7 @@ impl Text {
         }
     }
 
-    /// As the system has it; `None` if it cannot be one of its strings.
+    /// Converts it to an OS string; `None` if that is not possible.
     pub(super) fn to_os(&self) -> Option<OsString> {
         let bytes = match self {
             Self::Plain(text) => text.clone().into_bytes(),
@@ -45,44 +45,44 @@ impl Text {
     }
 }
 
-/// An attempt that is to be begun.
+/// A request to begin an attempt.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
-    /// What it is known by. It is begun once.
+    /// The name of the attempt. An attempt is begun only once.
     pub(super) attempt: String,
     pub(super) command: Vec<Text>,
-    /// Above the environment that ssh gives.
+    /// Added to the environment that ssh provides.
     pub(super) env: Vec<(String, Text)>,
-    /// The directory that it runs in.
+    /// The working directory.
     pub(super) dir: Text,
     /// Milliseconds between SIGTERM and SIGKILL.
     pub(super) grace_ms: u64,
-    /// Milliseconds without a word after which it is stopped.
+    /// Milliseconds without contact after which it is stopped.
     pub(super) lost_after_ms: u64,
 }
 
-/// What the near end says.
+/// A message of the near end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 pub(super) enum Order {
     Start(Start),
-    /// What became of an attempt? It is not begun if it was not.
+    /// Asks for the result of an attempt. If it was never begun, it will not be.
     Attach {
         attempt: String,
-        /// How many bytes of each stream of its output have come.
+        /// How many bytes of each output stream have been received.
         from: [u64; 2],
     },
-    /// Here is somebody.
+    /// A sign of life.
     Ping,
-    /// It is to end, with all that it started.
+    /// The attempt must stop, with everything it started.
     Stop,
     /// The answer to a report.
     Answer {
         nth: u64,
         line: String,
     },
-    /// Its end is known: it may be forgotten there.
+    /// The end is known: the far end may forget the attempt.
     Acknowledge,
 }
 
@@ -92,14 +92,14 @@ pub(super) enum Order {
 pub(super) enum Exit {
     Code(u8),
     Signal(u8),
-    /// Nobody knows how; nothing of it lives.
+    /// It is unknown how it ended; no process of it is left.
     Lost,
     /// It never ran.
     Failed,
 }
 
 impl Exit {
-    /// The exit status that a shell has for it.
+    /// Returns the exit status that a shell would report.
     pub(super) const fn status(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -110,7 +110,7 @@ impl Exit {
     }
 }
 
-/// What the far end says.
+/// A message of the far end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
 pub(super) enum Word {
@@ -121,26 +121,26 @@ pub(super) enum Word {
         pid: u32,
     },
     Pong,
-    /// What the command wrote.
+    /// Output of the command.
     Output {
-        /// 1 or 2.
+        /// 1 for standard output, 2 for standard error.
         stream: u8,
         b64: String,
     },
-    /// What the command reports. It is said again until it is answered.
+    /// A report of the command. Sent again until it is answered.
     Report {
         nth: u64,
         report: Value,
     },
-    /// It has ended; nothing of it lives. Said again until that is acknowledged.
+    /// The attempt has ended and no process of it is left. Sent again until acknowledged.
     Ended {
         exit: Exit,
-        /// What there is to say of it.
+        /// An explanation, possibly empty.
         words: String,
     },
 }
 
-/// A line of it.
+/// Encodes a message as a line.
 pub(super) fn line(said: &impl Serialize) -> String {
     let mut line = serde_json::to_string(said).expect("it has names for keys");
     line.push('\n');

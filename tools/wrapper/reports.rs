@@ -1,5 +1,5 @@
-//! What the command of an attempt reports on the machine that it runs on: to a socket there, by a secret that is made there and
-//! is known nowhere else. One report after the other goes to the coordinator, each until it is answered.
+//! Receives reports of an attempt's command on the machine that it runs on: at a socket there, with a secret that is made there
+//! and known nowhere else. Reports are sent to the coordinator one after the other, each until it is answered.
 
 use crate::wrapper::keeping::Event;
 use crate::wrapper::pipe;
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// The longest report, as at the coordinator.
+/// The longest report, in bytes, as at the coordinator.
 const REPORT_BYTES_MAX: u64 = 1 << 20;
 
-/// The most that are heard at a time.
+/// The most open connections.
 const OPEN_MAX: usize = 64;
 
-/// How long somebody may be silent who has not said yet what there is to report.
+/// How long a client may take to send its report.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A report, and where its answer goes.
+/// A report, and the channel for its answer.
 pub(super) struct Pending {
     pub(super) report: Value,
     pub(super) answer: SyncSender<String>,
@@ -34,7 +34,7 @@ struct Request {
     report: Value,
 }
 
-/// Hears reports from now on.
+/// Receives reports from now on.
 pub(super) fn hear(listener: UnixListener, secret: String, events: Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     let secret = Arc::new(secret);
@@ -44,7 +44,7 @@ pub(super) fn hear(listener: UnixListener, secret: String, events: Sender<Event>
             let events = events.clone();
             let is_full = open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX;
             pipe::begin("report", move || {
-                // Who asked may be gone.
+                // The client may be gone.
                 drop(take(stream, (&secret, is_full), &events));
                 open.fetch_sub(1, Ordering::Relaxed);
             });
@@ -59,16 +59,16 @@ fn take(
 ) -> std::io::Result<()> {
     let mut writer = stream.try_clone()?;
     if is_full {
-        return writer.write_all(refused("busy", "too many report at a time").as_bytes());
+        return writer.write_all(refused("busy", "too many reports at a time").as_bytes());
     }
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream).take(REPORT_BYTES_MAX);
     reader.read_until(b'\n', &mut line)?;
     let answer = match serde_json::from_slice::<Request>(&line) {
-        Err(_) => refused("malformed", "this is no report"),
+        Err(_) => refused("malformed", "this is not a report"),
         Ok(request) if !is_same(&request.secret, secret) => {
-            refused("unauthorized", "this is no secret of an attempt")
+            refused("unauthorized", "this is not the secret of an attempt")
         }
         Ok(Request { report, .. }) => {
             let (answer, answered) = sync_channel(1);
@@ -83,7 +83,7 @@ fn take(
     writer.write_all(answer.as_bytes())
 }
 
-/// Compared in a time that does not tell how much of it is right.
+/// Compares two secrets in constant time, so that the time does not reveal how much of one is right.
 fn is_same(a: &str, b: &str) -> bool {
     let differs = |(a, b): (u8, u8)| a ^ b;
     a.len() == b.len()

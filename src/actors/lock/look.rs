@@ -75,6 +75,7 @@ impl LockMachine {
             ttl: entry.ttl,
             ttw: entry.ttw,
             priority: entry.priority,
+            since: entry.since,
             deadline: self.state.deadline_of(entry),
             token: Some(entry.token()).filter(|token| *token != Token(0)),
             bound: entry.bound(),

@@ -430,7 +430,7 @@ impl Machine for LockMachine {
                 .map_or(Reply::Absent, |(slot, _)| self.standing(slot)),
             Query::List { key, entries_max } => Reply::List(self.list(key.as_ref(), *entries_max)),
             Query::Select(selection) => self.select(selection),
-            Query::Contended { most } => self.contended(*most),
+            Query::Contended { most, by } => self.contended(*most, *by),
             Query::Counts => {
                 let (owners, contenders) = self.counts();
                 Reply::Counts { owners, contenders }

@@ -405,13 +405,24 @@ pub enum Query {
     },
     /// One page of the entries that match a filter.
     Select(Selection),
-    /// The locks with the longest lines.
+    /// The contended locks that rank first.
     Contended {
         /// The maximum number of locks to return.
         most: u32,
+        /// Which of them come first.
+        by: Ranking,
     },
     /// The numbers of owners and contenders.
     Counts,
+}
+
+/// The order of contended locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranking {
+    /// Most contenders first.
+    Waiting,
+    /// Longest wait first.
+    Longest,
 }
 
 /// A contended lock and its holder.
@@ -425,6 +436,8 @@ pub struct Contended {
     pub owner: Name,
     /// Number of contenders.
     pub waiting: u32,
+    /// When the contender that has waited longest was queued, or last renewed.
+    pub since: Timestamp,
     /// When the lock passes on unless it is renewed; `None` if it only ends with a process or an actor's request.
     pub deadline: Option<Timestamp>,
 }
@@ -495,7 +508,7 @@ pub enum Reply {
         /// The slot at which the next page begins; `None` after the last page.
         next: Option<Slot>,
     },
-    /// The locks with the longest lines, longest first.
+    /// Contended locks, in the requested order.
     Contended {
         /// The locks.
         locks: Vec<Contended>,
@@ -539,6 +552,9 @@ pub struct Listed {
     pub ttw: u16,
     /// Priority among contenders, see [`Rules::high_first`].
     pub priority: u8,
+    /// When it was granted or queued, or last renewed.
+    #[serde(skip)]
+    pub since: Timestamp,
     /// When it ends unless it is renewed; `None` if it only ends with a process or an actor's request.
     pub deadline: Option<Timestamp>,
     /// The token; `None` for a contender.

@@ -34,8 +34,8 @@ mod waking;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Contended, Gone, Held, Hold, LOCKS, Listed, Message, Name, Outcome, Query, Refused, Reply,
-    Rules, Selection, Standing, Tie, ToHolder, View, Watch,
+    Contended, Gone, Held, Hold, LOCKS, Listed, Message, Name, Outcome, Query, Ranking, Refused,
+    Reply, Rules, Selection, Standing, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
 

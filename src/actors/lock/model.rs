@@ -36,6 +36,7 @@ pub(super) struct Place {
     pub(super) tie: Tie,
     /// Whether its time has run out and its process tree is being killed.
     pub(super) fencing: bool,
+    since: Timestamp,
     pub(super) deadline: Option<Timestamp>,
     /// If set, the entry's deadline is ignored until its span is restarted.
     pub(super) quarantined: bool,
@@ -335,6 +336,7 @@ impl Model {
             priority,
             tie: Tie::None,
             fencing: false,
+            since: at,
             deadline: Some(at),
             quarantined: false,
         };
@@ -355,6 +357,7 @@ impl Model {
             .iter_mut()
             .filter(|it| it.lock == *lock && it.owner == *owner)
         {
+            it.since = at;
             it.begin_span(at);
         }
         self.answer(lock, owner)
@@ -411,6 +414,7 @@ impl Model {
             if heir.tie == Tie::Connection {
                 heir.tie = Tie::None;
             }
+            heir.since = at;
             heir.begin_span(at);
         }
         let owner = self.line(lock).first().map(|it| it.owner.clone());
@@ -474,6 +478,7 @@ impl Model {
             ttl: it.ttl,
             ttw: it.ttw,
             priority: it.priority,
+            since: it.since,
             deadline: it.deadline,
             bound: it.tie.binding(),
             fencing: it.fencing,

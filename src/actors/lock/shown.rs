@@ -21,14 +21,14 @@ impl Shown for LockMachine {
 
     type View = View;
 
-    fn view(&self) -> View {
+    fn sample(&self, most: usize) -> View {
         let (owners, contenders) = self.counts();
         let draining = self.state.head.draining;
         View {
             owners,
             contenders,
             draining,
-            entries: self.list(None, u32::MAX),
+            entries: self.list(None, u32::try_from(most).unwrap_or(u32::MAX)),
         }
     }
 

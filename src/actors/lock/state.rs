@@ -31,6 +31,14 @@ pub(super) struct Line {
     pub(super) len: usize,
 }
 
+impl Line {
+    /// Returns the contender that was queued first, whatever its priority.
+    pub(super) fn oldest(&self) -> Option<(Seq, Slot)> {
+        let firsts = self.ranks.values().filter_map(VecDeque::front);
+        firsts.min().copied()
+    }
+}
+
 /// All entries and every index over them.
 #[derive(Debug, Default)]
 pub(super) struct State {

@@ -122,8 +122,8 @@ impl ProcessMachine {
         }
     }
 
-    pub(super) fn show(&self) -> View {
-        let records = self.state.records.iter();
+    pub(super) fn show(&self, most: usize) -> View {
+        let records = self.state.records.iter().take(most);
         let views = records.map(|(_, record)| (record.id, self.view_of(record)));
         views.collect::<BTreeMap<_, _>>()
     }

@@ -385,8 +385,8 @@ impl Shown for ProcessMachine {
 
     type View = View;
 
-    fn view(&self) -> View {
-        self.show()
+    fn sample(&self, most: usize) -> View {
+        self.show(most)
     }
 
     fn gauges(&self) -> Vec<Gauge> {

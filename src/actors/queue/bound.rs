@@ -56,12 +56,27 @@ impl QueueMachine {
     }
 
     /// Asks the `ProcessActor` to report when the process of a claim is gone, and to kill its tree if the claim is fencing.
+    /// Sends nothing if another claim is bound in the same way: one watch serves both.
     pub(super) fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
-        let story = self.state.job(slot).map(Job::story);
-        let bound = story.and_then(|story| story.bound.as_ref());
-        for said in bound.into_iter().flat_map(|bound| obligations(bound)) {
-            effects.tell(PROCESSES, &said);
+        let bound = self.bound_of(slot).filter(|_| !self.is_watched(slot));
+        for request in bound.into_iter().flat_map(obligations) {
+            effects.tell(PROCESSES, &request);
         }
+    }
+
+    /// Returns whether another claim has the same binding, so that its watch covers this one as well.
+    fn is_watched(&self, slot: Slot) -> bool {
+        let Some(bound) = self.bound_of(slot).filter(|bound| !bound.fencing) else {
+            return false;
+        };
+        let Binding { process, until, .. } = bound.binding;
+        let others = self.state.of_process(process).filter(|it| *it != slot);
+        let mut others = others.filter_map(|other| self.bound_of(other));
+        others.any(|other| other.binding.until == until)
+    }
+
+    fn bound_of(&self, slot: Slot) -> Option<&Bound> {
+        self.state.job(slot)?.story().bound.as_deref()
     }
 
     /// States every watch and every kill that is due again, each once.

@@ -2,7 +2,7 @@
 
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::queue::Queue;
-use crate::actors::queue::reply::{BusyQueue, Reply};
+use crate::actors::queue::reply::Reply;
 use crate::actors::queue::select::LOOKED_AT_MAX;
 use crate::clock::Offset;
 use crate::ids::Slot;
@@ -25,10 +25,7 @@ impl QueueMachine {
         let busiest = ranked
             .iter()
             .filter_map(|(_, slot)| queues.get(Slot(*slot)));
-        let busiest = busiest.map(|queue| BusyQueue {
-            view: self.state.queue_view(queue, offset),
-            oldest: queue.ready.oldest(&self.state.jobs),
-        });
+        let busiest = busiest.map(|queue| self.state.queue_view(queue, offset));
         Reply::Busiest {
             queues: busiest.collect(),
             next: (end < queues.extent()).then_some(Slot(end)),

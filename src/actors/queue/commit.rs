@@ -141,6 +141,7 @@ impl QueueMachine {
             job.phase = Phase::Claimed;
             let story = job.story_mut();
             story.since = stamp.at;
+            story.claimed = stamp.at;
             story.until = until;
             story.prune = prune;
             story.token = stamp.seq.into();

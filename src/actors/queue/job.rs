@@ -74,8 +74,16 @@ pub(super) struct Story {
     #[serde(default)]
     pub(super) items: u32,
     /// The progress that the worker of the newest try has reported.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub(super) progress: Option<Box<Progress>>,
+    /// When it was claimed; zero if it is not, or if the claim is older than this field. In no digest, for that reason.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) claimed: Timestamp,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+const fn is_zero(at: &Timestamp) -> bool {
+    at.0 == 0
 }
 
 /// The binding of a claim to a process.

@@ -6,11 +6,10 @@ use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::{Claim, JobView, Query, QueueView, Reply, Totals, View};
-use crate::actors::queue::results::JobResult;
 use crate::actors::queue::right::Claimant;
-use crate::actors::queue::uniques::KnownKey;
-use crate::clock::Offset;
+use crate::clock::{Offset, Timestamp};
 use crate::ids::Slot;
+use std::cmp::Ordering;
 
 impl QueueMachine {
     /// Returns the reply to the client that claimed this job.
@@ -111,6 +110,7 @@ impl QueueMachine {
             phase: job.phase,
             priority: job.priority,
             created: job.created,
+            claimed: Some(story.claimed).filter(|at| *at != Timestamp(0)),
             until: self
                 .state
                 .jobs
@@ -136,37 +136,48 @@ impl QueueMachine {
         }
     }
 
-    /// Returns a view of all durable state. Dates are not converted to node time.
-    pub(super) fn show(&self) -> View {
+    /// Returns a view of the durable state with at most `most` items of each kind. Dates are not converted to node time.
+    pub(super) fn show(&self, most: usize) -> View {
         let dates = Offset::default();
-        let durable = self
-            .state
-            .queues
-            .iter()
-            .filter(|(_, queue)| queue.is_durable());
-        let mut queues: Vec<QueueView> = durable
-            .map(|(_, queue)| QueueView {
-                throttled_until: None,
-                ..self.state.queue_view(queue, dates)
-            })
-            .collect();
-        queues.sort_by(|one, other| one.name.cmp(&other.name));
-        let jobs = self.state.jobs.iter();
-        let mut jobs: Vec<JobView> = jobs.map(|of| self.job_view(of, dates)).collect();
-        jobs.sort_by_key(|job| job.id);
-        let results = self.state.results.known.iter();
-        let mut results: Vec<JobResult> = results.map(|(_, it)| it.result.clone()).collect();
-        results.sort_by_key(|result| result.id);
-        let keys = self.state.uniques.known.iter();
-        let mut keys: Vec<KnownKey> = keys.map(|(_, it)| it.clone()).collect();
-        keys.sort_by_key(|known| known.id);
+        let queues = self.state.queues.iter().map(|(_, queue)| queue);
+        let queues = queues.filter(|queue| queue.is_durable());
+        let queues = first(queues, most, |one, other| one.name.cmp(&other.name));
+        let jobs = first(self.state.jobs.iter(), most, |(_, one), (_, other)| {
+            one.id.cmp(&other.id)
+        });
+        let results = self.state.results.known.iter().map(|(_, it)| &it.result);
+        let results = first(results, most, |one, other| one.id.cmp(&other.id));
+        let keys = self.state.uniques.known.iter().map(|(_, it)| it);
+        let keys = first(keys, most, |one, other| one.id.cmp(&other.id));
+        let queue_view = |queue| QueueView {
+            throttled_until: None,
+            ..self.state.queue_view(queue, dates)
+        };
         View {
             totals: self.totals(),
             next_id: self.state.head.next_id,
-            queues,
-            jobs,
-            results,
-            keys,
+            queues: queues.into_iter().map(queue_view).collect(),
+            jobs: jobs
+                .into_iter()
+                .map(|of| self.job_view(of, dates))
+                .collect(),
+            results: results.into_iter().cloned().collect(),
+            keys: keys.into_iter().cloned().collect(),
         }
     }
+}
+
+/// The first `most` items in this order.
+fn first<T>(
+    items: impl Iterator<Item = T>,
+    most: usize,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    if most < items.len() {
+        items.select_nth_unstable_by(most, &order);
+        items.truncate(most);
+    }
+    items.sort_unstable_by(order);
+    items
 }

@@ -52,9 +52,11 @@ impl QueueMachine {
         let result = state.results.known.due(now).map(item(RESULT));
         let key = state.uniques.known.due(now).map(item(KEY));
         let timed = [job, pause, key, root, result].into_iter().flatten().min();
-        timed
-            .map(|(_, item)| item)
-            .or_else(|| self.state.wanted().map(|ticket| WAITER | ticket.0))
+        timed.map(|(_, item)| item).or_else(|| {
+            let named = self.state.wanted();
+            let ticket = named.or_else(|| self.waiting.next_turn(&mut self.state, now.at));
+            ticket.map(|ticket| WAITER | ticket.0)
+        })
     }
 }
 
@@ -353,7 +355,7 @@ impl Machine for QueueMachine {
 
 impl Timed for QueueMachine {
     fn deadline(&self, offset: Offset) -> Option<Timestamp> {
-        if self.state.is_wanted() {
+        if self.state.is_wanted() || self.waiting.may_have_turn(&self.state) {
             return Some(Timestamp(0));
         }
         let state = &self.state;
@@ -458,6 +460,7 @@ impl Shown for QueueMachine {
         "abandoned",
         "added",
         "buried",
+        "cancelled",
         "claimed",
         "deferred",
         "deleted",
@@ -480,8 +483,8 @@ impl Shown for QueueMachine {
 
     type View = View;
 
-    fn view(&self) -> View {
-        self.show()
+    fn sample(&self, most: usize) -> View {
+        self.show(most)
     }
 
     fn gauges(&self) -> Vec<Gauge> {

@@ -335,7 +335,7 @@ pub struct Pop {
 }
 
 /// A selection of queues whose tenants provide jobs in turn.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnyType {
     /// The tenant; empty for the default tenant. `None` for all tenants.

@@ -89,8 +89,8 @@ pub use pages::Page;
 pub use phase::{Counts, Phase};
 pub use refused::Refused;
 pub use reply::{
-    BusyQueue, Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply,
-    Totals, View, Watch,
+    Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals, View,
+    Watch,
 };
 pub use results::JobResult;
 pub use right::{Claimant, Right, Worker};

@@ -164,6 +164,7 @@ impl Queue {
             pause_ms: pause.map_or(0, |pause| pause.until.0.saturating_sub(pause.since.0)),
             paused_until: pause.map(|pause| offset.time(pause.until)),
             throttled_until: (self.throttle.is_closed()).then(|| self.throttle.opens()),
+            oldest: None,
         }
     }
 }

@@ -117,7 +117,7 @@ pub struct Choice {
 /// A condition that a request can wait for, or an interest in a queue that lasts as long as the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Wait for a job of these queues. The job is claimed.
+    /// Wait for a job of these queues, or of whichever tenant's turn comes. The job is claimed.
     Job(Pop),
     /// Wait until no job is claimed.
     Unclaimed,
@@ -207,7 +207,7 @@ pub enum Reply {
     /// The busiest queues among the slots that were looked at.
     Busiest {
         /// The queues, busiest first.
-        queues: Vec<BusyQueue>,
+        queues: Vec<QueueView>,
         /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
@@ -264,6 +264,9 @@ pub struct JobView {
     pub priority: u32,
     /// When it was added.
     pub created: Timestamp,
+    /// When it was claimed, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<Timestamp>,
     /// The job's next deadline: when its delay, claim, retry wait or retention ends.
     pub until: Option<Timestamp>,
     /// Its newest delay, in milliseconds.
@@ -333,14 +336,8 @@ pub struct QueueView {
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-}
-
-/// A busy queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BusyQueue {
-    /// The view of the queue.
-    pub view: QueueView,
-    /// When the oldest of its ready jobs was added, as far as they were searched.
+    /// When the oldest of its ready jobs was added, among the first jobs of the 64 most urgent priorities.
+    #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
 

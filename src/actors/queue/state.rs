@@ -171,7 +171,10 @@ impl State {
     /// Returns a view of a queue.
     pub(super) fn queue_view(&self, queue: &Queue, offset: Offset) -> QueueView {
         let numbered = queue.number.and_then(|number| self.numbers.get(number));
-        queue.view(numbered.and_then(|numbered| numbered.pause), offset)
+        QueueView {
+            oldest: queue.ready.oldest(&self.jobs),
+            ..queue.view(numbered.and_then(|numbered| numbered.pause), offset)
+        }
     }
 
     /// Returns the oldest unclaimed job of a queue with this key.
@@ -587,5 +590,6 @@ pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
     story.until = Timestamp(0);
     (story.worker, story.bound) = (None, None);
     story.token = crate::ids::Token(0);
+    story.claimed = Timestamp(0);
     story.prune = Date(0);
 }

@@ -346,6 +346,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         24 => message().prop_map(Step::Send),
         16 => (about(), whose()).prop_map(|(message, whose)| Step::About(message, whose)),
         4 => pop().prop_map(Step::Wait),
+        3 => turn().prop_map(Step::Wait),
         2 => (queue(), prop::collection::vec(queue(), 0..3))
             .prop_map(|(using, watching)| Step::Attend(using, watching)),
         2 => (0usize..9).prop_map(Step::Leave),

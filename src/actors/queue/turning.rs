@@ -140,6 +140,7 @@ impl State {
         if queue.place.is_none() {
             return;
         }
+        turns.has_new_offers = true;
         let (rules, stand) = (self.rules.of(&queue.name), &mut queue.stand);
         let key = turns.tenants[stand.tenant].key();
         let rank = rules.in_any.then_some(rules.rank);

@@ -45,6 +45,8 @@ pub(super) struct Turns {
     pub(super) any: BTreeSet<(Key, Slot)>,
     /// Queues whose turns are to be updated once the present journal entry is committed.
     pub(super) changed: Vec<Slot>,
+    /// Whether queues may have been offered since requests that wait for a turn were last looked through. Volatile.
+    pub(super) has_new_offers: bool,
     /// Tenants of queues removed since then, and whether those queues were in line.
     pub(super) left: Vec<(Slot, bool)>,
 }

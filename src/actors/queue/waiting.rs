@@ -2,11 +2,12 @@
 //! again, and they do not survive the process.
 
 use crate::actors::queue::job::Job;
-use crate::actors::queue::message::Pop;
+use crate::actors::queue::message::{AnyType, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::Watch;
 use crate::actors::queue::state::State;
+use crate::clock::Timestamp;
 use crate::ids::{Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
+    /// Those of them that wait for a tenant's turn, by the selection that they have in common.
+    turns: BTreeMap<Arc<AnyType>, BTreeSet<Ticket>>,
     presences: BTreeMap<Ticket, Presence>,
     standing: BTreeMap<Ticket, Slot>,
     /// Requests that wait until no job is claimed.
@@ -38,6 +41,11 @@ impl Waiting {
             Watch::Job(pop) => {
                 self.forget(state, ticket);
                 let queues = slots(state, &pop.queues);
+                if let Some(any) = &pop.any {
+                    let tickets = self.turns.entry(Arc::clone(any)).or_default();
+                    tickets.insert(ticket);
+                    state.turns.has_new_offers = true;
+                }
                 for queue in &queues {
                     state.await_job(*queue, ticket, true);
                 }
@@ -85,10 +93,13 @@ impl Waiting {
 
     /// Removes the watch of a ticket. Also called when a request has been answered.
     pub(super) fn forget(&mut self, state: &mut State, ticket: Ticket) {
-        if let Some((_, queues)) = self.pops.remove(&ticket) {
+        if let Some((pop, queues)) = self.pops.remove(&ticket) {
             for queue in queues {
                 state.await_job(queue, ticket, false);
                 state.forsake(queue);
+            }
+            if let Some(any) = &pop.any {
+                self.forget_turn(any, ticket);
             }
         }
         self.unclaimed.remove(&ticket);
@@ -112,6 +123,37 @@ impl Waiting {
             }
             state.forsake(using);
         }
+    }
+
+    fn forget_turn(&mut self, any: &Arc<AnyType>, ticket: Ticket) {
+        if let Some(tickets) = self.turns.get_mut(any) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.turns.remove(any);
+            }
+        }
+    }
+
+    /// Returns whether a request that waits for a tenant's turn may have one by now.
+    pub(super) fn may_have_turn(&self, state: &State) -> bool {
+        state.turns.has_new_offers && !self.turns.is_empty()
+    }
+
+    /// Returns the oldest request that waits for a tenant's turn and can be given a job at `at`. Searches only if queues
+    /// have been offered since the last search that found none.
+    pub(super) fn next_turn(&self, state: &mut State, at: Timestamp) -> Option<Ticket> {
+        if !self.may_have_turn(state) {
+            return None;
+        }
+        let served = self
+            .turns
+            .iter()
+            .filter(|(any, _)| state.turn(any, at).is_some());
+        let found = served
+            .filter_map(|(_, tickets)| tickets.first().copied())
+            .min();
+        state.turns.has_new_offers = found.is_some();
+        found
     }
 
     /// Removes the requests that wait until no job is claimed and returns them.

@@ -203,7 +203,8 @@ impl Shown for SupervisorMachine {
 
     type View = View;
 
-    fn view(&self) -> View {
+    // There is one item for each actor.
+    fn sample(&self, _most: usize) -> View {
         self.records.view()
     }
 

@@ -40,6 +40,7 @@ fn lock(key: &str, index: &str, owner: &str, place: u32) -> Listed {
         ttl: 0,
         ttw: 0,
         priority: 0,
+        since: Timestamp(0),
         deadline: None,
         token: None,
         bound: None,

@@ -109,8 +109,8 @@ fn tell(done: Done<()>, came: Result<(), PersistError>) -> bool {
 }
 
 /// Lets other threads go first. The threads of sled, which this one starts, inherit this.
-fn give_way() {
+pub(crate) fn give_way() {
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "the snapshot thread keeps its priority");
+        tracing::debug!(%error, "a thread keeps its priority");
     }
 }

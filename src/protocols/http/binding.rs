@@ -32,22 +32,10 @@ pub(crate) struct Bound {
 impl Bound {
     /// Returns the requested binding, whose process must be alive.
     pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
-        let Some(process) = &self.process else {
-            if self.kill_before_grant {
-                return Err(Problem::field("kill_before_grant", "needs a process"));
-            }
+        let Some((process, until)) = self.checked(call)? else {
             return Ok(None);
         };
-        call.check_run()?;
-        let until = match self.release {
-            Extent::Process => Until::Process,
-            Extent::Tree => Until::Tree,
-        };
         let fence = self.kill_before_grant;
-        if fence && until == Until::Process {
-            let words = "requires release to be tree";
-            return Err(Problem::field("kill_before_grant", words));
-        }
         let id = process_look::which(call, process).await?;
         let record = call.node.processes().get(id).await?;
         if record.end.is_some() {
@@ -63,6 +51,41 @@ impl Bound {
             until,
             fence,
         }))
+    }
+
+    /// Returns the binding for a worker that continues: a process named by its full id is not looked up. Whatever is bound to a
+    /// process that has ended meanwhile ends at once.
+    pub(crate) async fn binding_again(&self, call: &Call) -> Result<Option<Binding>, Problem> {
+        let named = self.checked(call)?;
+        let known = named.and_then(|(process, until)| Some((process.parse().ok()?, until)));
+        match known.filter(|_| !self.kill_before_grant) {
+            Some((process, until)) => Ok(Some(Binding {
+                process,
+                until,
+                fence: false,
+            })),
+            None => self.binding(call).await,
+        }
+    }
+
+    /// Returns the process and the part of its tree that the right ends with, if the request names one and may bind to it.
+    fn checked(&self, call: &Call) -> Result<Option<(&str, Until)>, Problem> {
+        let Some(process) = &self.process else {
+            if self.kill_before_grant {
+                return Err(Problem::field("kill_before_grant", "needs a process"));
+            }
+            return Ok(None);
+        };
+        call.check_run()?;
+        let until = match self.release {
+            Extent::Process => Until::Process,
+            Extent::Tree => Until::Tree,
+        };
+        if self.kill_before_grant && until == Until::Process {
+            let words = "requires release to be tree";
+            return Err(Problem::field("kill_before_grant", words));
+        }
+        Ok(Some((process, until)))
     }
 }
 

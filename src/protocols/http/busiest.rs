@@ -2,8 +2,8 @@
 //!
 //! It never walks everything: if there are very many queues, each answer covers a share, and names where to continue.
 
-use crate::actors::lock::Contended;
-use crate::actors::queue::BusyQueue;
+use crate::actors::lock::{Contended, Ranking};
+use crate::actors::queue::QueueView;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::http::call::Call;
@@ -85,7 +85,10 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let place = call.room().large().await?;
     let from = Slot(share.after.map_or(0, |after| after.0));
     let (queues, next) = call.node.queues().busiest(from, share.limit.0).await?;
-    let (locks, locks_all) = call.locks().contended(share.limit.0).await?;
+    let (locks, locks_all) = call
+        .locks()
+        .contended(share.limit.0, Ranking::Waiting)
+        .await?;
     let stirring = call.node.leases().stirring(share.limit.0).await?;
     let leases_more = stirring.more;
     let leases = Lease::of_all(call, stirring.leases).await?;
@@ -104,10 +107,10 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     Ok(Large(busiest, place))
 }
 
-fn busy(BusyQueue { view, oldest }: &BusyQueue, now: Timestamp) -> Busy {
+fn busy(view: &QueueView, now: Timestamp) -> Busy {
     Busy {
         queue: queue_shown(view, now),
-        oldest_ms: oldest.map(|added| now.0.saturating_sub(added.0)),
+        oldest_ms: view.oldest.map(|added| now.0.saturating_sub(added.0)),
     }
 }
 
@@ -117,6 +120,7 @@ fn wanted(lock: Contended, now: Timestamp) -> Wanted {
         index,
         owner,
         waiting,
+        since: _,
         deadline,
     } = lock;
     Wanted {

@@ -6,6 +6,7 @@ use crate::handle::{Handle, Listener, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::routes;
@@ -14,7 +15,7 @@ use crate::protocols::http::shared::Shared;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{TokenError, Tokens};
-use crate::protocols::http::{job, lease, lease_set, process, report, task};
+use crate::protocols::http::{job, lease, lease_set, process, report, task, task_server};
 use crate::protocols::listener::{self, Places};
 use crate::refusal::Reason;
 use crate::status::Listening;
@@ -124,9 +125,11 @@ impl Door {
                 tcp: Room::new(config, node.facts.admission.unfinished()),
                 unix: Room::new(config, node.facts.admission.unfinished()),
                 long: LONG,
+                inventory: task_server::INVENTORY,
                 description: routes::description(),
                 clock: Arc::clone(&node.facts.clock),
                 rates: Rates::default(),
+                queue_rates: QueueRates::default(),
             }),
             address: tcp.as_ref().map(|(address, _)| *address),
             socket: config.socket.clone(),

@@ -73,6 +73,8 @@ pub(crate) struct Listen {
     name: Option<Name>,
     /// Only events of the job with this id.
     job: Option<u64>,
+    /// Only those of the task of this number.
+    task: Option<u64>,
 }
 
 /// Streams events for as long as the client reads them.
@@ -124,6 +126,7 @@ struct Wanted {
     kinds: Option<BTreeSet<&'static str>>,
     subject: Option<Name>,
     job: Option<u64>,
+    task: Option<u64>,
 }
 
 /// Returns the names of everything that events belong to.
@@ -162,6 +165,7 @@ impl Wanted {
             kinds: kinds.transpose()?,
             subject: listen.name,
             job: listen.job,
+            task: listen.task,
         })
     }
 
@@ -183,13 +187,15 @@ impl Wanted {
             let subject = event.what.subject();
             subject.is_some_and(|subject| matches(pattern.as_bytes(), subject))
         };
+        let is_of = |field, wanted: Option<u64>| {
+            wanted.is_none_or(|id| event.what.fields.contains(&(field, Field::Number(id))))
+        };
         let kinds = self.kinds.as_ref();
         self.actor.is_none_or(|actor| actor == event.actor)
             && kinds.is_none_or(|kinds| kinds.contains(event.what.kind))
             && self.subject.as_ref().is_none_or(fits)
-            && self
-                .job
-                .is_none_or(|job| event.what.fields.contains(&("job", Field::Number(job))))
+            && is_of("job", self.job)
+            && is_of("task", self.task)
     }
 
     /// Writes an event to `said` if it is selected.

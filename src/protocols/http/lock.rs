@@ -530,6 +530,7 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
         ttl,
         ttw,
         priority,
+        since: _,
         deadline,
         token,
         bound,

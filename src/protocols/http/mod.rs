@@ -29,7 +29,8 @@
 //! | `page/` | the same information in HTML, for a browser |
 //! | `busiest.rs` | the busiest queues, locks, leases and tasks |
 //! | `listing.rs` | lists and other large answers, with their bounds |
-//! | `rates.rs` | the activity of listeners and journal, every five seconds of the last ten minutes |
+//! | `queue_rates.rs` | the rates at which jobs are added to and removed from the queues that the page shows |
+//! | `rates.rs` | the activity of listeners, actors and journal, every five seconds of the last ten minutes |
 //! | `room.rs` | the capacity limits of a listener |
 //! | `call.rs` | a request as seen by its route; waiting as long as the client does |
 //! | `metric.rs` | the status as metrics |
@@ -65,6 +66,7 @@ mod process_now;
 mod queue;
 mod queue_bulk;
 mod queue_look;
+mod queue_rates;
 mod rates;
 mod report;
 mod result;

@@ -1,9 +1,10 @@
 //! Claims of jobs over HTTP: what is claimed, how long a client waits for it, and what happens to claims that are not
 //! delivered. The members are documented in `docs/protocols/http.md`, "Queues".
 
+use crate::actors::binding::Binding;
 use crate::actors::queue::{AnyType, Claim, QueueName};
 use crate::clock::Timestamp;
-use crate::handle::{Exchanged, QueueError, Queues};
+use crate::handle::{Exchanged, JobWait, QueueError, Queues};
 use crate::ids::Token;
 use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::{Call, Rollback};
@@ -11,6 +12,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json};
 use crate::protocols::http::schema::{JobText, List, Number, Span};
 use crate::refusal::Reason;
+use crate::spine::budget::Held;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -20,7 +22,7 @@ use tokio::time::timeout;
 pub(crate) struct Pop {
     /// The queues to claim from; the alternative is `any`.
     queues: Option<List<QueueName, 1000>>,
-    /// Claims from any queue that has a job: tenants take turns in proportion to their weights. Does not wait.
+    /// Claims from any queue that has a job: tenants take turns in proportion to their weights.
     any: Option<AnyQueue>,
     /// A weight for each of the queues, in their order: one of those with a job is drawn at random by weight. If left out,
     /// the queue with the most urgent job is used.
@@ -78,7 +80,7 @@ impl AnyQueue {
             types,
         } = self;
         if !is_plain {
-            let words = "cannot be combined with queues, weights or wait";
+            let words = "cannot be combined with queues or weights";
             return Err(Problem::field("any", words));
         }
         if except.len() > EXCEPT_MAX {
@@ -166,25 +168,68 @@ impl From<&QueueError> for Refusal {
     }
 }
 
+/// The queues that a claim selects from.
+enum Source<'a> {
+    Named(&'a [QueueName]),
+    Any(&'a AnyType),
+}
+
+impl Source<'_> {
+    async fn pop(&self, queues: &Queues, count: usize) -> Result<Vec<Claim>, QueueError> {
+        match self {
+            Self::Named(names) => queues.pop_some(names, count).await,
+            Self::Any(any) => queues.pop_any((*any).clone(), count).await,
+        }
+    }
+
+    fn wait(&self, queues: &Queues) -> JobWait {
+        match self {
+            Self::Named(names) => queues.wait_for_job(names),
+            Self::Any(any) => queues.wait_for_any((*any).clone()),
+        }
+    }
+
+    /// Accounts for the memory of what a request waits for.
+    fn held(&self, call: &Call) -> Result<Held, Problem> {
+        match self {
+            Self::Named(names) => call.room().name(names),
+            Self::Any(any) => {
+                let types = any.types.iter();
+                let types: Vec<QueueName> = types
+                    .filter_map(|kind| QueueName::new(kind.as_bytes()))
+                    .collect();
+                call.room().name(&types)
+            }
+        }
+    }
+}
+
 /// Claims jobs, waiting for one if requested.
 pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Claims>, Problem> {
     let count = wanted.count.0 as usize;
+    if wanted.done.is_some() && wanted.wait.0 > 0 {
+        return Err(Problem::field("done", "may not be combined with wait"));
+    }
     let bound = Bound {
         process: wanted.process,
         release: wanted.release,
         kill_before_grant: wanted.kill_before_grant,
     };
-    let queues = self::bound(call, &bound).await?;
+    let binding = match &wanted.done {
+        Some(_) => bound.binding_again(call).await?,
+        None => bound.binding(call).await?,
+    };
+    let queues = bound_to(call, binding);
     let queues = queues.claiming_for(wanted.claim_ms.0);
     if let Some(any) = wanted.any {
-        let is_plain = wanted.queues.is_none() && wanted.weights.is_none() && wanted.wait.0 == 0;
+        let is_plain = wanted.queues.is_none() && wanted.weights.is_none();
         let any = any.of(is_plain)?;
         if let Some(done) = wanted.done {
             let acks = acks(&done.0);
             let ends = queues.exchange_any(&acks, any, count).await?;
             return Ok(exchanged(call, queues, (done.0, ends)));
         }
-        let claims = queues.pop_any(any, count).await?;
+        let claims = claims(call, &queues, (Source::Any(&any), count, wanted.wait.0)).await?;
         return Ok(answered(call, queues, claims));
     }
     let names = wanted.queues.map(|names| names.0);
@@ -200,32 +245,39 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
     let queues = queues.weighted(&weights);
     if let Some(done) = wanted.done {
-        if wanted.wait.0 > 0 {
-            return Err(Problem::field("done", "may not be combined with wait"));
-        }
         let acks = acks(&done.0);
         let ends = queues.exchange(&acks, &names, count).await?;
         return Ok(exchanged(call, queues, (done.0, ends)));
     }
-    let claims = match wanted.wait.0 {
-        0 => queues.pop_some(&names, count).await?,
-        wait => {
-            let wait = Duration::from_secs(wait);
-            let held = call.room().name(&names)?;
-            let claims = pop_within(&queues, (&names, count), (wait, call.key.is_some()));
-            let claims = call.wait(claims).await??;
-            drop(held);
-            claims
-        }
-    };
+    let claims = claims(call, &queues, (Source::Named(&names), count, wanted.wait.0)).await?;
     Ok(answered(call, queues, claims))
+}
+
+/// Claims up to `count` jobs, or waits up to `wait` seconds for one.
+async fn claims(
+    call: &Call,
+    queues: &Queues,
+    (source, count, wait): (Source<'_>, usize, u64),
+) -> Result<Vec<Claim>, Problem> {
+    if wait == 0 {
+        return Ok(source.pop(queues, count).await?);
+    }
+    let wait = Duration::from_secs(wait);
+    let held = source.held(call)?;
+    let claims = pop_within(queues, (&source, count), (wait, call.key.is_some()));
+    let claims = call.wait(claims).await??;
+    drop(held);
+    Ok(claims)
 }
 
 /// Returns the queues with claims bound as requested.
 pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem> {
-    let binding = bound.binding(call).await?;
+    Ok(bound_to(call, bound.binding(call).await?))
+}
+
+fn bound_to(call: &Call, binding: Option<Binding>) -> Queues {
     let queues = call.queues();
-    Ok(binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding)))
+    binding.map_or_else(|| queues.clone(), |binding| queues.bound(binding))
 }
 
 fn acks(done: &[JobClaim]) -> Vec<(u64, Token)> {
@@ -268,20 +320,20 @@ fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
 /// Claims the jobs that are ready, or the first to become ready in time.
 async fn pop_within(
     queues: &Queues,
-    (names, count): (&[QueueName], usize),
+    (source, count): (&Source<'_>, usize),
     (wait, once): (Duration, bool),
 ) -> Result<Vec<Claim>, QueueError> {
-    let claims = queues.pop_some(names, count).await?;
+    let claims = source.pop(queues, count).await?;
     if !claims.is_empty() {
         return Ok(claims);
     }
-    let mut waiting = queues.wait_for_job(names);
+    let mut waiting = source.wait(queues);
     match timeout(wait, waiting.claim()).await {
         Ok(claim) => claim.map(|claim| vec![claim]),
         Err(_) => match waiting.withdraw().await? {
             Some(claim) => Ok(vec![claim]),
             // The same request, waiting in parallel, may have been given a job.
-            None if once => queues.pop_some(names, 1).await,
+            None if once => source.pop(queues, 1).await,
             None => Ok(Vec::new()),
         },
     }

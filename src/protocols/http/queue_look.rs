@@ -238,6 +238,8 @@ pub(crate) struct Job {
     priority: u32,
     /// Milliseconds since the job was added.
     age_ms: u64,
+    /// Milliseconds since the job was claimed, however often the claim was renewed; null if it is not claimed.
+    claimed_ms: Option<u64>,
     /// Milliseconds until its delay or claim ends, or until it is retried or pruned; null if there is no such time.
     remaining_ms: Option<u64>,
     /// The most recent delay, in milliseconds.
@@ -492,6 +494,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         pause_ms: _,
         paused_until,
         throttled_until,
+        oldest: _,
     } = view.clone();
     let Counts {
         urgent,
@@ -531,6 +534,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         phase,
         priority,
         created,
+        claimed,
         until,
         delay_ms,
         ttr_ms,
@@ -560,6 +564,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         phase,
         priority,
         age_ms: now.0.saturating_sub(created.0),
+        claimed_ms: claimed.map(|at| now.0.saturating_sub(at.0)),
         remaining_ms: until.map(|until| until.0.saturating_sub(now.0)),
         delay_ms,
         ttr_ms,

@@ -1,8 +1,9 @@
-//! The recent activity of listeners and journal: their counters are read every five seconds and kept for ten minutes, so
-//! that a newly opened page has something to show. Only counters are read; no actor is asked.
+//! The recent activity of listeners, actors and journal: their counters are read every five seconds and kept for ten
+//! minutes, so that a newly opened page has something to show. Only counters are read; no actor is queried.
 
 use crate::clock::Timestamp;
 use crate::handle::Handle;
+use crate::ids::ActorId;
 use crate::status::LockserverStats;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -25,6 +26,12 @@ pub(crate) enum Counted {
     Beanstalk,
     /// HTTP requests.
     Http,
+    /// Changes to locks.
+    Locks,
+    /// Changes to jobs and queues.
+    Jobs,
+    /// Changes to tasks.
+    Tasks,
     /// Journal entries.
     Entries,
     /// Journal syncs.
@@ -32,10 +39,13 @@ pub(crate) enum Counted {
 }
 
 impl Counted {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Lockserver,
         Self::Beanstalk,
         Self::Http,
+        Self::Locks,
+        Self::Jobs,
+        Self::Tasks,
         Self::Entries,
         Self::Syncs,
     ];
@@ -110,6 +120,9 @@ impl Reading {
                 listening
                     .http
                     .map(|it| it.answered + it.refused + it.failed),
+                Some(node.entries_of(ActorId::LOCK)),
+                Some(node.entries_of(ActorId::QUEUE)),
+                Some(node.entries_of(ActorId::DISPATCH)),
                 journal.map(|it| it.released.0),
                 journal.map(|it| it.counts.syncs),
             ],
@@ -141,11 +154,12 @@ mod tests {
         let rates = Rates::default();
         assert_eq!(rates.of(Counted::Http), None, "nothing is known yet");
         for (at, http) in [(1000, 10), (6000, 20), (11_000, 20), (11_000, 30)] {
-            let counts = [None, None, Some(http), None, None];
-            rates.keep(Reading {
+            let mut reading = Reading {
                 at: Timestamp(at),
-                counts,
-            });
+                ..Reading::default()
+            };
+            reading.counts[Counted::Http as usize] = Some(http);
+            rates.keep(reading);
         }
         assert_eq!(rates.of(Counted::Http), Some(vec![2.0, 0.0, 0.0]));
         assert_eq!(rates.of(Counted::Syncs), None, "there is no journal");

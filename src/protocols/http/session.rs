@@ -447,6 +447,7 @@ mod tests {
     use crate::config::HttpConfig;
     use crate::protocols::http::access::Peer;
     use crate::protocols::http::counters::Counters;
+    use crate::protocols::http::queue_rates::QueueRates;
     use crate::protocols::http::rates::Rates;
     use crate::protocols::http::room::Room;
     use crate::protocols::http::shared::Shared;
@@ -521,9 +522,11 @@ mod tests {
             tcp: room(),
             unix: room(),
             long: [""; 6],
+            inventory: "",
             description: &Value::Null,
             clock: Arc::new(ManualClock::default()),
             rates: Rates::default(),
+            queue_rates: QueueRates::default(),
         }
     }
 

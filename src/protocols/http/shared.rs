@@ -1,9 +1,10 @@
 //! The state that the listener's connections share.
 
 use crate::clock::{Clock, Date, Offset};
-use crate::config::REQUEST_BYTES_MAX;
+use crate::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::counters::Counters;
+use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
 use crate::protocols::http::room::Room;
 use crate::protocols::http::tls::Identity;
@@ -28,11 +29,15 @@ pub(crate) struct Shared {
     pub(super) unix: Room,
     /// The paths that accept jobs and commands.
     pub(super) long: [&'static str; 6],
+    /// The path that takes inventories.
+    pub(super) inventory: &'static str,
     /// The description of all routes.
     pub(crate) description: &'static Value,
     pub(super) clock: Arc<dyn Clock>,
     /// The recent activity of listeners and journal.
     pub(crate) rates: Rates,
+    /// The rates of the queues that the page shows.
+    pub(crate) queue_rates: QueueRates,
 }
 
 impl Shared {
@@ -40,6 +45,8 @@ impl Shared {
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if self.long.contains(&path) {
             self.request_bytes_max
+        } else if path == self.inventory {
+            INVENTORY_BYTES_MAX
         } else {
             REQUEST_BYTES_MAX
         }

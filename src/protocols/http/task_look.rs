@@ -262,6 +262,8 @@ pub(crate) struct Finished {
     saved: bool,
     /// The exit code of its cleanup command; null if there is none, or it has not ended or not by itself.
     cleanup_code: Option<u8>,
+    /// The signal that ended what cleaned up after it.
+    cleanup_signal: Option<u8>,
 }
 
 impl Task {
@@ -360,13 +362,11 @@ impl Finished {
             outcome,
             cause,
             code: code(past.exit),
-            signal: match past.exit {
-                Some(Exit::Signal(signal)) => Some(signal),
-                Some(Exit::Code(_) | Exit::Lost | Exit::Failed) | None => None,
-            },
+            signal: signal(past.exit),
             failure: None,
             saved: past.saved,
             cleanup_code: code(past.cleanup),
+            cleanup_signal: signal(past.cleanup),
         }
     }
 }
@@ -375,5 +375,12 @@ const fn code(exit: Option<Exit>) -> Option<u8> {
     match exit {
         Some(Exit::Code(code)) => Some(code),
         Some(Exit::Signal(_) | Exit::Lost | Exit::Failed) | None => None,
+    }
+}
+
+const fn signal(exit: Option<Exit>) -> Option<u8> {
+    match exit {
+        Some(Exit::Signal(signal)) => Some(signal),
+        Some(Exit::Code(_) | Exit::Lost | Exit::Failed) | None => None,
     }
 }

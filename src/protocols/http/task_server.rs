@@ -15,6 +15,9 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Where the servers are made those of an inventory, which may be longer than other requests.
+pub(crate) const INVENTORY: &str = "/v1/servers/inventory";
+
 #[expect(clippy::too_many_lines, reason = "a table, route after route")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Disabled, DiskFull, Draining, Failed, Field, Full};
@@ -67,7 +70,7 @@ pub(crate) fn routes() -> Vec<Route> {
             &[Absent, Failed],
         ),
         Route::post(
-            "/v1/servers/inventory",
+            INVENTORY,
             Scope::Run,
             inventory,
             Words {

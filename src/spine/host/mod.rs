@@ -7,16 +7,18 @@
 mod checkpoint;
 mod governed;
 mod once;
+mod planted;
 mod rebuild;
 mod restate;
 mod shown;
 
+use self::planted::{decided, sabotage};
 use self::restate::Restate;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, RequestKey, Seq, Ticket};
 use crate::persist::journal::Room;
 use crate::spine::delivery::{
-    Answer, Delivery, Failed, Flow, Item, ReplyTo, Report, Sabotage, Saboteur, Stage, Wait,
+    Answer, Delivery, Failed, Flow, Forger, Item, ReplyTo, Report, Saboteur, Stage, Wait,
 };
 use crate::spine::effect::{Effect, Tell};
 use crate::spine::event::Happening;
@@ -72,6 +74,7 @@ pub struct Host<M: Machine> {
     /// The feed to which events are published.
     feed: Option<Arc<Feed>>,
     saboteur: Option<Saboteur<M>>,
+    forger: Option<Forger<M>>,
 }
 
 /// A delivery that is being worked through.
@@ -118,6 +121,7 @@ impl<M: Actor> Host<M> {
             restate: Restate::default(),
             feed: None,
             saboteur: None,
+            forger: None,
         }
     }
 
@@ -375,6 +379,7 @@ impl<M: Actor> Host<M> {
         stage: Stage,
     ) -> Result<Result<(M::Outcome, Keeping), Refusal>, (Stage, String)> {
         let (machine, saboteur) = (&self.machine, self.saboteur.as_deref());
+        let forger = self.forger.as_ref();
         let at = Cell::new(stage);
         let decided = guard(|| {
             let may_refuse = stage != Stage::Tick && room != Room::Ample;
@@ -382,7 +387,7 @@ impl<M: Actor> Host<M> {
                 return Err(Refusal::DiskFull);
             }
             sabotage(saboteur, stage, Some(message));
-            let outcome = machine.decide(moment, message);
+            let outcome = decided((machine, forger), moment, message);
             // A tick that panics removes its item from the due ones, at whichever stage.
             if stage != Stage::Tick {
                 at.set(Stage::Keeping);
@@ -573,12 +578,10 @@ impl<M: Actor> Host<M> {
     pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
         self.saboteur = Some(saboteur);
     }
-}
 
-/// Provokes the panic that a test has planted here, if any.
-fn sabotage<T>(saboteur: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
-    if let Some(saboteur) = saboteur {
-        saboteur(stage, message);
+    /// Plants outcomes that no rule would decide, for tests.
+    pub fn forge(&mut self, forger: Forger<M>) {
+        self.forger = Some(forger);
     }
 }
 

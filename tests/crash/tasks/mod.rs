@@ -5,9 +5,11 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `lost.rs` | attempts of which nobody saw how they ended |
 //! | `noted.rs` | what commands do, and what they note |
 //! | `past.rs` | what the journal says of tasks |
 
+mod lost;
 mod noted;
 mod past;
 

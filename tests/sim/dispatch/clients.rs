@@ -109,7 +109,7 @@ fn setting(chance: &mut Chance) -> Message {
         let host = |chance: &mut Chance| Host {
             name: name(chance, &["local", "a", "b", "c"]),
             threads: small(chance, 4),
-            remote: chance.per_mille(200).then(far),
+            remote: chance.per_mille(400).then(far),
         };
         (0..chance.below(3)).map(|_| host(chance)).collect()
     };
@@ -122,7 +122,7 @@ fn setting(chance: &mut Chance) -> Message {
         },
         1 => Message::Limit {
             group: name(chance, &["default", "g", "h", "i"]),
-            max: *chance.pick(&[0, 1, 3, 3]),
+            max: *chance.pick(&[0, 0, 1, 3]),
         },
         2 => Message::Server {
             name: name(chance, &["local", "local", "a", "b", "c"]),
@@ -137,6 +137,10 @@ fn setting(chance: &mut Chance) -> Message {
                     ServerChange::Removed,
                     ServerChange::Reached {
                         threads: 2,
+                        remote: far(),
+                    },
+                    ServerChange::Reached {
+                        threads: 3,
                         remote: far(),
                     },
                 ])
@@ -252,10 +256,10 @@ impl Clients<Dispatches> for Askers {
     }
 
     fn watch(&self, chance: &mut Chance) -> Watch {
-        if chance.per_mille(200) {
-            Watch::Idle
-        } else {
-            Watch::Over(self.task(chance))
+        match chance.weighted(&[(70, 0), (20, 1), (10, 2)]) {
+            0 => Watch::Over(self.task(chance)),
+            1 => Watch::Idle,
+            _ => Watch::ServersWanted,
         }
     }
 

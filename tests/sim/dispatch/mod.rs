@@ -6,9 +6,11 @@
 //! | `clients.rs` | what clients and commands ask for |
 //! | `promises.rs` | what holds of every history, without the model |
 //! | `truth.rs` | what tasks say against locks and processes |
-//! | `planted.rs` | faults that must be caught |
+//! | `planted.rs` | faults that must be caught: of what is told, and in histories that are made up |
+//! | `forged.rs` | wrong decisions that must be caught |
 
 mod clients;
+mod forged;
 mod judge;
 #[expect(
     dead_code,
@@ -20,5 +22,6 @@ mod planted;
 mod promises;
 mod truth;
 
+pub(crate) use forged::forger;
 pub(crate) use planted::as_if_live;
 pub(crate) use truth::check_tasks;

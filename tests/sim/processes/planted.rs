@@ -86,9 +86,10 @@ fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
 
 #[test]
 fn an_end_that_is_taken_for_that_of_another_is_caught() {
+    // A service whose process is said to have ended is started again.
     caught(
         Plant::EndOfAnother,
-        &[Promise::EndTrue, Promise::Reconciled],
+        &[Promise::EndTrue, Promise::Reconciled, Promise::OneEach],
         60,
     );
 }

@@ -217,6 +217,7 @@ impl Model {
                 },
                 priority: put.priority,
                 created: at,
+                claimed: None,
                 until: delayed.then(|| self.date(at).plus_ms(put.delay_ms)),
                 delay_ms: put.delay_ms,
                 ttr_ms: put.ttr_ms,

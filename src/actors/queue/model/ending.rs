@@ -1,22 +1,20 @@
 //! How claims end, by what their holders report.
 
 use super::{Entry, Model, Moment};
-use sexton::actors::binding::ToProcesses;
 use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Restarts the span. Returns what the `ProcessActor` is sent if the claim is bound to another process.
-    fn touch(&mut self, message: &Message, at: Timestamp) -> Vec<ToProcesses> {
+    /// Restarts the span, and binds the claim to another process if the message does that.
+    fn touch(&mut self, message: &Message, at: Timestamp) {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
         let Message::Bind { to, .. } = message else {
-            return Vec::new();
+            return;
         };
         (self.view.bound, self.worker) = (Some(*to), None);
         // A claim that would have lasted until the end of time now only ends with its process.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
-        self.obligations()
     }
 
     /// Records a progress report. Like every change, this lifts a quarantine.
@@ -117,9 +115,10 @@ impl Model {
                 job.buried = seq;
                 job.go(Phase::Buried, None);
             }
-            Message::Touch { .. } | Message::Bind { .. } => {
-                let told = job.touch(message, at);
-                self.told.extend(told);
+            Message::Touch { .. } => job.touch(message, at),
+            Message::Bind { .. } => {
+                job.touch(message, at);
+                self.watch(view.id);
             }
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);

@@ -110,6 +110,7 @@ impl Entry {
     fn go(&mut self, phase: Phase, until: Option<Timestamp>) {
         (self.view.phase, self.view.until) = (phase, until);
         (self.view.token, self.worker) = (None, None);
+        self.view.claimed = None;
         (self.view.bound, self.view.fencing) = (None, false);
         self.view.cancelled = false;
         self.quarantined = false;
@@ -484,6 +485,23 @@ impl Model {
         }
     }
 
+    /// Has the end of a claim's process reported, unless that was requested for another claim with the same binding.
+    fn watch(&mut self, id: u64) {
+        let same = |one: &Binding, other: &Binding| {
+            (one.process, one.until) == (other.process, other.until)
+        };
+        let job = self.jobs.iter().find(|job| job.view.id == id);
+        let job = job.expect("it is there");
+        let is_watched = job.view.bound.is_some_and(|binding| {
+            let mut others = self.jobs.iter().filter(|other| other.view.id != id);
+            others.any(|other| other.view.bound.is_some_and(|other| same(&binding, &other)))
+        });
+        if !is_watched {
+            let requests = job.obligations();
+            self.told.extend(requests);
+        }
+    }
+
     fn job(&mut self, id: u64) -> Option<&mut Entry> {
         self.jobs.iter_mut().find(|job| job.view.id == id)
     }
@@ -529,6 +547,7 @@ impl Model {
         job.view.attempts += 1;
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
+        job.view.claimed = Some(at);
         let most = if job.tube {
             rules.tube_max_tries
         } else {
@@ -544,8 +563,7 @@ impl Model {
             Claimant::Process(binding) => Some(binding),
             Claimant::Worker(_) | Claimant::Bearer => None,
         };
-        let told = job.obligations();
-        self.told.extend(told);
+        self.watch(id);
         let job = self.job(id).expect("it is there");
         Reply::Claim(Box::new(Claim {
             id,

@@ -95,10 +95,22 @@ impl Model {
             .iter()
             .flat_map(|(_, pop)| pop.queues.to_vec())
             .collect();
-        let queue = &self.best(&waited)?.view.queue;
-        let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(queue);
+        let Some(job) = self.best(&waited) else {
+            return self.next_turn();
+        };
+        let waits = |(_, pop): &&(Ticket, Pop)| pop.queues.contains(&job.view.queue);
         let tickets = self.waiters.iter().filter(waits).map(|(ticket, _)| *ticket);
         tickets.min().map(Due::Waiter)
+    }
+
+    /// Returns the oldest request that waits for a tenant's turn and has one.
+    fn next_turn(&self) -> Option<Due> {
+        let has_turn = |(_, pop): &&(Ticket, Pop)| {
+            let any = pop.any.as_ref();
+            any.is_some_and(|any| self.turn(any).is_some())
+        };
+        let tickets = self.waiters.iter().filter(has_turn);
+        tickets.map(|(ticket, _)| *ticket).min().map(Due::Waiter)
     }
 
     pub(crate) fn tick(&mut self, due: &Due) {

@@ -69,7 +69,7 @@ fn asked(filter: &Filter) -> Markup {
     let is = |field: &Option<String>, word: &str| field.as_deref() == Some(word);
     html! {
         form.filter role="search" {
-            label { "Of "
+            label { "Actor "
                 select name="actor" {
                     option value="" { "all" }
                     @for word in origins { option value=(word) selected[is(&filter.actor, word)] { (word) } }

@@ -20,16 +20,18 @@ pub(crate) enum View {
     Processes,
     Tasks,
     Events,
+    Then,
 }
 
 impl View {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Now,
         Self::Locks,
         Self::Queues,
         Self::Processes,
         Self::Tasks,
         Self::Events,
+        Self::Then,
     ];
 
     const fn path(self) -> &'static str {
@@ -40,6 +42,7 @@ impl View {
             Self::Processes => "/page/processes",
             Self::Tasks => "/page/tasks",
             Self::Events => "/page/events",
+            Self::Then => "/page/then",
         }
     }
 
@@ -51,6 +54,7 @@ impl View {
             Self::Processes => "Processes",
             Self::Tasks => "Tasks",
             Self::Events => "Events",
+            Self::Then => "Then",
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::protocols::http::page::shown::{self, Here, Link, count};
 use crate::protocols::http::page::told;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::replay::Followed;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -17,9 +18,6 @@ use serde::Deserialize;
 
 /// The number of bytes shown of a body.
 const BODY_BYTES: usize = 16 * 1024;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -40,7 +38,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let (job, body) = call.node.queues().job_with_body(id).await?;
     let here = Here::of(&call.node);
     let is_of_it = |event: &Event| event.what.fields.contains(&("job", Field::Number(id)));
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let story = told::story(call, Followed::Job(id), is_of_it).await?;
     let bytes = body.as_bytes();
     let begin = bytes.get(..BODY_BYTES).unwrap_or(bytes);
     let main = html! {
@@ -53,7 +51,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         h2 { "Body " span.faint { (text::bytes(job.bytes)) } }
         (shown::lines(begin))
         @if begin.len() < bytes.len() { p.faint { "The first " (text::bytes(BODY_BYTES as u64)) " of it." } }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Queues,
@@ -82,7 +80,7 @@ fn facts(job: &JobView, here: Here) -> Markup {
             @if job.passing { div { dt { "Kept" } dd { "in memory only" } } }
             @if let Some(progress) = progress {
                 @if let Some(percent) = progress.percent { div { dt { "Done" } dd { (percent) " %" } } }
-                @if let Some(text) = &progress.text { div { dt { "Says" } dd { (shown::words(text.as_str())) } } }
+                @if let Some(text) = &progress.text { div { dt { "Status text" } dd { (shown::words(text.as_str())) } } }
             }
         }
     }
@@ -117,7 +115,7 @@ fn discards(id: &Markup) -> Markup {
     html! {
         form.act method="post" action="/page/job/discard" {
             (id)
-            label { input type="checkbox" name="sure" value="yes" required; "It is not wanted any more" }
+            label { input type="checkbox" name="sure" value="yes" required; "Yes, delete it" }
             button.danger { "Discard" }
         }
     }

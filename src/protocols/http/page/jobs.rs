@@ -172,7 +172,7 @@ fn asked(filter: &Filter) -> Markup {
 /// Renders a table of jobs.
 pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
     if jobs.is_empty() {
-        return html! { p.faint { "There are no such jobs." } };
+        return html! { p.faint { "No jobs." } };
     }
     html! {
         div.wide tabindex="0" { table {
@@ -186,7 +186,7 @@ pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
                         td.n { (here.since(job.created)) }
                         td.n { (count(job.attempts)) }
                         td.n { @if let Some(span) = job.until.and_then(|it| here.until(it)) { (span) } }
-                        td { @if let Some(error) = &job.error { (shown::words(error.as_str())) } }
+                        td.words { @if let Some(error) = &job.error { (shown::words(error.as_str())) } }
                     }
                 }
             }
@@ -230,7 +230,7 @@ fn bulk(filter: &Filter) -> Markup {
         @if phase != Some(Phase::Claimed) {
             form.act method="post" action="/page/jobs/discard" {
                 (fields)
-                label { input type="checkbox" name="sure" value="yes" required; "They are not wanted any more" }
+                label { input type="checkbox" name="sure" value="yes" required; "Yes, delete them" }
                 button.danger { "Discard" }
                 span.faint { "for good, up to 1,000 at a time" }
             }

@@ -10,6 +10,7 @@ use crate::protocols::http::page::shown::{self, Here, Link};
 use crate::protocols::http::page::told;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::replay::Followed;
 use crate::spine::event::Event;
 use crate::text;
 use maud::{Markup, html};
@@ -17,9 +18,6 @@ use serde::Deserialize;
 
 /// The number of leases on a page.
 const MOST: u32 = 50;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![goes::view("/page/lease", Scope::Read, one)]
@@ -38,7 +36,7 @@ pub(crate) async fn section(
     Ok(html! {
         section #leases data-live {
             h2 { "Leases" }
-            @if found.leases.is_empty() { p.faint { "There are none." } } @else {
+            @if found.leases.is_empty() { p.faint { "No leases." } } @else {
                 (table(&found.leases, here))
                 (shown::more(next))
             }
@@ -50,7 +48,7 @@ pub(crate) async fn section(
 pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Lease" } th { "Pass" } th { "Who" } th.n { "For" } th { "Next" } th { "Due" } th.n { "Passes" } } }
+            thead { tr { th { "Lease" } th { "Pass" } th { "Owner" } th.n { "For" } th { "Next" } th { "Due" } th.n { "Passes" } } }
             tbody {
                 @for view in leases {
                     @let lease = &view.lease;
@@ -130,7 +128,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let here = Here::of(&call.node);
     let is_of_it =
         |event: &Event| event.actor == "lease" && event.what.subject() == Some(name.as_bytes());
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let story = told::story(call, Followed::Lease(name.clone()), is_of_it).await?;
     let lease = &view.lease;
     let settings = &lease.settings;
     let main = html! {
@@ -144,13 +142,13 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 @if let Some(current) = &lease.current {
                     div { dt { "Token" } dd { (current.token.0) } }
                     div { dt { "Since" } dd { (here.date(current.since)) } }
-                    div { dt { "No other before" } dd { (here.date(current.until)) } }
+                    div { dt { "Next pass not before" } dd { (here.date(current.until)) } }
                 }
                 div { dt { "Whole passes" } dd { "up to number " (shown::count(lease.whole)) } }
                 div { dt { "Owed" } dd { @if view.wanted { "a whole pass" } @else { "nothing" } } }
             }
         }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Locks,

@@ -1,6 +1,8 @@
 //! The locks view: holders and waiters, and the story of one lock. Each list is shown page by page.
 
 use crate::actors::lock::{Listed, Name, Selection};
+use crate::clock::Timestamp;
+use crate::handle::Events;
 use crate::ids::{Seq, Slot};
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -14,12 +16,10 @@ use crate::protocols::http::page::told;
 use crate::protocols::http::page::walk::{MOST, walk};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::replay::Followed;
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use serde::Deserialize;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -58,13 +58,14 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         of(one).cmp(&of(other))
     });
     let here = Here::of(&call.node);
+    let events = told::events(call).await?;
     let next = next.map(|next| goes_on(&filter, next));
     let main = html! {
         (leases::section(call, filter.lease.as_ref(), here).await?)
         h2 { "Locks" }
         (asked(&filter))
         section #locks data-live {
-            (table(&entries, here))
+            (table(&entries, &events, here))
             (shown::more(next))
         }
     };
@@ -97,15 +98,15 @@ fn asked(filter: &Filter) -> Markup {
     }
 }
 
-fn table(entries: &[Listed], here: Here) -> Markup {
+fn table(entries: &[Listed], events: &Events, here: Here) -> Markup {
     html! {
-        @if entries.is_empty() { p.faint { "No such lock is held." } } @else {
+        @if entries.is_empty() { p.faint { "No locks." } } @else {
             div.wide tabindex="0" { table {
-                thead { tr { th { "Lock" } th { "Who" } th { "Is" } th.n { "Ends in" } th { "With process" } th.n { "Token" } } }
+                thead { tr { th { "Lock" } th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } } }
                 tbody {
                     @for entry in entries { tr {
                         td { (shown::lock(&entry.key, &entry.index)) }
-                        (who(entry, here))
+                        (who(entry, events, here))
                     } }
                 }
             } }
@@ -114,7 +115,7 @@ fn table(entries: &[Listed], here: Here) -> Markup {
 }
 
 /// Renders the cells of an entry other than its lock.
-fn who(entry: &Listed, here: Here) -> Markup {
+fn who(entry: &Listed, events: &Events, here: Here) -> Markup {
     html! {
         td { (shown::name(entry.owner.as_bytes())) }
         td {
@@ -122,10 +123,23 @@ fn who(entry: &Listed, here: Here) -> Markup {
             @else if entry.place == 1 { "holder" }
             @else { (shown::tag(&format!("waits, {}", entry.place - 1), "warn")) }
         }
+        td {
+            @match granted(entry, events) {
+                Some(at) => (here.date(at)),
+                // It may have been granted earlier, and renewed then.
+                None => { (here.date(entry.since)) span.faint { " or before" } },
+            }
+        }
         td.n { (ends(entry.deadline, here)) }
         td { @if let Some(bound) = entry.bound { (shown::process(bound.process)) } }
         td.n { @if let Some(token) = entry.token { (token.0) } }
     }
+}
+
+/// Returns when a holder was granted its lock, if the event is still kept.
+fn granted(entry: &Listed, events: &Events) -> Option<Timestamp> {
+    let grant = events.of(Seq(entry.token?.0));
+    grant.first().map(|it| it.at)
 }
 
 /// Selects a lock.
@@ -150,7 +164,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let here = Here::of(&call.node);
     let holder = entries.first().filter(|entry| entry.place == 1);
     let events = told::events(call).await?;
-    let granted = holder.and_then(|it| events.of(Seq(it.token?.0)).first().map(|it| it.at));
+    let since = holder.and_then(|it| granted(it, &events));
     let is_of_it = |event: &Event| {
         let is = |field, bytes: &[u8]| {
             event
@@ -162,7 +176,8 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             && is("key", which.key.as_bytes())
             && is("index", which.index.as_bytes())
     };
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let lock = Followed::Lock(which.key.clone(), which.index.clone());
+    let story = told::story(call, lock, is_of_it).await?;
     let main = html! {
         section #lock data-live {
             p.subject { (shown::lock(&which.key, &which.index)) }
@@ -170,13 +185,13 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 None => p { "Nobody holds it." },
                 Some(holder) => p {
                     "Held by " (shown::name(holder.owner.as_bytes()))
-                    @match granted {
+                    @match since {
                         Some(at) => { ", for " (here.since(at)) " (since " (here.date(at)) ")." },
-                        None => { ", by token " (holder.token.map_or(0, |it| it.0)) ". The events of that time are no longer kept; the time of the grant is in the journal." },
+                        None => { ", since " (here.date(holder.since)) " or before (token " (holder.token.map_or(0, |it| it.0)) ")." },
                     }
                 },
             }
-            @if entries.len() > 1 { (waiting(&entries, here)) }
+            @if entries.len() > 1 { (waiting(&entries, &events, here)) }
             @if more.is_some() { p.faint { "There are more waiters than shown." } }
         }
         @if holder.is_some() {
@@ -186,7 +201,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 span.faint { " The lock passes to the next in line. The holder finds out only when it renews, and may continue until then." }
             }
         }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Locks,
@@ -195,11 +210,11 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-fn waiting(entries: &[Listed], here: Here) -> Markup {
+fn waiting(entries: &[Listed], events: &Events, here: Here) -> Markup {
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Who" } th { "Is" } th.n { "Ends in" } th { "With process" } th.n { "Token" } } }
-            tbody { @for entry in entries { tr { (who(entry, here)) } } }
+            thead { tr { th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } } }
+            tbody { @for entry in entries { tr { (who(entry, events, here)) } } }
         } }
     }
 }

@@ -12,12 +12,13 @@
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that makes pages reload |
 //! | `told.rs` | events as rows |
-//! | `now.rs` `trouble.rs` | the first view, and problems that need attention |
+//! | `now.rs` `trouble/` | the first view, and problems that need attention |
 //! | `locks.rs` `leases.rs` | holders and waiters; the story of a lock, and of a lease |
 //! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the story of one |
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the story of one |
 //! | `tasks.rs` | why each task is not running, and the story of one |
 //! | `events.rs` | the newest events |
+//! | `then.rs` | the state after any entry of the journal, and what happened around it |
 //! | `walk.rs` | lists collected in several queries |
 
 mod events;
@@ -36,6 +37,7 @@ mod processes;
 mod queues;
 mod shown;
 mod tasks;
+mod then;
 mod told;
 mod trouble;
 mod walk;
@@ -66,6 +68,7 @@ pub(crate) fn routes() -> Vec<Route> {
         process::routes(),
         tasks::routes(),
         events::routes(),
+        then::routes(),
     ];
     views.into_iter().flatten().chain(files).collect()
 }

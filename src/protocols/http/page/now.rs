@@ -1,8 +1,9 @@
 //! The first view: problems, activity, the longest waits, and totals.
 
+use crate::actors::dispatch::{RunStatus, TaskFilter, TaskView};
 use crate::actors::lease::LeaseView;
-use crate::actors::lock::Contended;
-use crate::actors::queue::BusyQueue;
+use crate::actors::lock::{Contended, Ranking};
+use crate::actors::queue::QueueView;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::http::access::Scope;
@@ -13,7 +14,9 @@ use crate::protocols::http::page::goes;
 use crate::protocols::http::page::leases;
 use crate::protocols::http::page::plot::{self, plot};
 use crate::protocols::http::page::shown::{self, Here, count};
+use crate::protocols::http::page::tasks;
 use crate::protocols::http::page::trouble::{self, Trouble};
+use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::rates::{Counted, Rates};
 use crate::protocols::http::route::Route;
@@ -41,11 +44,12 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     }
     let stirring = call.node.leases().stirring(LEASES).await?;
     let troubles = trouble::all(call, &status, &stirring.leases).await?;
-    let (contended, contended_all) = call.locks().contended(MOST).await?;
+    let (contended, contended_all) = call.locks().contended(MOST, Ranking::Longest).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
     queues.retain(|queue| queue.oldest.is_some());
     queues.sort_by_key(|queue| queue.oldest);
     queues.truncate(MOST as usize);
+    let waiting = waiting_tasks(call).await?;
     let here = Here::of(&call.node);
     let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST as usize).collect();
     let main = html! {
@@ -53,15 +57,18 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }
         div.columns {
             section #waited data-live {
-                h2 { "Locks waited for" }
+                h2 { "Locks waited for longest" }
                 (locks(&contended, contended_all, here))
             }
             section #oldest data-live { h2 { "Jobs that have waited longest" } (oldest(&queues, here)) }
         }
+        @if !waiting.is_empty() {
+            section #tasks data-live { h2 { "Tasks that have waited longest" } (tasks::table(&waiting, here)) }
+        }
         @if !leases.is_empty() {
             section #passes data-live { h2 { "Leases" } (leases::table(&leases, here)) }
         }
-        section #counts data-live { h2 { "How much there is" } (counts(&status)) (tasks(call).await?) }
+        section #counts data-live { h2 { "How much there is" } (counts(&status)) (others(call).await?) }
         section #node data-live { h2 { "Coordinator" } (node(&status, here)) }
     };
     Ok(Page {
@@ -113,6 +120,9 @@ const fn words(counted: Counted) -> (&'static str, &'static str) {
         Counted::Lockserver => ("LockServer", "commands"),
         Counted::Beanstalk => ("beanstalkd", "commands"),
         Counted::Http => ("HTTP", "requests"),
+        Counted::Locks => ("Locks", "changes"),
+        Counted::Jobs => ("Jobs", "changes"),
+        Counted::Tasks => ("Tasks", "changes"),
         Counted::Entries => ("Journal", "entries"),
         Counted::Syncs => ("Disk", "syncs"),
     }
@@ -122,13 +132,14 @@ fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
     html! {
         @if contended.is_empty() { p.faint { "None." } } @else {
             div.wide tabindex="0" { table {
-                thead { tr { th { "Lock" } th { "Held by" } th.n { "Waiting" } th.n { "Passes on in" } } }
+                thead { tr { th { "Lock" } th { "Held by" } th.n { "Waiting" } th.n { "Longest" } th.n { "Expires in" } } }
                 tbody {
                     @for lock in contended {
                         tr {
                             td { (shown::lock(&lock.key, &lock.index)) }
                             td { (shown::name(lock.owner.as_bytes())) }
                             (shown::number(lock.waiting))
+                            td.n { (here.since(lock.since)) }
                             td.n { (ends(lock.deadline, here)) }
                         }
                     }
@@ -145,26 +156,48 @@ pub(crate) fn ends(deadline: Option<Timestamp>, here: Here) -> String {
     deadline.map_or_else(|| "with its process".to_owned(), span)
 }
 
-fn oldest(queues: &[BusyQueue], here: Here) -> Markup {
+fn oldest(queues: &[QueueView], here: Here) -> Markup {
     html! {
-        @if queues.is_empty() { p.faint { "None is ready." } } @else {
+        @if queues.is_empty() { p.faint { "No jobs are ready." } } @else {
             div.wide tabindex="0" { table {
                 thead { tr { th { "Queue" } th.n { "Oldest" } th.n { "Ready" } th.n { "Claimed" } th.n { "Workers waiting" } } }
                 tbody {
-                    @for queue in queues {
-                        @let jobs = &queue.view.jobs;
+                    @for view in queues {
+                        @let jobs = &view.jobs;
                         tr {
-                            td { (shown::queue(&queue.view.name)) }
-                            td.n { @if let Some(oldest) = queue.oldest { (here.since(oldest)) } }
+                            td { (shown::queue(&view.name)) }
+                            td.n { @if let Some(oldest) = view.oldest { (here.since(oldest)) } }
                             (shown::number(jobs.ready))
                             (shown::number(jobs.claimed))
-                            (shown::number(queue.view.waiting))
+                            (shown::number(view.waiting))
                         }
                     }
                 }
             } }
         }
     }
+}
+
+/// Returns the tasks that are ready but not running, oldest first.
+async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
+    let tasks = call.node.tasks();
+    let mut waiting = Vec::new();
+    for status in [RunStatus::NotStarted, RunStatus::Waiting] {
+        let filter = TaskFilter {
+            status: Some(status),
+            group: None,
+            work: None,
+        };
+        let share = async |after, most| {
+            let found = tasks.list(filter.clone(), after, most).await?;
+            Ok((found.tasks, found.next.map(Some)))
+        };
+        let (found, _) = walk(None, share).await?;
+        waiting.extend(found);
+    }
+    waiting.sort_by_key(|it| it.task.created);
+    waiting.truncate(MOST as usize);
+    Ok(waiting)
 }
 
 fn counts(status: &NodeStatus) -> Markup {
@@ -186,7 +219,7 @@ fn counts(status: &NodeStatus) -> Markup {
     }
 }
 
-async fn tasks(call: &Call) -> Result<Markup, Problem> {
+async fn others(call: &Call) -> Result<Markup, Problem> {
     let tasks = call.node.tasks().totals().await?;
     let processes = if call.may_run() {
         Some(call.node.processes().totals().await?)

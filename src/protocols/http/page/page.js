@@ -13,7 +13,11 @@
 
   // The least between two loadings, how long until one without a reason, and until a new try.
   const LEAST = 1000, IDLE = 10000, AGAIN = 3000;
-  let stream = null, timer = 0, loading = false, held = false, lost = false;
+  let stream = null, timer = 0, loading = false, pending = false, held = false, lost = false;
+
+  // A page of the past stays as it is, unless it says that it is to be loaded again.
+  const isStill = () => document.querySelector("[data-still]") !== null;
+  const isAwaited = () => document.querySelector("[data-again]") !== null;
 
   const say = (words) => {
     note.setAttribute("role", "status");
@@ -27,6 +31,11 @@
     timer = setTimeout(load, ms);
   };
 
+  const next = () => {
+    if (isAwaited()) later(LEAST);
+    else if (!isStill()) later(IDLE);
+  };
+
   // Nobody loses what they have selected, or what they write.
   const inUse = (part) => {
     const selection = document.getSelection();
@@ -35,7 +44,7 @@
     return selects || (part.contains(active) && active.matches("input, select, textarea"));
   };
 
-  // How many a second more than the last time, where a number says that it grows.
+  // Shows the processor usage since the last time next to numbers that ask for it.
   const counts = (root) => {
     const found = new Map();
     for (const it of root.querySelectorAll("[data-grows]")) found.set(it.dataset.grows, Number(it.dataset.count));
@@ -48,7 +57,7 @@
     for (const it of root.querySelectorAll("[data-grows]")) {
       const rate = (Number(it.dataset.count) - before.get(it.dataset.grows)) / seconds;
       if (!(rate > 0)) continue;
-      it.append(it.dataset.unit === "cpu" ? ` (${Math.round(rate / 10)} %)` : ` +${rate.toFixed(rate < 10 ? 1 : 0)}/s`);
+      it.append(` (${Math.round(rate / 10)} %)`);
     }
     before = counts(root);
     at = now;
@@ -78,6 +87,7 @@
   };
 
   const load = async () => {
+    if (loading) pending = true;
     if (loading || !wanted()) return;
     loading = true;
     clearTimeout(timer);
@@ -85,13 +95,18 @@
       const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin", redirect: "manual" });
       if (answer.status === 401) return location.reload();
       if (!answer.ok) throw new Error(answer.status);
-      put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      // What was awaited is another page than what said so.
+      if (isAwaited() && !page.querySelector("[data-again]")) return location.reload();
+      put(page);
       if (!stream) listen();
-      later(IDLE);
+      next();
     } catch {
       gone();
     } finally {
       loading = false;
+      if (pending) later(LEAST / 10);
+      pending = false;
     }
   };
 
@@ -105,6 +120,8 @@
 
   const listen = () => {
     stream?.close();
+    stream = null;
+    if (isStill()) return;
     stream = new EventSource("/page/changes");
     stream.addEventListener("changed", () => later(LEAST / 10));
     stream.onerror = gone;
@@ -126,6 +143,21 @@
     }
   };
 
+  // A number that can be slid: what belongs to it is loaded when the slider rests.
+  const slide = (field) => {
+    const slider = document.createElement("input");
+    slider.type = "range";
+    slider.setAttribute("aria-label", field.labels[0].textContent);
+    for (const it of ["min", "max", "value"]) slider[it] = field[it];
+    slider.addEventListener("input", () => {
+      field.value = slider.value;
+      history.replaceState(null, "", `${location.pathname}?${field.name}=${field.value}`);
+      later(LEAST / 10);
+    });
+    field.addEventListener("input", () => slider.value = field.value);
+    field.form.append(slider);
+  };
+
   pause.addEventListener("click", () => {
     held = !held;
     begin();
@@ -133,6 +165,8 @@
   document.addEventListener("visibilitychange", begin);
   localise(document);
   pause.textContent = "Pause";
+  pause.hidden = isStill();
+  document.querySelectorAll("[data-slides]").forEach(slide);
   listen();
-  later(IDLE);
+  next();
 })();

@@ -16,6 +16,7 @@ use crate::protocols::http::page::told;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
 use crate::protocols::http::route::Route;
+use crate::replay::Followed;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -26,9 +27,8 @@ use tokio::task::spawn_blocking;
 /// The number of bytes shown of the end of output.
 const TAIL_BYTES: u64 = 8 * 1024;
 
-/// The number of relatives, jobs and events shown.
+/// The number of relatives and jobs shown.
 const MOST: u32 = 20;
-const TOLD: usize = 100;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -52,9 +52,15 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         .pop()
         .flatten();
     let here = Here::of(&call.node);
-    let text = Field::Text(record.id.to_string());
-    let is_of_it = |event: &Event| event.what.fields.iter().any(|(_, field)| *field == text);
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let id = record.id.to_string();
+    let text = Field::Text(id.clone());
+    // Its own actor tells of it by name, the others in text.
+    let name = ("process", Field::Name(id.as_bytes().into()));
+    let is_of_it = |event: &Event| {
+        let mut fields = event.what.fields.iter();
+        fields.any(|field| *field == name || field.1 == text)
+    };
+    let story = told::story(call, Followed::Process(record.id), is_of_it).await?;
     let main = html! {
         section #process data-live {
             p.subject { (shown::process(record.id)) " " (shown::words(&record.kind)) " " (phase(&record)) }
@@ -73,7 +79,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         section #output data-live { (outputs(call, &record).await) }
         section #relatives data-live { (relatives(call, &record).await?) }
         (claims(call, record.id, here).await?)
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Processes,
@@ -92,7 +98,7 @@ fn facts(record: &RecordView, here: Here) -> Markup {
             @if let Some(at) = record.started { div { dt { "Started" } dd { (here.shown(at)) } } }
             @if let Some(at) = record.ended { div { dt { "Ended" } dd { (here.shown(at)) } } }
             @if let Some(stop) = &record.stop { div { dt { "Stopped by" } dd { (stop.cause.name()) } } }
-            @if let Some(said) = &record.said { div { dt { "Says" } dd { (shown::words(said)) } } }
+            @if let Some(said) = &record.said { div { dt { "Status text" } dd { (shown::words(said)) } } }
             @if record.timeout_ms > 0 { div { dt { "May run for" } dd { (text::span(record.timeout_ms)) } } }
             @if record.live_children > 0 { div { dt { "Children that live" } dd { (record.live_children) } } }
             @if let Some(remains) = &record.remains {

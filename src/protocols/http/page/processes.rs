@@ -103,14 +103,14 @@ fn asked(filter: &Filter) -> Markup {
     let is = |word: &str| filter.status.as_deref() == Some(word);
     html! {
         form.filter role="search" {
-            label { "Which "
+            label { "State "
                 select name="status" {
                     option value="" { "live" }
                     @for phase in Phase::ALL { option value=(phase.name()) selected[is(phase.name())] { (phase.name()) } }
                     option value="all" selected[is("all")] { "all" }
                 }
             }
-            label { "With " input name="search" value=(filter.search.as_deref().unwrap_or_default()) dir="auto" placeholder="in arguments, labels, type"; }
+            label { "Search " input name="search" value=(filter.search.as_deref().unwrap_or_default()) dir="auto" placeholder="in arguments, labels, type"; }
             button { "Show" }
         }
     }
@@ -119,7 +119,7 @@ fn asked(filter: &Filter) -> Markup {
 fn served(services: &[ServiceView], here: Here) -> Markup {
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Service" } th { "Is" } th { "Process" } th.n { "For" } th.n { "Restarts" } th { "Says" } th { "Ended last" } } }
+            thead { tr { th { "Service" } th { "State" } th { "Process" } th.n { "For" } th.n { "Restarts" } th { "Status text" } th { "Ended last" } } }
             tbody {
                 @for service in services.iter().take(SERVICES) {
                     @for instance in service.instances.iter().take(INSTANCES) {
@@ -151,7 +151,7 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Mark
         td.n { @if let Some(started) = instance.started { (here.since_date(started)) } }
         td.n .bad[instance.restarts > 0] { (instance.restarts) }
         td { @if let Some(said) = &instance.said { (shown::words(said)) } }
-        td {
+        td.words {
             @if let Some(last) = &instance.last {
                 (here.shown(last.at)) " " (shown::process(last.process)) " "
                 @match (&last.failure, last.end) {
@@ -167,18 +167,18 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Mark
 /// Renders records, each below its parent if that is among them.
 fn tree(records: &[RecordView], usage: &[Option<Usage>], here: Here) -> Markup {
     if records.is_empty() {
-        return html! { p.faint { "There are no such processes." } };
+        return html! { p.faint { "No processes." } };
     }
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Process" } th { "Is" } th { "Command" } th.n { "PID" } th.n { "For" } th.n { "CPU" } th.n { "Memory" } } }
+            thead { tr { th { "Process" } th { "State" } th { "Command" } th.n { "PID" } th.n { "For" } th.n { "CPU" } th.n { "Memory" } } }
             tbody {
                 @for (deep, place) in in_order(records) {
                     @if let Some(record) = records.get(place) {
                         tr {
                             td { span.deep aria-hidden="true" { (branch(deep)) } (shown::process(record.id)) " " span.faint { (shown::words(&record.kind)) } }
                             td { (phase(record)) }
-                            td { (command(record)) }
+                            td.words { (command(record)) }
                             td.n { @if let Some(identity) = record.identity { (identity.pid) } }
                             td.n { @if let Some(started) = record.started { (lasted(record, started, here)) } }
                             (uses(record, usage.get(place).copied().flatten()))
@@ -213,7 +213,7 @@ fn uses(record: &RecordView, usage: Option<Usage>) -> Markup {
         .or(remains.map(|it| it.memory_max));
     html! {
         td.n { @if let Some(ms) = cpu {
-            span data-grows={ (record.id.to_string()) " cpu" } data-count=(ms) data-unit="cpu" { (ms / 1000) "." (ms % 1000 / 100) " s" }
+            span data-grows={ (record.id.to_string()) " cpu" } data-count=(ms) { (ms / 1000) "." (ms % 1000 / 100) " s" }
         } }
         td.n { @if let Some(bytes) = memory { (text::bytes(bytes)) } }
     }

@@ -1,6 +1,6 @@
 //! The queues view: queues by tenant and type, with their jobs by phase, and the busiest ones.
 
-use crate::actors::queue::{BusyQueue, Phase, QueueName, QueueSelection, QueueView};
+use crate::actors::queue::{Phase, QueueName, QueueSelection, QueueView};
 use crate::ids::Slot;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -8,6 +8,7 @@ use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::page::frame::{Page, View};
 use crate::protocols::http::page::goes;
 use crate::protocols::http::page::jobs;
+use crate::protocols::http::page::plot;
 use crate::protocols::http::page::shown::{self, Here, Link, bad, number};
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
@@ -16,11 +17,8 @@ use crate::protocols::http::route::Route;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The number of busiest queues whose oldest jobs are known.
-const BUSIEST: u32 = 100;
-
-/// The number of busiest queues shown.
-const SHOWN: usize = 10;
+/// The number of busiest queues shown above the list.
+const BUSIEST: u32 = 10;
 
 /// Stands for the default tenant, since an empty filter means all tenants.
 const DEFAULT: &str = "-";
@@ -64,14 +62,13 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         let link = link.with_some("type", filter.r#type.as_deref().map(str::as_bytes));
         link.with("after", next.0.to_string().as_bytes())
     });
-    let here = Here::of(&call.node);
     let main = html! {
         @if !is_whole && filter.after.is_none() {
-            section #busiest data-live { h2 { "With the most jobs" } (busy(&busiest, here)) }
+            section #busiest data-live { h2 { "With the most jobs" } (table(call, &busiest)) }
         }
         (asked(&filter))
         section #queues data-live {
-            (table(&found, &busiest, here))
+            (table(call, &found))
             (shown::more(next))
         }
     };
@@ -93,17 +90,13 @@ fn asked(filter: &Filter) -> Markup {
     }
 }
 
-fn busy(queues: &[BusyQueue], here: Here) -> Markup {
-    let views = queues.iter().take(SHOWN).map(|it| it.view.clone());
-    let views: Vec<QueueView> = views.collect();
-    table(&views, queues, here)
-}
-
-/// Renders a table of queues, with the oldest job of those among the busiest.
-fn table(queues: &[QueueView], busiest: &[BusyQueue], here: Here) -> Markup {
+/// Renders a table of queues.
+fn table(call: &Call, queues: &[QueueView]) -> Markup {
     if queues.is_empty() {
-        return html! { p.faint { "There is no such queue." } };
+        return html! { p.faint { "No queues." } };
     }
+    let here = Here::of(&call.node);
+    let rates = call.shared.queue_rates.of(queues, here.now);
     html! {
         div.wide tabindex="0" { table {
             thead { tr {
@@ -111,21 +104,20 @@ fn table(queues: &[QueueView], busiest: &[BusyQueue], here: Here) -> Markup {
                 th.n { "Buried" } th.n { "Abandoned" } th.n { "Workers" } th.n { "Added" } th.n { "Done" } th { "State" }
             } }
             tbody {
-                @for view in queues {
-                    @let oldest = busiest.iter().find(|it| it.view.name == view.name).and_then(|it| it.oldest);
+                @for (view, rate) in queues.iter().zip(rates) {
                     tr {
                         td { (shown::name_or(view.name.tenant(), "default")) }
                         td { a href=(shown::queue_link(&view.name)) { (shown::name(view.name.kind())) } }
                         (number(view.jobs.ready))
-                        td.n { @if let Some(oldest) = oldest { (here.since(oldest)) } }
+                        td.n { @if let Some(oldest) = view.oldest { (here.since(oldest)) } }
                         (number(view.jobs.claimed))
                         (number(view.jobs.delayed))
                         (number(view.jobs.retrying))
                         (bad(view.jobs.buried))
                         (bad(view.jobs.abandoned))
                         (number(view.waiting))
-                        (grows(&view.name, "added", view.total))
-                        (grows(&view.name, "done", view.deletes))
+                        (counted(view.total, rate.map(|it| it.added)))
+                        (counted(view.deletes, rate.map(|it| it.done)))
                         td { (state(view, here)) }
                     }
                 }
@@ -134,10 +126,13 @@ fn table(queues: &[QueueView], busiest: &[BusyQueue], here: Here) -> Markup {
     }
 }
 
-/// Renders a cell with a growing count: its rate is shown while the page is live.
-fn grows(name: &QueueName, what: &str, count: u64) -> Markup {
+/// Renders a cell with a count that only grows, and its rate.
+fn counted(count: u64, rate: Option<f64>) -> Markup {
     html! {
-        td.n { span data-grows={ (name.as_str()) " " (what) } data-count=(count) { (shown::count(count)) } }
+        td.n {
+            (shown::count(count))
+            @if let Some(rate) = rate.filter(|it| *it > 0.0) { span.faint { " " (plot::shown(rate)) "/s" } }
+        }
     }
 }
 

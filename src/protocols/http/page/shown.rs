@@ -29,6 +29,13 @@ impl Here {
         }
     }
 
+    /// Returns a moment without a wall clock.
+    #[cfg(test)]
+    pub(crate) const fn at(now: Timestamp) -> Self {
+        let offset = Offset(0);
+        Self { now, offset }
+    }
+
     /// Formats the time since a moment.
     pub(crate) fn since(self, at: Timestamp) -> String {
         text::span(self.now.0.saturating_sub(at.0))

@@ -16,6 +16,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
 use crate::protocols::http::route::Route;
 use crate::protocols::http::task_transcript::{self, Story};
+use crate::replay::Followed;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -23,9 +24,6 @@ use serde::Deserialize;
 
 /// The number of servers and groups shown.
 const MOST: usize = 100;
-
-/// The number of events shown.
-const TOLD: usize = 100;
 
 const STATUSES: [RunStatus; 6] = [
     RunStatus::NotReady,
@@ -114,7 +112,7 @@ fn asked(filter: &Filter) -> Markup {
     let text = |name: &Option<Name>| name.as_ref().map(Name::to_text).unwrap_or_default();
     html! {
         form.filter role="search" {
-            label { "Is "
+            label { "State "
                 select name="status" {
                     option value="" { "any" }
                     @for status in STATUSES { option value=(status.name()) selected[filter.status.as_deref() == Some(status.name())] { (status.name()) } }
@@ -127,13 +125,14 @@ fn asked(filter: &Filter) -> Markup {
     }
 }
 
-fn table(tasks: &[TaskView], here: Here) -> Markup {
+/// Renders a table of tasks.
+pub(crate) fn table(tasks: &[TaskView], here: Here) -> Markup {
     if tasks.is_empty() {
-        return html! { p.faint { "There are no such tasks." } };
+        return html! { p.faint { "No tasks." } };
     }
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th.n { "Task" } th { "Name" } th { "Group" } th { "Work id" } th { "Is" } th { "Why it does not run" } th { "Server" } th.n { "Attempts" } th.n { "Age" } } }
+            thead { tr { th.n { "Task" } th { "Name" } th { "Group" } th { "Work id" } th { "State" } th { "Why it does not run" } th { "Server" } th.n { "Attempts" } th.n { "Age" } } }
             tbody {
                 @for view in tasks {
                     @let task = &view.task;
@@ -143,7 +142,7 @@ fn table(tasks: &[TaskView], here: Here) -> Markup {
                         td { (shown::name(task.group.as_bytes())) }
                         td { (shown::name_or(task.work.as_bytes(), "")) }
                         td { (status(view)) }
-                        td { (why(view, here)) }
+                        td.words { (why(view, here)) }
                         td { @if let Some(server) = &view.server { (shown::name(server.as_bytes())) } }
                         td.n { (shown::count(task.attempts)) @if task.setbacks > 0 { " " (shown::tag(&format!("{} in vain", task.setbacks), "warn")) } }
                         td.n { (here.since(task.created)) }
@@ -191,11 +190,11 @@ fn why(view: &TaskView, here: Here) -> Markup {
 
 fn served(servers: &[ServerView]) -> Markup {
     if servers.is_empty() {
-        return html! { p.faint { "There are none: the first task makes one." } };
+        return html! { p.faint { "No servers. The first task adds this machine." } };
     }
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Server" } th.n { "Threads in use" } th.n { "of" } th { "Is" } th { "Reached" } } }
+            thead { tr { th { "Server" } th.n { "Threads in use" } th.n { "of" } th { "State" } th { "Reached" } } }
             tbody {
                 @for server in servers.iter().take(MOST) {
                     tr {
@@ -218,11 +217,11 @@ fn served(servers: &[ServerView]) -> Markup {
 
 fn grouped(groups: &[GroupView]) -> Markup {
     if groups.is_empty() {
-        return html! { p.faint { "None has tasks under way." } };
+        return html! { p.faint { "No groups with running tasks." } };
     }
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th { "Group" } th.n { "Under way" } th.n { "of" } th.n { "Ready" } th { "Is" } } }
+            thead { tr { th { "Group" } th.n { "Under way" } th.n { "of" } th.n { "Ready" } th { "State" } } }
             tbody {
                 @for group in groups.iter().take(MOST) {
                     tr {
@@ -252,7 +251,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let is_of_it = |event: &Event| {
         event.actor == "dispatch" && event.what.fields.contains(&("task", Field::Number(id)))
     };
-    let story = told::newest(call, TOLD, is_of_it).await?;
+    let story = told::story(call, Followed::Task(id), is_of_it).await?;
     let main = html! {
         section #task data-live {
             p.subject { "Task " (id) " " (shown::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
@@ -262,13 +261,13 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         (acts(&view))
         section #attempts data-live {
             h2 { "Attempts" }
-            @if transcript.stories.is_empty() { p.faint { "There was none." } }
+            @if transcript.stories.is_empty() { p.faint { "No attempts." } }
             @if transcript.attempts > transcript.stories.len() as u64 {
                 p.faint { "The newest " (transcript.stories.len()) " of " (shown::count(transcript.attempts)) "." }
             }
             @for story in transcript.stories.iter().rev() { (attempt(call, story, here)) }
         }
-        section #story data-live { h2 { "What happened" } (told::rows(&story, here)) }
+        section #story data-live { h2 { "What happened" } (story) }
     };
     Ok(Page {
         view: View::Tasks,

@@ -1,10 +1,13 @@
-//! Renders retained events as table rows, newest first.
+//! Renders events as table rows, newest first: those retained in memory, or else those in the journal.
 
-use crate::handle::Events;
+use crate::clock::Date;
+use crate::handle::{Answered, Events, PastError};
+use crate::ids::{ProcessId, Seq};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
 use crate::protocols::http::page::shown::{self, Here};
 use crate::protocols::http::problem::Problem;
+use crate::replay::{Followed, STORY_MAX, Story, StoryEvent};
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use std::sync::Arc;
@@ -32,6 +35,86 @@ pub(crate) async fn newest(
     Ok(found)
 }
 
+/// Renders the story of an item from the retained events, or else from the journal.
+pub(crate) async fn story(
+    call: &Call,
+    item: Followed,
+    is_of_it: impl Fn(&Event) -> bool,
+) -> Result<Markup, Problem> {
+    let here = Here::of(&call.node);
+    let kept = newest(call, STORY_MAX, is_of_it).await?;
+    if !kept.is_empty() {
+        return Ok(rows(&kept, here));
+    }
+    Ok(match call.node.past().story(item).await {
+        Ok(Answered::Ready(story)) => journaled(&story, here),
+        Ok(Answered::Reading { reached, last }) => reading(reached, last),
+        Err(PastError::Memory) => rows(&kept, here),
+        Err(PastError::Busy) => html! { p.faint data-again { (PastError::Busy.to_string()) "." } },
+        Err(error) => html! { p.problem { (error.to_string()) "." } },
+    })
+}
+
+/// Renders a note that the journal is being read, with its progress. The page reloads soon.
+pub(crate) fn reading(reached: Seq, last: Seq) -> Markup {
+    html! {
+        p data-again role="status" {
+            "Reading the journal: entry " (shown::count(reached.0)) " of " (shown::count(last.0)) "."
+        }
+    }
+}
+
+/// Renders the events of an item in the journal, newest first.
+fn journaled(story: &Story, here: Here) -> Markup {
+    html! {
+        @if !story.events.is_empty() {
+            div.wide tabindex="0" {
+                table.events {
+                    thead { tr { th { "At" } th { "What" } th.n { "Entry" } } }
+                    tbody {
+                        @for (seq, at, event) in story.events.iter().rev() {
+                            tr {
+                                td { (here.shown(story.offset.date(*at))) }
+                                td { (story_event(event)) }
+                                td.n { a href={ "/page/then?at=" (seq.0) } { (seq.0) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        p.faint {
+            @if story.events.is_empty() { "The journal has no event of it" }
+            @else if story.more { "The newest " (STORY_MAX) " events in the journal" }
+            @else { "From the journal" }
+            ", entries " (shown::count(story.begins.0)) " to " (shown::count(story.upto.0)) "."
+        }
+    }
+}
+
+/// Renders one event of the journal.
+pub(crate) fn story_event(event: &StoryEvent) -> Markup {
+    html! {
+        (event.kind) " "
+        @for (field, value) in &event.fields {
+            span.field {
+                span.faint { (field) " " }
+                @match (field.as_str(), value.as_u64(), value.as_str()) {
+                    ("job", Some(number), _) => (shown::job(number)),
+                    ("task", Some(number), _) => (shown::task(number)),
+                    (_, Some(number), _) => (number),
+                    (_, None, Some(text)) => @match text.parse() {
+                        Ok(process) => (shown::process(process)),
+                        Err(_) => (shown::words(text)),
+                    },
+                    (_, None, None) => (shown::words(&value.to_string())),
+                }
+            }
+            " "
+        }
+    }
+}
+
 /// Returns a reader of the retained events.
 pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
     call.node.events(None).await.map_err(stopped)
@@ -41,18 +124,18 @@ pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
 pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
     html! {
         @if events.is_empty() {
-            p.faint { "No events are kept. Events are collected while someone views the page or subscribes to events, and for ten minutes after that." }
+            p.faint { "No events yet. They are recorded while a page is open, and for 10 minutes after." }
         } @else {
             div.wide tabindex="0" {
                 table.events {
-                    thead { tr { th { "At" } th { "Of" } th { "What" } th { "Which" } th.n { "Entry" } } }
+                    thead { tr { th { "Time" } th { "Actor" } th { "Event" } th { "Details" } th.n { "Entry" } } }
                     tbody {
                         @for event in events {
                             tr {
                                 td { (here.date(event.at)) }
                                 td { (event.actor) }
                                 td { (event.what.kind) }
-                                td { (fields(event)) }
+                                td.words { (fields(event, here)) }
                                 td.n.faint { (event.position.to_string()) }
                             }
                         }
@@ -63,16 +146,22 @@ pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
     }
 }
 
-fn fields(event: &Event) -> Markup {
+fn fields(event: &Event, here: Here) -> Markup {
+    let is_said = |value: &Field| !matches!(value, Field::Name(bytes) if bytes.is_empty());
+    let said = event.what.fields.iter().filter(|(_, value)| is_said(value));
     html! {
-        @for (field, value) in &event.what.fields {
+        @for (field, value) in said {
             span.field {
                 span.faint { (field) " " }
                 @match (*field, value) {
                     ("job", Field::Number(number)) => (shown::job(*number)),
                     ("task", Field::Number(number)) => (shown::task(*number)),
+                    ("ready_at", Field::Number(date)) => (here.shown(Date(*date))),
                     (_, Field::Number(number)) => (number),
-                    (_, Field::Name(bytes)) => (shown::name(bytes)),
+                    (_, Field::Name(bytes)) => @match process_named(field, bytes) {
+                        Some(process) => (shown::process(process)),
+                        None => (shown::name(bytes)),
+                    },
                     (_, Field::Text(text)) => @match text.parse() {
                         Ok(process) => (shown::process(process)),
                         Err(_) => (shown::words(text)),
@@ -82,4 +171,10 @@ fn fields(event: &Event) -> Markup {
             " "
         }
     }
+}
+
+/// Returns the process that a field names.
+fn process_named(field: &str, bytes: &[u8]) -> Option<ProcessId> {
+    let id = std::str::from_utf8(bytes).ok()?;
+    (field == "process").then(|| id.parse().ok()).flatten()
 }

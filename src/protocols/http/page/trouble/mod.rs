@@ -1,8 +1,9 @@
 //! The list of problems: each with what is wrong, and where to look or what to do. Each comes from a single query to an
 //! actor, however many items there are.
 
+use crate::actors::dispatch;
 use crate::actors::lease::LeaseView;
-use crate::actors::process::{ServiceView, Status};
+use crate::actors::process::{self, ServiceView, Status};
 use crate::actors::queue::Rules;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::shown::{Here, Link, count, name, words};
@@ -65,28 +66,9 @@ pub(crate) async fn all(
     all.extend(of_machine(status));
     all.extend(of_queues(status, call.node.queue_rules()));
     all.extend(leases.iter().filter_map(|it| of_lease(it, here)));
-    let tasks = call.node.tasks().totals().await?;
-    if tasks.failed > 0 {
-        all.push(Trouble::bad(
-            "Tasks failed",
-            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without doing the work." },
-        ));
-    }
-    if tasks.pause.name() != "off" {
-        let how = tasks.pause.name();
-        all.push(Trouble::warn(
-            "Tasks paused",
-            html! { "All tasks are paused (" (how) ")." },
-        ));
-    }
+    all.extend(of_tasks(&call.node.tasks().totals().await?));
     if call.may_run() {
-        let totals = call.node.processes().totals().await?;
-        if totals.stuck > 0 {
-            all.push(Trouble::bad(
-                "Processes stuck",
-                html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not end after SIGKILL." },
-            ));
-        }
+        all.extend(of_processes(&call.node.processes().totals().await?));
         let services = call.node.services().list(None).await?;
         all.extend(services.iter().filter_map(of_service));
     }
@@ -106,7 +88,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
     if let Some(ahead) = status.clock_ahead_ms {
         all.push(Trouble::warn(
             "Clock in doubt",
-            html! { "The wall clock is " (text::span(ahead)) " ahead of what was expected. Nothing is pruned until " code { "sexton clock confirm" } ", or an hour without a step." },
+            html! { "The wall clock is " (text::span(ahead)) " ahead of what was expected. Nothing is pruned until " code { "sexton confirm-clock" } ", or an hour without a step." },
         ));
     }
     let problems = status.reloaded.iter().flat_map(|it| &it.problems);
@@ -225,14 +207,14 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         let jobs = jobs(totals.jobs.abandoned, "abandoned");
         all.push(Trouble::bad(
             "Jobs failed",
-            html! { (jobs) " failed their last try; retry or discard them." },
+            html! { (jobs) " failed for good: retry or discard." },
         ));
     }
     if totals.jobs.buried > 0 {
         let jobs = jobs(totals.jobs.buried, "buried");
         all.push(Trouble::warn(
             "Jobs buried",
-            html! { (jobs) " were buried by a client." },
+            html! { (jobs) " put aside by a client." },
         ));
     }
     if totals.jobs.retrying > 0 {
@@ -266,6 +248,33 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         }
     }
     all
+}
+
+fn of_tasks(tasks: &dispatch::Totals) -> Vec<Trouble> {
+    let mut all = Vec::new();
+    if tasks.failed > 0 {
+        all.push(Trouble::bad(
+            "Tasks failed",
+            html! { a href="/page/tasks?status=complete" { (text::count(tasks.failed, "task")) } " ended without doing the work." },
+        ));
+    }
+    if tasks.pause != dispatch::Pause::Off {
+        let how = tasks.pause.name();
+        all.push(Trouble::warn(
+            "Tasks paused",
+            html! { "All tasks are paused (" (how) ")." },
+        ));
+    }
+    all
+}
+
+fn of_processes(totals: &process::Totals) -> Option<Trouble> {
+    (totals.stuck > 0).then(|| {
+        Trouble::bad(
+            "Processes stuck",
+            html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not end after SIGKILL." },
+        )
+    })
 }
 
 fn of_lease(view: &LeaseView, here: Here) -> Option<Trouble> {
@@ -319,14 +328,4 @@ fn of_service(service: &ServiceView) -> Option<Trouble> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::filled;
-
-    #[test]
-    fn what_fills_up_is_spoken_of_from_four_fifths_on() {
-        assert_eq!(filled(79, 100), None);
-        assert_eq!(filled(80, 100), Some(80));
-        assert_eq!(filled(u64::MAX, u64::MAX), Some(100));
-        assert_eq!(filled(0, 0), None);
-    }
-}
+mod tests;

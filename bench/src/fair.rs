@@ -1,0 +1,71 @@
+//! Fairness between tenants: ten jobs of one beside very many of another, as the claims of a run show it.
+
+use crate::coordinator::Coordinator;
+use crate::failure::Failure;
+use crate::figures::as_float;
+use crate::happening::{Happening, listen};
+use serde_json::Value;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// The queue of the tenant with many jobs, and that of the one with few.
+pub(crate) const BIG: &str = "big:bench";
+pub(crate) const SMALL: &str = "small:bench";
+
+/// The number of jobs of the latter.
+pub(crate) const FEW: u32 = 10;
+
+/// The number of claims before those jobs are added: until then the other tenant was the only one.
+const BEFORE: u32 = 100;
+
+/// The longest wait for a claim.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The claims and additions of a coordinator, from now on.
+pub(crate) struct Claims(Receiver<Result<Happening, Failure>>);
+
+impl Claims {
+    pub(crate) fn listen(coordinator: &Coordinator) -> Result<Self, Failure> {
+        listen(coordinator, "actor=queue&kind=added,claimed").map(Self)
+    }
+
+    /// Returns kind and queue of the next event.
+    fn next(&self) -> Result<(String, String), Failure> {
+        let heard = self.0.recv_timeout(PATIENCE);
+        let Happening { what, .. } = heard.map_err(|_| Failure::new("no job is claimed"))??;
+        let word = |name: &str| what.get(name).and_then(Value::as_str).map(str::to_owned);
+        match (word("kind"), word("queue")) {
+            (Some(kind), Some(queue)) => Ok((kind, queue)),
+            _ => Err(Failure::new("an event is missing: they come too fast")),
+        }
+    }
+
+    /// Waits until the run is well under way.
+    pub(crate) fn begun(&self) -> Result<(), Failure> {
+        let mut claims = 0;
+        while claims < BEFORE {
+            let (kind, _) = self.next()?;
+            claims += u32::from(kind == "claimed");
+        }
+        Ok(())
+    }
+
+    /// Returns the largest number of claims up to that of the k-th of the few jobs, divided by k. A claim is made when a
+    /// slot of the run has become free, so it is a number of ends of slots, too.
+    pub(crate) fn largest_wait(&self) -> Result<f64, Failure> {
+        let (mut is_there, mut place, mut found, mut largest) = (false, 0, 0, 0.0_f64);
+        while found < FEW {
+            let (kind, queue) = self.next()?;
+            is_there |= kind == "added" && queue == SMALL;
+            if kind != "claimed" || !is_there {
+                continue;
+            }
+            place += 1;
+            if queue == SMALL {
+                found += 1;
+                largest = largest.max(as_float(place) / f64::from(found));
+            }
+        }
+        Ok(largest)
+    }
+}

@@ -1,0 +1,360 @@
+//! The past of a running node: the state after any entry of its journal, and the history of an item from before events were
+//! collected.
+//!
+//! Requests are answered one at a time, by a thread that reads the journal while another one writes it. No actor is queried,
+//! and the core thread does no work for it. The thread ends, and frees everything it holds in memory, after a while without
+//! requests, and with the node.
+
+use super::{Command, Facts, Handle};
+use crate::ids::Seq;
+use crate::persist::PersistError;
+use crate::persist::disk::{Disk, RealDisk};
+use crate::persist::journal::Journal;
+use crate::persist::snapshots::thread::give_way;
+use crate::persist::snapshots::{CopiedStores, SledStores, Slots};
+use crate::refusal::Reason;
+use crate::replay::{Bounds, Followed, ReplayError, StateAt, Story, Timeline, TimelineError};
+use crate::spine::guard::guard;
+use crate::spine::recovery::RecoveryError;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How long the replayed states are kept after the last request.
+const IDLE: Duration = Duration::from_mins(5);
+
+/// How long a request waits before it is answered with the progress of the thread instead.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// The maximum number of requests that wait while another is answered.
+const WAITING_MAX: usize = 4;
+
+/// The number of stories kept, so that they can be shown again without another pass through the journal.
+const STORIES_MAX: usize = 16;
+
+/// The number of new journal entries after which a kept story is read again.
+const STALE: u64 = 10_000;
+
+/// The directory below the data directory to which snapshots are copied in order to be read.
+const SCRATCH: &str = "past";
+
+/// The past of a node.
+#[derive(Clone)]
+pub struct Past {
+    handle: Handle,
+}
+
+/// An answer, or the progress of reading the journal for it.
+#[derive(Clone, Debug)]
+pub enum Answered<T> {
+    /// The answer.
+    Ready(T),
+    /// The journal is still being read: ask again.
+    Reading {
+        /// The last entry read so far.
+        reached: Seq,
+        /// The last entry of the journal.
+        last: Seq,
+    },
+}
+
+/// The reason why a request about the past is not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PastError {
+    /// The node runs in memory.
+    #[error("this coordinator keeps no journal, so its past cannot be shown")]
+    Memory,
+    /// Too many requests are waiting.
+    #[error("others are looking at the past already: try again in a moment")]
+    Busy,
+    /// It would take too much memory.
+    #[error("{0}; `sexton replay` can show it, in a process of its own")]
+    TooLarge(String),
+    /// The journal cannot be read.
+    #[error("failed to {0}")]
+    Unreadable(String),
+    /// The node has ended.
+    #[error("the coordinator stops")]
+    Stopped,
+}
+
+impl PastError {
+    /// Returns the reason as a [`Reason`].
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Memory => Reason::NoFiles,
+            Self::Busy => Reason::Busy,
+            Self::TooLarge(_) => Reason::TooBig,
+            Self::Unreadable(_) => Reason::Failed,
+            Self::Stopped => Reason::Stopped,
+        }
+    }
+}
+
+impl From<TimelineError> for PastError {
+    fn from(error: TimelineError) -> Self {
+        match error {
+            TimelineError::TooLarge { .. } => Self::TooLarge(error.to_string()),
+            TimelineError::Abandoned => Self::Stopped,
+            TimelineError::Replay(_)
+            | TimelineError::NoBeginning(_)
+            | TimelineError::Waypoint(_) => Self::Unreadable(error.to_string()),
+        }
+    }
+}
+
+type Answer<T> = oneshot::Sender<Result<T, PastError>>;
+
+/// A request to the thread.
+enum Question {
+    State(Option<Seq>, Answer<Box<StateAt>>),
+    Story(Followed, Answer<Arc<Story>>),
+}
+
+impl Question {
+    /// Returns whether the caller has gone.
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::State(_, answer) => answer.is_closed(),
+            Self::Story(_, answer) => answer.is_closed(),
+        }
+    }
+}
+
+impl Handle {
+    /// Returns the past of the node, as far back as its journal goes.
+    pub fn past(&self) -> Past {
+        Past {
+            handle: self.clone(),
+        }
+    }
+}
+
+impl Past {
+    /// Returns the state after entry `at`, or the current state, with the entries around it. A number outside the known range is
+    /// moved into it.
+    pub async fn state(&self, at: Option<Seq>) -> Result<Answered<Box<StateAt>>, PastError> {
+        self.ask(|answer| Question::State(at, answer)).await
+    }
+
+    /// Returns the history of an item. It may lack the newest entries, which are among the [events](Handle::events).
+    pub async fn story(&self, item: Followed) -> Result<Answered<Arc<Story>>, PastError> {
+        self.ask(|answer| Question::Story(item, answer)).await
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(Answer<T>) -> Question,
+    ) -> Result<Answered<T>, PastError> {
+        let facts = &self.handle.facts;
+        let last = facts.journal.as_ref().ok_or(PastError::Memory)?.released();
+        if facts.commands.is_closed() {
+            return Err(PastError::Stopped);
+        }
+        let (answer, answered) = oneshot::channel();
+        facts.past.ask(question(answer), facts)?;
+        tokio::select! {
+            biased;
+            answer = answered => {
+                let answer = answer.map_err(|_| PastError::Stopped)?;
+                answer.map(Answered::Ready)
+            }
+            paused = self.handle.pause(PATIENCE) => {
+                paused.map_err(|_| PastError::Stopped)?;
+                let reached = Seq(facts.past.0.reached.load(Ordering::Relaxed));
+                Ok(Answered::Reading { reached, last })
+            }
+        }
+    }
+}
+
+/// The thread that reads the past, while it runs.
+#[derive(Default)]
+pub(crate) struct Readers(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    asked: Condvar,
+    /// The last entry that the thread has read for the current request.
+    reached: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    questions: VecDeque<Question>,
+    /// Whether a thread is running.
+    is_read: bool,
+    /// Whether all handles are gone.
+    is_closed: bool,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next request, or `None` when the thread should end.
+    fn next(&self) -> Option<Question> {
+        let is_idle = |it: &mut Waiting| it.questions.is_empty() && !it.is_closed;
+        let waiting = self.waiting();
+        let waited = self.asked.wait_timeout_while(waiting, IDLE, is_idle);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let next = waiting.questions.pop_front();
+        waiting.is_read = next.is_some() && !waiting.is_closed;
+        next.filter(|_| waiting.is_read)
+    }
+}
+
+impl Readers {
+    /// Queues a request, and starts a thread if none is running.
+    fn ask(&self, question: Question, facts: &Facts) -> Result<(), PastError> {
+        let mut waiting = self.0.waiting();
+        waiting.questions.retain(|question| !question.is_closed());
+        if waiting.questions.len() >= WAITING_MAX {
+            return Err(PastError::Busy);
+        }
+        waiting.questions.push_back(question);
+        if waiting.is_read {
+            self.0.asked.notify_one();
+            return Ok(());
+        }
+        let reader = Reader::new(Arc::clone(&self.0), facts)?;
+        let thread = std::thread::Builder::new().name("sexton-past".to_owned());
+        let started = thread.spawn(move || reader.read());
+        started.map_err(|error| PastError::Unreadable(format!("start a thread: {error}")))?;
+        waiting.is_read = true;
+        Ok(())
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.0.waiting().is_closed = true;
+        self.0.asked.notify_one();
+    }
+}
+
+/// The state of the thread.
+struct Reader {
+    shared: Arc<Shared>,
+    journal: Journal,
+    /// Closed once the node has ended.
+    core: mpsc::UnboundedSender<Command>,
+    data: PathBuf,
+    timeline: Timeline,
+    stories: VecDeque<(Followed, Arc<Story>)>,
+}
+
+impl Reader {
+    fn new(shared: Arc<Shared>, facts: &Facts) -> Result<Self, PastError> {
+        let (Some(data), Some(journal)) = (facts.data.clone(), facts.journal.clone()) else {
+            return Err(PastError::Memory);
+        };
+        let timeline = timeline(&data);
+        Ok(Self {
+            shared,
+            journal,
+            core: facts.commands.clone(),
+            data,
+            timeline,
+            stories: VecDeque::new(),
+        })
+    }
+
+    fn read(mut self) {
+        give_way();
+        self.tidy();
+        let shared = Arc::clone(&self.shared);
+        while let Some(question) = shared.next() {
+            if question.is_closed() {
+                continue;
+            }
+            let answered = guard(|| self.answer(question));
+            if let Err(cause) = answered {
+                tracing::warn!(%cause, "a question about the past was not answered");
+                self.timeline = timeline(&self.data);
+            }
+            self.tidy();
+        }
+    }
+
+    /// Answers a request. If the caller has gone, the states read on the way are kept nonetheless.
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::State(at, answer) => {
+                let state = self.with(|timeline, last, watch| timeline.state_at(at, last, watch));
+                drop(answer.send(state.map(Box::new)));
+            }
+            Question::Story(item, answer) => drop(answer.send(self.story(item))),
+        }
+    }
+
+    fn story(&mut self, item: Followed) -> Result<Arc<Story>, PastError> {
+        let last = self.journal.released();
+        let is_fresh = |story: &Story| last.0.saturating_sub(story.upto.0) < STALE;
+        let mut kept = self.stories.iter();
+        if let Some((_, story)) = kept.find(|(it, story)| *it == item && is_fresh(story)) {
+            return Ok(Arc::clone(story));
+        }
+        let story = self.with(|timeline, last, watch| timeline.story(&item, last, watch))?;
+        let story = Arc::new(story);
+        self.stories.retain(|(it, _)| *it != item);
+        self.stories.truncate(STORIES_MAX - 1);
+        self.stories.push_front((item, Arc::clone(&story)));
+        Ok(story)
+    }
+
+    /// Calls `look` with the last durable entry, and once more if segments were removed in the meantime.
+    fn with<T>(
+        &mut self,
+        look: impl Fn(&mut Timeline, Seq, &mut dyn FnMut(Seq) -> bool) -> Result<T, TimelineError>,
+    ) -> Result<T, PastError> {
+        let (shared, core) = (&self.shared, &self.core);
+        let mut watch = |seq: Seq| {
+            shared.reached.store(seq.0, Ordering::Relaxed);
+            !core.is_closed()
+        };
+        let last = self.journal.released();
+        match look(&mut self.timeline, last, &mut watch) {
+            Err(error) if is_gone(&error) => {
+                let last = self.journal.released();
+                Ok(look(&mut self.timeline, last, &mut watch)?)
+            }
+            looked => Ok(looked?),
+        }
+    }
+
+    /// Removes the copies of snapshots.
+    fn tidy(&self) {
+        if let Err(error) = RealDisk::new(&self.data).remove_tree(SCRATCH) {
+            tracing::warn!(%error, "a copy of a snapshot stays in the data directory");
+        }
+    }
+}
+
+fn timeline(data: &Path) -> Timeline {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
+    let scratch = data.join(SCRATCH);
+    let copies = CopiedStores::new(
+        Arc::clone(&disk),
+        Arc::new(RealDisk::new(&scratch)),
+        Arc::new(SledStores::new(&scratch)),
+    );
+    let slots = Slots::new(Arc::clone(&disk), Arc::new(copies));
+    Timeline::new(disk, slots, Bounds::default())
+}
+
+/// Returns whether a file was removed while it was being read.
+fn is_gone(error: &TimelineError) -> bool {
+    let TimelineError::Replay(ReplayError::Recovery(RecoveryError::Persist(error))) = error else {
+        return false;
+    };
+    matches!(
+        error,
+        PersistError::Gone { .. } | PersistError::Missing { .. } | PersistError::Io { .. }
+    )
+}

@@ -1,0 +1,389 @@
+//! Tests every kind of problem over made-up statuses: its text, and its level.
+
+use super::*;
+use crate::actors::dispatch::Pause;
+use crate::actors::lease::{Current, Holder, Lease};
+use crate::actors::process::{InstanceView, Policy};
+use crate::actors::queue::{Counts, Totals};
+use crate::actors::supervisor::{self, Cause};
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{Seq, Token};
+use crate::persist::journal::JournalCounts;
+use crate::spine::checkpoint::SnapshotStatus;
+use crate::spine::delivery::{Report, Stage};
+use crate::spine::runtime::ActorStatus;
+use crate::status::{HostStatus, JournalStatus, ProcessStatus, Recovered, Reloaded};
+
+const HERE: Here = Here::at(Timestamp(100_000));
+
+/// Renders problems as level, title and text, without tags.
+fn said(troubles: impl IntoIterator<Item = Trouble>) -> Vec<String> {
+    let said = |it: Trouble| {
+        let words = it.words.into_string();
+        let parts = words.split('<').enumerate();
+        let parts = parts.map(|(at, part)| match part.split_once('>') {
+            Some((_, text)) if at > 0 => text,
+            _ => part,
+        });
+        let words: String = parts.collect();
+        format!("{} {}: {words}", it.level.class(), it.what)
+    };
+    troubles.into_iter().map(said).collect()
+}
+
+/// Returns all problems that follow from a status alone.
+fn of(status: &NodeStatus) -> Vec<String> {
+    let mut all = of_node(status);
+    all.extend(status.actors.iter().flat_map(|it| of_actor(it, HERE)));
+    all.extend(of_disk(status, HERE));
+    all.extend(of_machine(status));
+    all.extend(of_queues(status, &Rules::default()));
+    said(all)
+}
+
+fn actor(quarantined: usize, panics: supervisor::Record) -> NodeStatus {
+    let report = Report {
+        actor: "lock",
+        stage: Stage::Tick,
+        seq: Seq(7),
+        at: Timestamp(1),
+        offset: Offset::default(),
+        cause: String::new(),
+        item: Some(1),
+    };
+    let status = ActorStatus {
+        name: "lock",
+        last: Seq(9),
+        digest: None,
+        gauges: Vec::new(),
+        quarantined: vec![report; quarantined],
+    };
+    NodeStatus {
+        actors: vec![ActorReport { status, panics }],
+        ..NodeStatus::default()
+    }
+}
+
+fn queues(change: impl FnOnce(&mut Totals)) -> NodeStatus {
+    let mut status = NodeStatus::default();
+    change(&mut status.queues);
+    status
+}
+
+#[test]
+fn nothing_is_said_of_what_is_well() {
+    assert_eq!(of(&NodeStatus::default()), Vec::<String>::new());
+    assert!(of_tasks(&dispatch::Totals::default()).is_empty());
+    assert!(of_processes(&process::Totals::default()).is_none());
+    assert!(of_lease(&lease(0, None), HERE).is_none());
+    for status in [Status::Running, Status::Stopped, Status::Finished] {
+        assert!(of_service(&service(status, 0)).is_none());
+    }
+}
+
+#[test]
+fn a_node_says_what_its_start_and_its_clock_found() {
+    let recovered = |cut: Option<&str>, mended: &[&str]| NodeStatus {
+        recovered: Recovered {
+            cut: cut.map(str::to_owned),
+            mended: mended.iter().map(|&it| it.to_owned()).collect(),
+            ..Recovered::default()
+        },
+        ..NodeStatus::default()
+    };
+    let draining = NodeStatus {
+        draining: true,
+        draining_what: vec!["locks", "jobs"],
+        ..NodeStatus::default()
+    };
+    let clock = NodeStatus {
+        clock_ahead_ms: Some(86_400_000),
+        ..NodeStatus::default()
+    };
+    let reloaded = NodeStatus {
+        reloaded: Some(Reloaded {
+            count: 2,
+            problems: vec!["fsync: only at a start".to_owned()],
+        }),
+        ..NodeStatus::default()
+    };
+    for (status, expected) in [
+        (
+            draining,
+            "warn Draining: No new locks, jobs until the next start; the coordinator ends when nothing is held any more.",
+        ),
+        (
+            clock,
+            "warn Clock in doubt: The wall clock is 1 d 0 h ahead of what was expected. Nothing is pruned until sexton confirm-clock, or an hour without a step.",
+        ),
+        (
+            reloaded,
+            "warn Configuration: The newest reload could not apply a setting: fsync: only at a start",
+        ),
+        (
+            recovered(Some("at byte 7"), &[]),
+            "warn Log was cut: The start found a torn end of the journal: at byte 7",
+        ),
+        (recovered(None, &["slot a"]), "warn Snapshot mended: slot a"),
+    ] {
+        assert_eq!(of(&status), [expected]);
+    }
+}
+
+#[test]
+fn an_actor_says_that_it_panicked() {
+    let cause = Cause {
+        stage: Stage::Decide,
+        seq: Seq(7),
+        at: Timestamp(40_000),
+        cause: "planted".to_owned(),
+        item: None,
+    };
+    let panicked = supervisor::Record {
+        restarts: 1,
+        rebuilds: 1,
+        causes: [cause].into(),
+    };
+    assert_eq!(
+        of(&actor(0, panicked)),
+        [
+            "warn Restarted: The lock actor panicked, and was restarted 2 times; last 1 min 0 s ago, at entry 7: planted"
+        ]
+    );
+    assert_eq!(
+        of(&actor(2, supervisor::Record::default())),
+        [
+            "bad Quarantined: 2 items of the lock actor panicked when their time came: time no longer acts on them."
+        ]
+    );
+}
+
+#[test]
+fn disk_and_machine_say_what_runs_short() {
+    let journal = JournalStatus {
+        released: Seq(1),
+        counts: JournalCounts::default(),
+        room: "low",
+    };
+    let disk = NodeStatus {
+        journal: Some(journal),
+        ..NodeStatus::default()
+    };
+    let snapshots = NodeStatus {
+        snapshots: Some(SnapshotStatus {
+            last_failure: Some("no space".to_owned()),
+            ..SnapshotStatus::default()
+        }),
+        ..NodeStatus::default()
+    };
+    let memory = |available: u64| NodeStatus {
+        host: HostStatus {
+            memory_bytes: Some(1 << 30),
+            memory_available_bytes: Some(available),
+            ..HostStatus::default()
+        },
+        ..NodeStatus::default()
+    };
+    let descriptors = NodeStatus {
+        process: ProcessStatus {
+            descriptors: Some(900),
+            descriptors_max: Some(1000),
+            ..ProcessStatus::default()
+        },
+        ..NodeStatus::default()
+    };
+    for (status, expected) in [
+        (
+            disk,
+            "bad Disk is filling up: Room for the journal is low: requests that add something are refused until there is space.",
+        ),
+        (
+            snapshots,
+            "bad No snapshots: The newest checkpoint failed: no space. The journal grows until one succeeds.",
+        ),
+        (
+            memory(1 << 20),
+            "warn Memory: 99 % of the machine's memory is taken; 1.0 MiB are left.",
+        ),
+        (
+            descriptors,
+            "warn Descriptors: 90 % of 1,000 descriptors are open.",
+        ),
+    ] {
+        assert_eq!(of(&status), [expected]);
+    }
+    assert!(of(&memory(1 << 29)).is_empty(), "half of it is left");
+}
+
+#[test]
+fn queues_say_what_fails_and_what_fills_up() {
+    let phase = |jobs| queues(|it| it.jobs = jobs);
+    let none = Counts::default;
+    let rules = Rules::default();
+    let jobs = rules.jobs_max / 10 * 9;
+    for (status, expected) in [
+        (
+            phase(Counts {
+                abandoned: 1,
+                ..none()
+            }),
+            "bad Jobs failed: 1 job failed for good: retry or discard.",
+        ),
+        (
+            phase(Counts {
+                buried: 2,
+                ..none()
+            }),
+            "warn Jobs buried: 2 jobs put aside by a client.",
+        ),
+        (
+            phase(Counts {
+                retrying: 2,
+                ..none()
+            }),
+            "warn Jobs failing: 2 jobs failed, and will be tried again.",
+        ),
+    ] {
+        assert_eq!(of(&status), [expected]);
+    }
+    let full = Counts {
+        ready: jobs,
+        ..none()
+    };
+    for (status, used, percent) in [
+        (phase(full), format!("{} jobs", count(jobs)), 90),
+        (
+            queues(|it| it.bytes = rules.bytes_max),
+            format!("{} bytes of jobs", count(rules.bytes_max)),
+            100,
+        ),
+        (
+            queues(|it| it.queues = rules.queues_max),
+            format!("{} queues", count(rules.queues_max)),
+            100,
+        ),
+    ] {
+        let expected = format!(
+            "bad Filling up: {used}: {percent} % of the limit. Beyond that, new ones are refused."
+        );
+        assert_eq!(of(&status), [expected]);
+    }
+}
+
+fn lease(broken: u32, current: Option<Current>) -> LeaseView {
+    let lease = Lease {
+        name: "sync".try_into().expect("a name"),
+        broken,
+        current,
+        ..Lease::default()
+    };
+    LeaseView {
+        lease,
+        due: None,
+        wanted: false,
+    }
+}
+
+fn service(status: Status, restarts: usize) -> ServiceView {
+    let instance = InstanceView {
+        number: 1,
+        status,
+        process: None,
+        pid: None,
+        started: None,
+        said: None,
+        restarts,
+        next: None,
+        last: None,
+        run_dir: String::new(),
+    };
+    ServiceView {
+        name: "web".to_owned(),
+        status,
+        wanted: true,
+        listed: true,
+        argv: Vec::new(),
+        restart: Policy::Never,
+        after: Vec::new(),
+        waits_for: vec!["database".to_owned()],
+        instances: vec![instance],
+    }
+}
+
+#[test]
+fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
+    let failed = dispatch::Totals {
+        failed: 2,
+        ..dispatch::Totals::default()
+    };
+    let paused = dispatch::Totals {
+        pause: Pause::Hard,
+        ..dispatch::Totals::default()
+    };
+    let stuck = process::Totals {
+        stuck: 1,
+        ..process::Totals::default()
+    };
+    let overruns = Current {
+        token: Token(1),
+        place: Token(0),
+        holder: Holder::Nobody,
+        pid: 0,
+        since: Timestamp(40_000),
+        until: Timestamp(90_000),
+        end: None,
+        stopping: false,
+        warnings: 1,
+        log: None,
+    };
+    let lease = |broken, current| said(of_lease(&lease(broken, current), HERE));
+    let service = |status, restarts| said(of_service(&service(status, restarts)));
+    for (found, expected) in [
+        (
+            said(of_tasks(&failed)),
+            "bad Tasks failed: 2 tasks ended without doing the work.",
+        ),
+        (
+            said(of_tasks(&paused)),
+            "warn Tasks paused: All tasks are paused (hard).",
+        ),
+        (
+            said(of_processes(&stuck)),
+            "bad Processes stuck: 1 process did not end after SIGKILL.",
+        ),
+        (
+            lease(0, Some(overruns)),
+            "warn Lease overruns: The pass of sync runs for 1 min 0 s, longer than its period.",
+        ),
+        (
+            lease(3, None),
+            "bad Lease fails: The newest of sync: 3 passes in a row did not run to their end.",
+        ),
+        (
+            service(Status::Failed, 0),
+            "bad Service failed: web ended badly, and is not started again by itself.",
+        ),
+        (
+            service(Status::Backoff, 4),
+            "bad Service restarts: web ended, and is started again after a wait; 4 restarts of late.",
+        ),
+        (
+            service(Status::Waiting, 0),
+            "warn Service waits: web waits until database run.",
+        ),
+        (
+            service(Status::Running, 1),
+            "warn Service restarted: web was restarted 1 time of late.",
+        ),
+    ] {
+        assert_eq!(found, [expected]);
+    }
+}
+
+#[test]
+fn what_fills_up_is_spoken_of_from_four_fifths_on() {
+    assert_eq!(filled(79, 100), None);
+    assert_eq!(filled(80, 100), Some(80));
+    assert_eq!(filled(u64::MAX, u64::MAX), Some(100));
+    assert_eq!(filled(0, 0), None);
+}

@@ -1,0 +1,481 @@
+//! The past of one journal: the state after any entry, what happened around it, and the story of an item.
+//!
+//! The first pass through the journal keeps waypoints; after that the state at any moment takes a short replay from the waypoint
+//! before it. Waypoints are thinned out when they exceed a number of bytes. Nothing is written, and the caller sets the end:
+//! records after it are not read.
+
+use crate::clock::{Offset, Timestamp};
+use crate::ids::{Digest, Seq};
+use crate::persist::PersistError;
+use crate::persist::disk::Disk;
+use crate::persist::journal::{Begin, Reader, Record, segment};
+use crate::persist::snapshots::{Seal, Slots};
+use crate::replay::line::Line;
+use crate::replay::run::{Replay, ReplayError};
+use crate::replay::story::{Followed, StoryEvent};
+use crate::replay::waypoint::{Waypoint, bytes_of};
+use crate::spine::machine::Gauge;
+use crate::spine::recovery::{self, RecoveryError};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The number of entries shown before a moment, and after it.
+pub const AROUND: usize = 20;
+
+/// The range of sequence numbers before a moment that usually contains those entries; numbers may have gaps.
+const MARGIN: u64 = 1000;
+
+/// The number of newest events kept of a story.
+pub const STORY_MAX: usize = 100;
+
+/// The number of entries between two checks whether the answer is still wanted.
+const WATCHED: u64 = 256;
+
+/// Limits on the memory of a timeline.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The initial number of records between two waypoints.
+    pub records: u64,
+    /// The maximum bytes of records between two waypoints.
+    pub record_bytes: u64,
+    /// The maximum bytes of one state, as pages. A larger state is refused.
+    pub state_bytes: u64,
+    /// The maximum bytes of all waypoints.
+    pub kept_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            records: 32 * 1024,
+            record_bytes: 32 << 20,
+            state_bytes: 128 << 20,
+            kept_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Called with the progress of a replay; returns false if its result is no longer wanted.
+pub type Watch<'w> = &'w mut dyn FnMut(Seq) -> bool;
+
+/// Why a moment of the past cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum TimelineError {
+    /// The journal cannot be read, or does not replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// It would take too much memory.
+    #[error("the state is {bytes} bytes, more than the {most} that are replayed in memory")]
+    TooLarge {
+        /// Bytes of it.
+        bytes: u64,
+        /// Bytes at most.
+        most: u64,
+    },
+    /// The journal no longer has its beginning, and no snapshot stands in for it.
+    #[error("the beginning of the journal is gone, and no snapshot can be read: {0}")]
+    NoBeginning(String),
+    /// The state at a waypoint is not what it was when it was kept.
+    #[error("a state that was kept does not load: {0}")]
+    Waypoint(String),
+    /// Nobody wanted the result any more.
+    #[error("given up")]
+    Abandoned,
+}
+
+impl From<PersistError> for TimelineError {
+    fn from(error: PersistError) -> Self {
+        Self::from(RecoveryError::from(error))
+    }
+}
+
+impl From<RecoveryError> for TimelineError {
+    fn from(error: RecoveryError) -> Self {
+        Self::Replay(ReplayError::from(error))
+    }
+}
+
+/// The state after an entry, and what happened around it.
+#[derive(Clone, Debug)]
+pub struct StateAt {
+    /// The moment that was asked for: a sequence number, whether or not an entry has it.
+    pub seq: Seq,
+    /// The time of the last entry up to there.
+    pub at: Timestamp,
+    /// Wall clock less node time then.
+    pub offset: Offset,
+    /// The first entry that the journal still has.
+    pub begins: Seq,
+    /// The first moment whose state is known.
+    pub known: Seq,
+    /// The last entry.
+    pub last: Seq,
+    /// The state of each actor.
+    pub actors: Vec<ActorAt>,
+    /// The last entries up to the moment, oldest first.
+    pub before: Vec<Line>,
+    /// The first entries after it.
+    pub after: Vec<Line>,
+}
+
+/// The state of an actor.
+#[derive(Clone, Debug)]
+pub struct ActorAt {
+    /// The name of the actor.
+    pub name: &'static str,
+    /// The digest of its state.
+    pub digest: Digest,
+    /// Its gauges.
+    pub gauges: Vec<Gauge>,
+    /// Its items: the first [`SAMPLE`] of each kind.
+    pub state: Value,
+}
+
+/// The number of items of each kind shown of a state.
+pub const SAMPLE: usize = 100;
+
+/// The history of an item, as far back as the journal goes.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// The last entry that was read.
+    pub upto: Seq,
+    /// The first entry that was read.
+    pub begins: Seq,
+    /// Wall clock less node time at the end.
+    pub offset: Offset,
+    /// The newest [`STORY_MAX`] events, oldest first, with the entry and the time of each.
+    pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
+    /// Whether there were older ones.
+    pub more: bool,
+}
+
+/// The past of the journal on a disk.
+pub struct Timeline {
+    disk: Arc<dyn Disk>,
+    slots: Slots,
+    bounds: Bounds,
+    /// In order. The known past begins with the first.
+    waypoints: Vec<Waypoint>,
+    /// Records between two waypoints.
+    spacing: u64,
+    /// Records and bytes since the newest waypoint.
+    since: (u64, u64),
+}
+
+impl Timeline {
+    /// Creates the timeline of the journal on `disk`. If its beginning is gone, it begins with a snapshot from `slots`.
+    pub fn new(disk: Arc<dyn Disk>, slots: Slots, bounds: Bounds) -> Self {
+        Self {
+            disk,
+            slots,
+            bounds,
+            waypoints: Vec::new(),
+            spacing: bounds.records,
+            since: (0, 0),
+        }
+    }
+
+    /// Returns the state after entry `at`, or after the last entry before it. A number outside the known range is moved into it.
+    pub fn state_at(
+        &mut self,
+        at: Option<Seq>,
+        last: Seq,
+        watch: Watch<'_>,
+    ) -> Result<StateAt, TimelineError> {
+        let known = self.begin(last, watch)?;
+        let at = at.unwrap_or(last).clamp(known, last.max(known));
+        self.extend(at, watch)?;
+        let margin = Seq(at.0.saturating_sub(MARGIN));
+        let found = self.look((margin, at, last), watch)?;
+        if found.before.len() == AROUND {
+            return Ok(found);
+        }
+        match self.nth_before(at)? {
+            Some(from) if from < margin => self.look((from, at, last), watch),
+            Some(_) | None => Ok(found),
+        }
+    }
+
+    /// Returns the history of an item up to entry `last`.
+    pub fn story(
+        &mut self,
+        item: &Followed,
+        last: Seq,
+        watch: Watch<'_>,
+    ) -> Result<Story, TimelineError> {
+        let known = self.begin(last, watch)?;
+        let (mut events, mut more) = (VecDeque::new(), false);
+        let mut offset = Offset::default();
+        self.run(Seq(0), last, watch, |this, replay, record| {
+            if replay.followed.is_none() {
+                replay.follow(item.clone());
+            }
+            let found = this.advance(replay, record)?;
+            events.extend(
+                found
+                    .into_iter()
+                    .map(|event| (record.seq, record.at, event)),
+            );
+            while events.len() > STORY_MAX {
+                events.pop_front();
+                more = true;
+            }
+            offset = Offset(replay.marked.offset_ms);
+            Ok(true)
+        })?;
+        Ok(Story {
+            upto: last,
+            begins: Seq(known.0.saturating_add(1)),
+            offset,
+            events,
+            more,
+        })
+    }
+
+    /// Returns the first entry whose state is known, which moves on as segments are removed.
+    fn begin(&mut self, last: Seq, watch: Watch<'_>) -> Result<Seq, TimelineError> {
+        let disk = self.disk.as_ref();
+        let ordinals = segment::ordinals(disk)?;
+        let is_whole = ordinals.first().is_none_or(|first| *first == 1);
+        let goes_on = |it: &Waypoint| match it.seq {
+            Seq(0) => is_whole,
+            seq => recovery::goes_back(disk, seq),
+        };
+        let kept = self.waypoints.iter().position(goes_on);
+        self.waypoints.drain(..kept.unwrap_or(self.waypoints.len()));
+        if self.waypoints.is_empty() {
+            self.since = (0, 0);
+            let first = if is_whole {
+                Waypoint::default()
+            } else {
+                self.after_snapshot(last, watch)?
+            };
+            self.waypoints.push(first);
+        }
+        Ok(self.waypoints.first().map_or(Seq(0), |first| first.seq))
+    }
+
+    /// Returns the state of the oldest snapshot that the journal continues.
+    fn after_snapshot(&self, last: Seq, watch: Watch<'_>) -> Result<Waypoint, TimelineError> {
+        let disk = self.disk.as_ref();
+        let mut looked = recovery::look(disk, &self.slots)?;
+        looked.sealed.reverse();
+        for (slot, seal) in &looked.sealed {
+            if !recovery::goes_back(disk, seal.manifest.begun) {
+                continue;
+            }
+            self.check(seal.bytes)?;
+            let mut replay = Replay::default();
+            match replay.load(&self.slots, (*slot, seal)) {
+                Ok(()) => return self.settled(replay, seal, last, watch),
+                Err(error) => looked.wrong.push(format!("snapshot {slot}: {error}")),
+            }
+        }
+        Err(TimelineError::NoBeginning(looked.wrong.join("; ")))
+    }
+
+    /// Replays a snapshot, in which each actor was captured at a moment of its own, up to the newest of these moments.
+    fn settled(
+        &self,
+        mut replay: Replay,
+        seal: &Seal,
+        last: Seq,
+        watch: Watch<'_>,
+    ) -> Result<Waypoint, TimelineError> {
+        let manifest = &seal.manifest;
+        let states = manifest.states.iter().map(|state| state.upto);
+        let settled = states.max().unwrap_or_default().max(manifest.begun);
+        let begin = Begin {
+            after: manifest.begun,
+            at: manifest.at,
+            ..Begin::default()
+        };
+        let mut reader = Reader::open_after(self.disk.as_ref(), begin)?;
+        while replay.last < settled.min(last) {
+            let Some(record) = reader.next()? else { break };
+            replay.advance(&record)?;
+            watched(replay.last, watch)?;
+        }
+        Ok(Waypoint::take(&mut replay, &Waypoint::default()))
+    }
+
+    /// Adds waypoints up to this moment, unless one is near it.
+    fn extend(&mut self, upto: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
+        let newest = self.newest().seq;
+        if upto.0.saturating_sub(newest.0) <= self.spacing {
+            return Ok(());
+        }
+        self.run(newest, upto, watch, |this, replay, record| {
+            this.advance(replay, record)?;
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// Returns the state after `at`, with up to [`AROUND`] entries between `from` and `at`, and as many after it.
+    fn look(
+        &mut self,
+        (from, at, last): (Seq, Seq, Seq),
+        watch: Watch<'_>,
+    ) -> Result<StateAt, TimelineError> {
+        let (mut before, mut after) = (VecDeque::new(), Vec::new());
+        let mut state = None;
+        let end = self.run(from, last, watch, |this, replay, record| {
+            if record.seq <= from {
+                this.advance(replay, record)?;
+                return Ok(true);
+            }
+            replay.follow(Followed::Everything);
+            if record.seq <= at {
+                before.push_back(replay.record(record)?);
+                if before.len() > AROUND {
+                    before.pop_front();
+                }
+                return Ok(true);
+            }
+            if state.is_none() {
+                state = Some(captured(replay));
+            }
+            after.push(replay.record(record)?);
+            Ok(after.len() < AROUND)
+        })?;
+        let begins = Reader::open_present(self.disk.as_ref())?.after();
+        let (time, offset, actors) = state.unwrap_or_else(|| captured(&end));
+        Ok(StateAt {
+            seq: at,
+            at: time,
+            offset,
+            begins: Seq(begins.0.saturating_add(1)),
+            known: self.waypoints.first().map_or(Seq(0), |it| it.seq),
+            last,
+            actors,
+            before: before.into(),
+            after,
+        })
+    }
+
+    /// Returns the sequence number before the [`AROUND`] entries that lead up to `at`, or before the first entry if there are fewer.
+    fn nth_before(&self, at: Seq) -> Result<Option<Seq>, TimelineError> {
+        let earlier = self.waypoints.partition_point(|it| it.seq < at);
+        let mut found = None;
+        for waypoint in self.waypoints.iter().take(earlier).rev() {
+            let mut reader = Reader::open_after(self.disk.as_ref(), begin_at(waypoint))?;
+            let mut entries = VecDeque::new();
+            while entries.back().is_none_or(|last| *last < at) {
+                let Some(record) = reader.next()?.filter(|record| record.seq <= at) else {
+                    break;
+                };
+                entries.push_back(record.seq);
+                if entries.len() > AROUND {
+                    entries.pop_front();
+                }
+            }
+            found = entries.front().map(|first| Seq(first.0.saturating_sub(1)));
+            if entries.len() == AROUND {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Replays from the last waypoint at or before `from` until `each` returns false, or up to `last`.
+    fn run(
+        &mut self,
+        from: Seq,
+        last: Seq,
+        watch: Watch<'_>,
+        mut each: impl FnMut(&mut Self, &mut Replay, &Record<'_>) -> Result<bool, TimelineError>,
+    ) -> Result<Replay, TimelineError> {
+        let disk = Arc::clone(&self.disk);
+        let after = self.waypoints.partition_point(|it| it.seq <= from);
+        let waypoint = self.waypoints.get(after.saturating_sub(1));
+        let waypoint = waypoint.expect("the past begins somewhere");
+        let mut reader = Reader::open_after(disk.as_ref(), begin_at(waypoint))?;
+        let mut replay = waypoint.resume().map_err(TimelineError::Waypoint)?;
+        self.since = (0, 0);
+        while replay.last < last {
+            let Some(record) = reader.next()?.filter(|record| record.seq <= last) else {
+                break;
+            };
+            if !each(self, &mut replay, &record)? {
+                break;
+            }
+            watched(record.seq, watch)?;
+        }
+        Ok(replay)
+    }
+
+    /// Applies a record, and keeps the resulting state as a waypoint if it is far from the newest one.
+    fn advance(
+        &mut self,
+        replay: &mut Replay,
+        record: &Record<'_>,
+    ) -> Result<Vec<StoryEvent>, TimelineError> {
+        let events = replay.advance(record)?;
+        if record.seq > self.newest().seq {
+            self.since.0 += 1;
+            self.since.1 += record.payload.len() as u64;
+            if self.since.0 >= self.spacing || self.since.1 >= self.bounds.record_bytes {
+                self.keep(replay)?;
+            }
+        }
+        Ok(events)
+    }
+
+    /// Keeps the state of a replay as a waypoint. If all waypoints exceed their limit, drops every second one.
+    fn keep(&mut self, replay: &mut Replay) -> Result<(), TimelineError> {
+        let waypoint = Waypoint::take(replay, self.newest());
+        self.check(waypoint.bytes())?;
+        self.waypoints.push(waypoint);
+        self.since = (0, 0);
+        while self.waypoints.len() > 2 && bytes_of(&self.waypoints) > self.bounds.kept_bytes {
+            let mut stays = false;
+            self.waypoints.retain(|_| {
+                stays = !stays;
+                stays
+            });
+            self.spacing = self.spacing.saturating_mul(2);
+        }
+        Ok(())
+    }
+
+    fn newest(&self) -> &Waypoint {
+        self.waypoints.last().expect("the past begins somewhere")
+    }
+
+    fn check(&self, bytes: u64) -> Result<(), TimelineError> {
+        let most = self.bounds.state_bytes;
+        if bytes > most {
+            return Err(TimelineError::TooLarge { bytes, most });
+        }
+        Ok(())
+    }
+}
+
+fn begin_at(waypoint: &Waypoint) -> Begin {
+    Begin {
+        after: waypoint.seq,
+        at: waypoint.at,
+        ..Begin::default()
+    }
+}
+
+fn watched(seq: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
+    if seq.0.is_multiple_of(WATCHED) && !watch(seq) {
+        return Err(TimelineError::Abandoned);
+    }
+    Ok(())
+}
+
+/// Returns time, clock offset and state of a replay.
+fn captured(replay: &Replay) -> (Timestamp, Offset, Vec<ActorAt>) {
+    let actors = replay.actors.iter().map(|actor| ActorAt {
+        name: actor.name(),
+        digest: actor.state_digest(),
+        gauges: actor.gauges(),
+        state: actor.sample(SAMPLE),
+    });
+    let offset = Offset(replay.marked.offset_ms);
+    (replay.at, offset, actors.collect())
+}

@@ -1,0 +1,122 @@
+//! Secrets of attempts, here and on another machine: they stand in no file, in no log and in no command line.
+
+use crate::daemon::text;
+use crate::far::Far;
+use crate::remote::{add, assert_settled, let_go, lines, over, show, waits};
+use crate::tree::Tree;
+use std::path::{Path, PathBuf};
+
+/// What a task is given, which nobody else is to know.
+const PLANTED: &str = "hush-hush-4711";
+
+/// The regular files below a directory.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        // What is gone by now holds nothing.
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
+                Ok(kind) if kind.is_file() => found.push(entry.path()),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|it| it == word.as_bytes())
+}
+
+/// No file below this directory holds one of these.
+fn assert_none_in_files(dir: &Path, words: &[String]) {
+    let files = files_below(dir);
+    assert!(!files.is_empty(), "there is something to look at");
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        for word in words {
+            assert!(!holds(&bytes, word), "{word} in {}", file.display());
+        }
+    }
+}
+
+/// No process has one of these in its command line.
+fn assert_none_in_command_lines(words: &[String]) {
+    let processes = std::fs::read_dir("/proc").expect("it is there").flatten();
+    for process in processes {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        for word in words {
+            let shown = String::from_utf8_lossy(&line);
+            assert!(!holds(&line, word), "{word} in {shown}");
+        }
+    }
+}
+
+/// A variable of a process.
+fn variable(pid: &str, name: &str) -> String {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).expect("it is ours");
+    let environ = String::from_utf8_lossy(&environ).into_owned();
+    let mut values = environ.split('\0').filter_map(|it| it.split_once('='));
+    let found = values.find_map(|(its, value)| (its == name).then(|| value.to_owned()));
+    found.unwrap_or_else(|| panic!("{name} in the environment of {pid}"))
+}
+
+#[test]
+fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
+    let Some(far) = Far::start() else { return };
+    let tree = Tree::configured("log = \"debug\"\n");
+    far.add_to(&tree, 4);
+    let file = far.path("env");
+    std::fs::write(&file, format!("API_TOKEN={PLANTED}\n")).expect("it is written");
+    let flags = ["--env-file", text(&file), "--progress", "5m"];
+    let script = format!("\"$0\" task save half; {}", waits(&far, ""));
+    let there = add(&tree, &flags, &script);
+    let begun = lines(&far.path("log"), 1);
+    let command = begun[0].rsplit(' ').next().expect("its PID").to_owned();
+
+    let process = show(&tree, there)["attempt"]["process"].clone();
+    let process = process.as_str().expect("it has one");
+    let near = tree.record(process)["pid"].to_string();
+    let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("it is ours");
+    assert!(holds(&line, "near"), "it waits for the attempt");
+    // The planted value has come there; and each end has a secret of its own to report with.
+    assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
+    let code = |secret: String| secret.rsplit('.').next().unwrap_or_default().to_owned();
+    let words = [
+        PLANTED.to_owned(),
+        code(variable(&near, "SEXTON_TASK_SECRET")),
+        code(variable(&command, "SEXTON_TASK_SECRET")),
+    ];
+    assert!(words.iter().all(|it| it.len() > 8), "{words:?}");
+
+    assert_none_in_command_lines(&words);
+    tree.well(&["checkpoint"]);
+    assert_none_in_files(&tree.data, &words);
+    assert_none_in_files(&far.path("state"), &words);
+    let_go(&far);
+    over(&tree, there);
+    assert_settled(&far, &tree);
+
+    // The same of an attempt on this machine.
+    tree.well(&["server", "remove", "web"]);
+    tree.well(&["server", "add", "local", "--threads", "1"]);
+    std::fs::remove_file(far.path("go")).expect("it is there");
+    let here = add(&tree, &flags, &script);
+    let begun = lines(&far.path("log"), 3);
+    let command = begun[2].rsplit(' ').next().expect("its PID").to_owned();
+    assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
+    let mut words = words.to_vec();
+    words.push(code(variable(&command, "SEXTON_TASK_SECRET")));
+    assert_none_in_command_lines(&words);
+    let_go(&far);
+    over(&tree, here);
+    tree.well(&["checkpoint"]);
+    assert_none_in_files(&tree.data, &words);
+    let log = tree.daemon.as_ref().expect("one runs").log();
+    assert!(!log.is_empty(), "it says what it does");
+    for word in &words {
+        assert!(!log.contains(word), "{word} in the log: {log}");
+    }
+}

@@ -1,0 +1,187 @@
+//! `sexton work --any-ready`: jobs of every tenant in turns, also as a run that waits, and its throttle.
+
+use crate::coordinator::done;
+use crate::daemon::text;
+use crate::patience::until;
+use crate::tree::Tree;
+use crate::work::{begin, job, jobs, pid, push, until_lines, work};
+use crate::work_result::{configured, now};
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+use std::path::Path;
+
+/// Adds jobs to a queue, as one.
+fn push_all(tree: &Tree, queue: &str, count: usize) {
+    let file = tree.data.join("batch");
+    std::fs::write(&file, "{\"body\":\"x\"}\n".repeat(count)).expect("it can be written");
+    tree.well(&["queue", "push", queue, "--batch", text(&file)]);
+}
+
+/// A script that notes token and tenant of its job, and then waits until a file is there.
+fn noting(log: &Path, gate: &Path) -> String {
+    format!(
+        "echo $SEXTON_JOB_FENCE $SEXTON_JOB_TENANT >> {}; while [ ! -e {} ]; do sleep 0.02; done",
+        text(log),
+        text(gate)
+    )
+}
+
+/// The tenants of the jobs that were noted, in the order of their claims.
+fn tenants(log: &Path) -> Vec<String> {
+    let noted = std::fs::read_to_string(log).expect("it is noted");
+    let mut claims: Vec<(u64, String)> = noted
+        .lines()
+        .filter_map(|line| {
+            let (token, tenant) = line.split_once(' ')?;
+            Some((token.parse().ok()?, tenant.to_owned()))
+        })
+        .collect();
+    claims.sort();
+    claims.into_iter().map(|(_, tenant)| tenant).collect()
+}
+
+/// Between its jobs and those of another, which has far more, a tenant has every other turn: also where several run at a time,
+/// and the run has waited for them.
+#[test]
+fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
+    for kept in [false, true] {
+        let tree = Tree::start();
+        let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
+        let script = if kept {
+            let ok = "echo \"{\\\"id\\\":$id,\\\"ok\\\":true}\" >&3";
+            let member = |name: &str, end: &str| {
+                format!("{name}=${{line#*\\\"{name}\\\":}}; {name}=${{{name}%%{end}*}}")
+            };
+            let note = format!("echo $fence $(echo $tenant | tr -d '\"') >> {}", text(&log));
+            let (id, fence) = (member("id", ","), member("fence", ","));
+            let (tenant, gate) = (member("tenant", ","), text(&gate));
+            format!(
+                "while read -r line <&3; do {id}; {fence}; {tenant}; {note}; \
+                 while [ ! -e {gate} ]; do sleep 0.02; done; {ok}; done"
+            )
+        } else {
+            noting(&log, &gate)
+        };
+        let words = ["mails", "--any-ready", "--wait", "--procs", "2"];
+        let lines: &[&str] = if kept { &["--lines"] } else { &[] };
+        let running = begin(&tree, &[&words, lines].concat(), &script);
+        // What it is given while it waits comes at once.
+        push_all(&tree, "big:mails", 2);
+        until_lines(&log, 2);
+        push_all(&tree, "big:mails", 60);
+        push_all(&tree, "small:mails", 10);
+        std::fs::write(&gate, "").expect("it can be written");
+        until_lines(&log, 72);
+        until("all are done", || {
+            (tree.get("/v1/queues")["queues"] == json!([])).then_some(())
+        });
+        kill_process(pid(&running), Signal::TERM).expect("it runs");
+        let done = done(running.wait_with_output().expect("it is ours"));
+        assert!(
+            done.err.contains("72 jobs done, 0 failed: stopped"),
+            "{done:?}"
+        );
+        let taken = tenants(&log).split_off(2);
+        let of_small = (1..).zip(&taken).filter(|(_, it)| *it == "small");
+        for (k, (place, _)) in (1..).zip(of_small.clone()) {
+            assert!(place <= 2 * k, "{place} for the {k}th: {taken:?}");
+        }
+        assert_eq!(of_small.count(), 10, "{taken:?}");
+    }
+}
+
+/// A limit by key: each tenant's queue opens for itself, and the run goes on with each as it does.
+#[test]
+fn a_run_that_waits_goes_on_with_each_tenant_as_its_throttle_opens() {
+    let tree = configured("[queues.calls]\nthrottle = 2\n");
+    let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
+    std::fs::write(&gate, "").expect("it can be written");
+    for queue in ["ann:calls", "ben:calls"] {
+        push_all(&tree, queue, 2);
+    }
+    let script = noting(&log, &gate);
+    let running = begin(&tree, &["calls", "--any-ready", "--wait"], &script);
+    until_lines(&log, 4);
+    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    let done = done(running.wait_with_output().expect("it is ours"));
+    assert!(done.err.contains("4 jobs done"), "{done:?}");
+    assert_eq!(tenants(&log), ["ann", "ben", "ann", "ben"]);
+}
+
+#[test]
+fn types_of_a_lower_rank_come_first() {
+    let tree = configured("[queues.alerts]\nrank = 1\n");
+    for queue in ["mails", "alerts", "mails", "alerts"] {
+        push(&tree, queue, "x");
+    }
+    let (said, _) = work(&tree, &["mails", "alerts", "--any-ready"], "true");
+    let types: Vec<String> = jobs(&said).into_iter().map(|(kind, ..)| kind).collect();
+    assert_eq!(types, ["alerts", "alerts", "mails", "mails"]);
+}
+
+/// A lower bound: nothing here depends on how fast anything is.
+#[test]
+fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
+    let tree = Tree::start();
+    push_all(&tree, "mails", 3);
+    let before = now();
+    let words = ["mails", "--procs", "3", "--throttle", "2"];
+    let (said, _) = work(&tree, &words, "true");
+    assert_eq!(jobs(&said).len(), 3, "{said}");
+    assert!(
+        now() >= before + 1.0,
+        "the third begins a second after the first"
+    );
+
+    // What is done is said before the next one may begin.
+    push_all(&tree, "mails", 2);
+    let log = tree.data.join("log");
+    let script = format!("echo $SEXTON_JOB_ID >> {}", text(&log));
+    let slow = ["mails", "--throttle", "0.001"];
+    let running = begin(&tree, &slow, &script);
+    until_lines(&log, 1);
+    let first = std::fs::read_to_string(&log).expect("it ran");
+    until("it is done", || {
+        (job(&tree, first.trim())["reason"] == "absent").then_some(())
+    });
+    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    let done = done(running.wait_with_output().expect("it is ours"));
+    assert!(
+        done.err.contains("1 job done, 0 failed: stopped"),
+        "{done:?}"
+    );
+}
+
+/// A run that waits is not ended by a drain: it goes on with the next coordinator.
+#[test]
+fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with_the_next() {
+    for words in [
+        &["mails", "--wait"][..],
+        &["mails", "--wait", "--any-ready"],
+    ] {
+        let mut tree = Tree::start();
+        let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
+        let running = begin(&tree, words, &noting(&log, &gate));
+        let first = push(&tree, "mails", "x");
+        until_lines(&log, 1);
+        let later = push(&tree, "mails", "y");
+        tree.well(&["drain"]);
+        std::fs::write(&gate, "").expect("it can be written");
+        let (status, drained) = tree.daemon.take().expect("one runs").end();
+        assert!(status.success(), "{drained}");
+        let noted = std::fs::read_to_string(&log).expect("it ran");
+        assert_eq!(noted.lines().count(), 1, "the other was not begun");
+        tree.serve();
+        assert_eq!(job(&tree, &first)["reason"], "absent", "it came to its end");
+        until_lines(&log, 2);
+        until("it is done", || {
+            (job(&tree, &later)["reason"] == "absent").then_some(())
+        });
+        kill_process(pid(&running), Signal::TERM).expect("it runs");
+        let done = done(running.wait_with_output().expect("it is ours"));
+        assert!(
+            done.err.contains("2 jobs done, 0 failed: stopped"),
+            "{done:?}"
+        );
+    }
+}

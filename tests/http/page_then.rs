@@ -1,0 +1,264 @@
+//! The past on the page: any moment of the journal, what happened around it, and stories of before a restart.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an answer that lacks a part fails the test"
+)]
+
+use crate::browser::{Browser, shows, text};
+use crate::daemon;
+use crate::opened::{Opened, TOKEN};
+use crate::page_process::{RUN_TOKEN, opened as launching, post};
+use crate::patience::until;
+use crate::process_status::ended;
+use crate::queue::{pop, push};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const PUSH_ALL: &str = "/v1/queues/push-all";
+
+/// A page of the past, once the journal has been read for it: each look waits for that a while.
+fn then(browser: &Browser<'_>, path: &str) -> String {
+    loop {
+        let page = browser.page(path);
+        if !page.contains("data-again") {
+            return page;
+        }
+    }
+}
+
+/// What stands between two parts of a page.
+fn between<'p>(page: &'p str, begin: &str, end: &str) -> &'p str {
+    let (_, rest) = page.split_once(begin).expect("it begins");
+    rest.split_once(end).expect("it ends").0
+}
+
+fn state(page: &str) -> &str {
+    between(page, "id=\"state\"", "</main>")
+}
+
+fn around(page: &str) -> &str {
+    between(page, "id=\"around\"", "</section>")
+}
+
+/// The digest of each actor, as a page has them.
+fn digests(page: &str) -> BTreeMap<String, String> {
+    let actors = state(page).split("<h3>").skip(1);
+    let digest = |part: &str| {
+        let (name, rest) = part.split_once("</h3>").expect("a name");
+        (
+            name.to_owned(),
+            between(rest, "Digest <code>", "</code>").to_owned(),
+        )
+    };
+    actors.map(digest).collect()
+}
+
+/// What `sexton replay` says of the directory that the node runs on, up to an entry.
+fn replayed(opened: &Opened, until: u64) -> Value {
+    let mut command = daemon::sexton();
+    command
+        .arg("replay")
+        .arg(opened.directory.path().join("data"));
+    command.args(["--until", &until.to_string(), "--state", "--json"]);
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+/// Takes a lock; the number of the entry.
+fn acquire(opened: &Opened, key: &str, owner: &str) -> u64 {
+    let asked = json!({"key": key, "owner": owner});
+    let token = &opened.post("/v1/locks/acquire", &asked).json()["token"];
+    token.as_u64().expect("it is granted")
+}
+
+#[test]
+fn a_past_state_is_what_a_replay_up_to_there_says() {
+    let opened = Opened::new();
+    let mut moments = Vec::new();
+    for number in 0..20 {
+        moments.push(acquire(&opened, &format!("lock-{number}"), "one"));
+        push(&opened, "mail", &format!("letter {number}"));
+        if number % 3 == 0 {
+            pop(&opened, "mail");
+        }
+    }
+    let browser = Browser::new(&opened);
+    // Back and forth.
+    for nth in [19, 0, 7, 13, 1] {
+        let at = moments[nth];
+        let page = then(&browser, &format!("/page/then?at={at}"));
+        let said = replayed(&opened, at);
+        let actors = said["actors"].as_object().expect("it names actors");
+        let its = |(name, actor): (&String, &Value)| {
+            let digest = actor["digest"].as_str().expect("it has one");
+            (name.clone(), digest.to_owned())
+        };
+        let expected: BTreeMap<String, String> = actors.iter().map(its).collect();
+        assert_eq!(digests(&page), expected, "after {at}");
+        let locks = actors["lock"]["state"]["entries"]
+            .as_array()
+            .expect("a list");
+        assert_eq!(locks.len(), nth + 1);
+        for lock in locks {
+            let key = lock["key"].as_str().expect("it has one");
+            assert!(state(&page).contains(&format!("<bdi>{key}</bdi>")), "{key}");
+        }
+        let later = format!("<bdi>lock-{}</bdi>", nth + 1);
+        assert!(!state(&page).contains(&later), "{later} came after {at}");
+    }
+}
+
+#[test]
+fn what_a_client_did_is_found_around_its_number() {
+    let opened = Opened::new();
+    acquire(&opened, "before", "one");
+    let at = acquire(&opened, "<account>", "one");
+    let job = push(&opened, "mail", "letter");
+    let browser = Browser::new(&opened);
+    let page = then(&browser, &format!("/page/then?at={at}"));
+    assert!(!page.contains("<account>"));
+    let rows = text(around(&page));
+    let (before, after) = rows
+        .split_once("The state below is the state here.")
+        .expect("it says where it stands");
+    assert!(before.contains("granted key <account>"), "{before}");
+    assert!(
+        after.contains("added") && after.contains(&format!("job {job}")),
+        "{after}"
+    );
+    assert!(around(&page).contains(&format!("href=\"/page/then?at={at}\"")));
+    let account = "<bdi>&lt;account&gt;</bdi>";
+    assert!(state(&page).contains(account));
+    let page = then(&browser, &format!("/page/then?at={}", at - 1));
+    assert!(!state(&page).contains(account), "it was not there before");
+    assert!(around(&page).contains(account), "it comes after");
+    // Without a number it is the newest moment, with the moments before it to go to.
+    let page = then(&browser, "/page/then");
+    assert!(page.contains("data-slides") && page.contains("data-still"));
+    shows(
+        &page,
+        &[
+            "First",
+            "20 earlier",
+            "One earlier",
+            "The journal begins at entry 1",
+        ],
+    );
+    let page = then(&browser, "/page/then?at=");
+    shows(&page, &["mail"]);
+}
+
+#[test]
+fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
+    let opened = Opened::new();
+    // Each takes as many numbers as it has jobs.
+    let jobs: Vec<Value> = (0..300)
+        .map(|_| json!({"queue": "q", "body": "x"}))
+        .collect();
+    for _ in 0..30 {
+        assert_eq!(opened.post(PUSH_ALL, &json!({"jobs": jobs})).status, 200);
+    }
+    let page = then(&Browser::new(&opened), "/page/then");
+    let rows = around(&page).matches("href=\"/page/then?at=").count();
+    assert_eq!(rows, 20, "{}", text(around(&page)));
+    let listed = state(&page)
+        .matches("<td><span class=\"field\"><span class=\"faint\">id ")
+        .count();
+    assert_eq!(listed, 100, "the first of the jobs");
+    shows(&page, &["ready 9,000", "The first 100 of them."]);
+}
+
+#[test]
+fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
+    let opened = Opened::new();
+    let last = acquire(&opened, "account", "one");
+    let browser = Browser::new(&opened);
+    for at in ["0", "1", "18446744073709551615"] {
+        let page = then(&browser, &format!("/page/then?at={at}"));
+        assert_eq!(digests(&page).len(), 6, "{at}");
+    }
+    let beyond = then(&browser, "/page/then?at=18446744073709551615");
+    shows(&beyond, &["account"]);
+    assert!(
+        between(&beyond, " max=\"", "\"")
+            .parse::<u64>()
+            .expect("a number")
+            >= last
+    );
+    for at in [
+        "-1",
+        "1e9",
+        "0x10",
+        "18446744073709551616",
+        "1&at=2",
+        "%00",
+        "one",
+    ] {
+        let answer = browser.load(&format!("/page/then?at={at}"));
+        assert_eq!(answer.status, 400, "{at}: {answer:?}");
+    }
+}
+
+#[test]
+fn commands_are_for_those_who_may_run_them() {
+    let opened = launching();
+    let command = json!({"command": ["sleep", "600"], "labels": {"secret": "swordfish"}});
+    let launched = post(&opened, "/v1/processes/launch", &command);
+    let id = launched["id"].as_str().expect("it has one");
+    let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
+    assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
+    // The answer to a launch does not wait until its start is in the journal.
+    let browser = Browser::with_token(&opened, TOKEN);
+    let plain = until("the start is in the journal", || {
+        let page = then(&browser, "/page/then");
+        text(&page).contains("running 1").then_some(page)
+    });
+    assert!(!plain.contains("swordfish"), "{}", text(&plain));
+    shows(&plain, &["Its state contains commands"]);
+    ended(&opened.socket(), id);
+}
+
+#[test]
+fn a_node_without_a_journal_says_so() {
+    let opened = Opened::configured(|config| {
+        config.data = None;
+        config.http.as_mut().expect("it has one").socket = None;
+    });
+    acquire(&opened, "account", "one");
+    let browser = Browser::new(&opened);
+    let answer = browser.load("/page/then");
+    assert_eq!(answer.status, 409);
+    shows(&answer.body, &["keeps no journal"]);
+    shows(&browser.page("/page/lock?key=account"), &["No events yet"]);
+}
+
+#[test]
+fn a_story_of_before_a_restart_is_read_from_the_journal() {
+    let mut opened = Opened::new();
+    let at = acquire(&opened, "account", "one");
+    acquire(&opened, "other", "one");
+    let job = push(&opened, "mail", "letter");
+    pop(&opened, "mail");
+    opened.restart();
+    let browser = Browser::new(&opened);
+    let page = then(&browser, "/page/lock?key=account");
+    let story = between(&page, "id=\"story\"", "</section>");
+    assert!(
+        story.contains(&format!("href=\"/page/then?at={at}\"")),
+        "{story}"
+    );
+    shows(story, &["granted", "From the journal, entries 1 to"]);
+    assert!(!story.contains("other"), "{story}");
+    let page = then(&browser, &format!("/page/job?id={job}"));
+    let story = between(&page, "id=\"story\"", "</section>");
+    shows(story, &["added", "claimed", "From the journal"]);
+    // What happens from now on is among the events.
+    let release = json!({"key": "account", "owner": "one", "token": at});
+    assert_eq!(opened.post("/v1/locks/release", &release).status, 200);
+    let page = browser.page("/page/lock?key=account");
+    let story = between(&page, "id=\"story\"", "</section>");
+    shows(story, &["released"]);
+    assert!(!story.contains("From the journal"), "{story}");
+}

@@ -1,0 +1,149 @@
+//! A node that serves the page from this process, on a port that it keeps across restarts.
+
+use serde_json::Value;
+use sexton::actors::lock::{LockMachine, Message, Name};
+use sexton::actors::queue::{Body, Put};
+use sexton::config::{Config, HttpConfig};
+use sexton::handle::Handle;
+use sexton::node::Node;
+use sexton::spine::delivery::Item;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+/// A token without access to processes, and one with it.
+pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
+pub(crate) const RUN_TOKEN: &str = "correct-horse-that-runs";
+
+pub(crate) struct Served {
+    node: Option<Node>,
+    config: Config,
+    pub(crate) address: SocketAddr,
+    #[expect(dead_code, reason = "held for as long as the node runs")]
+    directory: tempfile::TempDir,
+}
+
+impl Served {
+    /// Starts a node that requires no token.
+    pub(crate) fn open() -> Self {
+        Self::configured(|_| {})
+    }
+
+    /// Starts a node that accepts both tokens.
+    pub(crate) fn with_tokens(change: impl FnOnce(&mut Config)) -> Self {
+        Self::configured(|config| {
+            let data = config.data.as_ref().expect("it has files");
+            let file = data.with_file_name("tokens");
+            let mut options = std::fs::OpenOptions::new();
+            let opened = options.write(true).create_new(true).mode(0o600).open(&file);
+            let lines = format!("{TOKEN}\n{RUN_TOKEN} run\n");
+            let mut opened = opened.expect("it can be made");
+            opened.write_all(lines.as_bytes()).expect("it is written");
+            let http = config.http.as_mut().expect("it has one");
+            http.token_file = Some(file);
+            change(config);
+        })
+    }
+
+    pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let http = HttpConfig {
+            tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            ..HttpConfig::default()
+        };
+        let mut config = Config {
+            http: Some(http),
+            ..Config::at(directory.path().join("data"))
+        };
+        change(&mut config);
+        let node = Node::open(config.clone()).expect("the node opens");
+        let address = node.handle().doors().http.expect("it listens");
+        config.http.as_mut().expect("it has one").tcp = Some(address);
+        Self {
+            node: Some(node),
+            config,
+            address,
+            directory,
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.node.as_ref().expect("it runs").handle()
+    }
+
+    pub(crate) fn stop(&mut self) {
+        let node = self.node.take().expect("it runs");
+        node.stop().expect("it stops well");
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.node = Some(Node::open(self.config.clone()).expect("it opens again"));
+    }
+
+    /// Takes a lock, or waits for it.
+    pub(crate) fn lock(&self, key: &[u8], owner: &[u8]) {
+        let asked = vec![request(key, owner)];
+        run(self.handle().locks().batch(asked)).expect("it runs");
+    }
+
+    /// Returns the holder of a lock.
+    pub(crate) fn owner(&self, key: &str) -> Option<String> {
+        let key = Name::try_from(key).expect("it is short");
+        let owner = run(self.handle().locks().owner(&key, &Name::default()));
+        owner.expect("it runs").map(|owner| owner.to_text())
+    }
+
+    /// Adds jobs to a queue.
+    pub(crate) fn push(&self, queue: &str, bodies: &[&str]) {
+        let queue = |()| queue.try_into().expect("a name");
+        let jobs = bodies
+            .iter()
+            .map(|body| Put::new(queue(()), Body::new(body.as_bytes().to_vec())));
+        let added = run(self.handle().queues().put_all(jobs.collect()));
+        added.expect("they are added");
+    }
+
+    /// Sends a request over HTTP with the token that may run commands, and returns the answer.
+    pub(crate) fn post(&self, path: &str, fields: &Value) -> Value {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        let body = fields.to_string();
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {RUN_TOKEN}\r\n"
+        );
+        let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it is text");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 "),
+            "{path} {body}: {answer}"
+        );
+        let (begin, end) = (answer.find('{'), answer.rfind('}'));
+        let json = &answer[begin.expect("it is JSON")..=end.expect("it ends")];
+        serde_json::from_str(json).expect("it is JSON")
+    }
+}
+
+fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
+    let name = |bytes: &[u8]| Name::new(bytes).expect("it is short");
+    Item::Message(Message::Request {
+        key: name(key),
+        index: name(b""),
+        owner: name(owner),
+        ttl: 6000,
+        ttw: 6000,
+        priority: 0,
+    })
+}
+
+pub(crate) fn run<T>(task: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(task)
+}

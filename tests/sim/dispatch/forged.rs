@@ -1,0 +1,280 @@
+//! Wrong decisions about tasks, planted in the host of a simulated node, and the tests that show each one caught.
+
+use crate::planted::caught;
+use crate::setting::Plant;
+use crate::violation::Promise;
+use sexton::actors::dispatch::{
+    Act, DispatchMachine, ExitStatus, Message, Obstacle, Outcome, Pause, Query, Reply, RunStatus,
+    ServerChange, ServerView, Step, Task, TaskStep, TaskView, Verdict,
+};
+use sexton::ids::{ProcessId, Slot};
+use sexton::spine::delivery::Forger;
+use sexton::spine::machine::{Machine as _, Moment, Shown as _};
+
+/// A message, and what was decided about it.
+struct Decided<'a> {
+    machine: &'a DispatchMachine,
+    moment: &'a Moment,
+    message: &'a Message,
+    outcome: &'a Outcome,
+}
+
+/// What the planted fault makes of decisions, if it is one of those below.
+pub(crate) fn forger(plant: Option<Plant>) -> Option<Forger<DispatchMachine>> {
+    let forge: fn(&Decided<'_>) -> Option<Outcome> = match plant {
+        Some(Plant::WorkTwice) => work_twice,
+        Some(Plant::ThreadTwice) => thread_twice,
+        Some(Plant::GroupOverLimit) => group_over_limit,
+        Some(Plant::HardPauseIgnored) => hard_pause_ignored,
+        Some(Plant::WakeLost) => wake_lost,
+        Some(Plant::ReasonLost) => reason_lost,
+        Some(Plant::ThreadLeaked) => thread_leaked,
+        _ => return None,
+    };
+    Some(Box::new(move |machine, moment, message, outcome| {
+        forge(&Decided {
+            machine,
+            moment,
+            message,
+            outcome,
+        })
+    }))
+}
+
+impl Decided<'_> {
+    fn steps(&self) -> &[Step] {
+        match self.outcome {
+            Outcome::Changed { steps, .. } => steps,
+            Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => &[],
+        }
+    }
+
+    /// The steps that a message would come to.
+    fn would_be(&self, message: &Message) -> Vec<Step> {
+        match self.machine.decide(self.moment, message) {
+            Outcome::Changed { steps, .. } => steps,
+            Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => Vec::new(),
+        }
+    }
+
+    /// The slot of a task, which no view shows, but a decision about it does.
+    fn slot(&self, task: &Task) -> Option<Slot> {
+        let act = if task.paused { Act::Resume } else { Act::Pause };
+        let steps = self.would_be(&Message::Act { task: task.id, act });
+        if let [Step::Task(slot, _)] = steps.as_slice() {
+            Some(*slot)
+        } else {
+            None
+        }
+    }
+
+    /// The slot of a server that is not to go, likewise.
+    fn server_slot(&self, server: &ServerView) -> Option<Slot> {
+        let steps = self.would_be(&Message::Server {
+            name: server.name.clone(),
+            change: ServerChange::Enabled(!server.enabled),
+        });
+        if let [Step::ServerEnabled(slot, _)] = steps.as_slice() {
+            Some(*slot)
+        } else {
+            None
+        }
+    }
+
+    fn task_of(&self, process: ProcessId) -> Option<Task> {
+        let views = self.machine.view().into_iter();
+        let mut tasks = views.map(|view| view.task);
+        tasks.find(|it| it.attempt.as_ref().is_some_and(|it| it.process == process))
+    }
+
+    /// The task whose attempt ends by this decision, if one does.
+    fn over(&self, views: &[TaskView]) -> Option<TaskView> {
+        let Message::Gone(gone) = self.message else {
+            return None;
+        };
+        let ended = |step: &Step| matches!(step, Step::Task(_, TaskStep::Ended { .. }));
+        if !self.steps().iter().any(ended) {
+            return None;
+        }
+        let is_its = |it: &&TaskView| {
+            let attempt = it.task.attempt.as_ref();
+            attempt.is_some_and(|it| it.process == gone.process)
+        };
+        views.iter().find(is_its).cloned()
+    }
+
+    /// Beside what is decided, a burst of this kind of task begins on this kind of server; none of a work id that has a live
+    /// attempt, unless that is what holds the task back. So it is where an attempt ends, and its thread is free, and where a client
+    /// asks for something.
+    fn begins(
+        &self,
+        is_its: impl Fn(&TaskView) -> bool,
+        is_there: impl Fn(&ServerView) -> bool,
+    ) -> Option<Outcome> {
+        let views = self.machine.view();
+        let over = self.over(&views);
+        let asked = matches!(
+            self.message,
+            Message::Add(_) | Message::Act { .. } | Message::Report { .. }
+        );
+        if self.steps().is_empty() || !asked && over.is_none() {
+            return None;
+        }
+        let ends = over.as_ref().map(|it| it.task.id);
+        let is_live = |task: &Task| {
+            let its = |it: &TaskView| {
+                let is_live = it.task.attempt.is_some() && Some(it.task.id) != ends;
+                it.task.work == task.work && is_live
+            };
+            !task.work.as_bytes().is_empty() && views.iter().any(its)
+        };
+        let fits = |view: &&TaskView| {
+            let view = *view;
+            let by_work = matches!(view.obstacle, Some(Obstacle::WorkUnderWay { .. }));
+            is_its(view) && is_live(&view.task) == by_work
+        };
+        let slot = self.slot(&views.iter().find(fits)?.task)?;
+        let is_changed = |step: &Step| matches!(step, Step::Task(its, _) if *its == slot);
+        if self.steps().iter().any(is_changed) {
+            return None;
+        }
+        let Reply::Servers(servers) = self.machine.query(self.moment.now, &Query::Servers) else {
+            return None;
+        };
+        let freed = over.and_then(|it| it.server);
+        let mut servers = servers.into_iter().map(|mut it| {
+            it.used -= u32::from(Some(&it.name) == freed.as_ref());
+            it
+        });
+        let server = servers.find(|it| !it.leaves && is_there(it))?;
+        let claimed = TaskStep::Claimed {
+            server: self.server_slot(&server)?,
+            process: self.moment.process_id(1),
+            lost_after_ms: None,
+        };
+        let mut steps = self.steps().to_vec();
+        steps.push(Step::Task(slot, claimed));
+        Some(changed(steps))
+    }
+
+    /// The same for a task that something holds back, where a thread is free.
+    fn begins_although(&self, is_held_back: impl Fn(&Obstacle) -> bool) -> Option<Outcome> {
+        self.begins(
+            |it| it.obstacle.as_ref().is_some_and(&is_held_back),
+            |it| it.enabled && it.used < it.threads,
+        )
+    }
+
+    /// The same for any task of no work id that could have a burst still: whether its server has a thread for it is looked at
+    /// before all that may hold it back.
+    fn begins_on(&self, is_there: impl Fn(&ServerView) -> bool) -> Option<Outcome> {
+        let could_begin = |it: &TaskView| {
+            let has_bursts = it.task.status.is_fresh() || it.task.status == RunStatus::Waiting;
+            has_bursts && it.task.work.as_bytes().is_empty()
+        };
+        self.begins(could_begin, is_there)
+    }
+
+    /// The same, but for how an attempt is said to have ended.
+    fn ends(&self, change: impl Fn(&mut TaskStep)) -> Option<Outcome> {
+        let mut steps = self.steps().to_vec();
+        let Some(Step::Task(_, ended @ TaskStep::Ended { .. })) = steps.first_mut() else {
+            return None;
+        };
+        change(ended);
+        Some(changed(steps))
+    }
+}
+
+fn changed(steps: Vec<Step>) -> Outcome {
+    let refused = None;
+    Outcome::Changed { steps, refused }
+}
+
+fn work_twice(decided: &Decided<'_>) -> Option<Outcome> {
+    decided.begins_although(|it| matches!(it, Obstacle::WorkUnderWay { .. }))
+}
+
+fn thread_twice(decided: &Decided<'_>) -> Option<Outcome> {
+    decided.begins_on(|it| it.enabled && it.used >= it.threads)
+}
+
+fn group_over_limit(decided: &Decided<'_>) -> Option<Outcome> {
+    decided
+        .begins_although(|it| matches!(it, Obstacle::GroupFull { .. } | Obstacle::GroupDisabled(_)))
+}
+
+fn hard_pause_ignored(decided: &Decided<'_>) -> Option<Outcome> {
+    decided.begins_although(|it| {
+        matches!(
+            it,
+            Obstacle::GroupPaused(_, Pause::Hard) | Obstacle::AllPaused(Pause::Hard)
+        )
+    })
+}
+
+/// A task that was woken in its burst waits all the same.
+fn wake_lost(decided: &Decided<'_>) -> Option<Outcome> {
+    let Message::Gone(gone) = decided.message else {
+        return None;
+    };
+    decided.task_of(gone.process).filter(|it| it.woken)?;
+    let later = decided.moment.now.date().plus_ms(60_000);
+    decided.ends(|step| {
+        if let TaskStep::Ended { wake, is_due, .. } = step {
+            (*wake, *is_due) = (later, false);
+        }
+    })
+}
+
+fn reason_lost(decided: &Decided<'_>) -> Option<Outcome> {
+    decided.ends(|step| {
+        if let TaskStep::Ended { verdict, .. } = step
+            && matches!(verdict, Verdict::FailedOut(_))
+        {
+            *verdict = Verdict::Ended(ExitStatus::SystemError);
+        }
+    })
+}
+
+/// Nothing lives of an attempt, and its thread is not given back.
+fn thread_leaked(decided: &Decided<'_>) -> Option<Outcome> {
+    let is_end = matches!(decided.message, Message::Gone(_));
+    let ends = |step: &Step| matches!(step, Step::Task(_, TaskStep::Ended { .. }));
+    (is_end && decided.steps().iter().any(ends)).then_some(Outcome::Unchanged)
+}
+
+#[test]
+fn two_attempts_of_a_work_id_at_a_time_are_caught() {
+    caught(Plant::WorkTwice, &[Promise::OneAttempt], 400);
+}
+
+#[test]
+fn a_burst_on_a_server_without_a_free_thread_is_caught() {
+    caught(Plant::ThreadTwice, &[Promise::ThreadOwned], 400);
+}
+
+#[test]
+fn a_burst_of_a_group_beyond_its_limit_is_caught() {
+    caught(Plant::GroupOverLimit, &[Promise::HeldBack], 1500);
+}
+
+#[test]
+fn a_burst_in_spite_of_a_hard_pause_is_caught() {
+    caught(Plant::HardPauseIgnored, &[Promise::HeldBack], 400);
+}
+
+#[test]
+fn a_wake_that_is_lost_in_a_burst_is_caught() {
+    caught(Plant::WakeLost, &[Promise::WakeKept], 400);
+}
+
+#[test]
+fn a_failed_task_that_does_not_say_why_is_caught() {
+    caught(Plant::ReasonLost, &[Promise::Reasoned], 100);
+}
+
+#[test]
+fn a_thread_that_is_never_given_back_is_caught() {
+    caught(Plant::ThreadLeaked, &[Promise::UnderWay], 100);
+}

@@ -1,0 +1,90 @@
+//! The resources of an attempt in progress: its locks, a thread of its server, and its processes.
+
+use crate::client::fields;
+use crate::process::trees;
+use crate::task::asking::Asking;
+use crate::task::page::items;
+use crate::text::{number, plain, words};
+use serde_json::Value;
+use sexton::actors::dispatch::{EXECUTE, UPDATE};
+use sexton::clock::{Clock as _, SystemClock, Timestamp};
+
+/// The maximum number of processes shown of an attempt.
+const PROCESSES_MAX: usize = 1000;
+
+/// The resources of an attempt. Those that the caller may not read are omitted.
+#[derive(Default)]
+pub(super) struct Held {
+    /// The keys of its locks, with the token of each.
+    pub(super) locks: Vec<String>,
+    /// Its server, and how many of the threads are in use.
+    pub(super) thread: Option<String>,
+    /// Its processes, as a tree.
+    pub(super) processes: String,
+}
+
+impl Held {
+    /// Reads the resources of an attempt; empty without one, and for JSON.
+    pub(super) fn of(asking: &Asking, task: &Value, attempt: Option<&Value>) -> Self {
+        let attempt = attempt.filter(|it| !asking.json && !it.is_null());
+        let Some(attempt) = attempt else {
+            return Self::default();
+        };
+        Self {
+            locks: locks(asking, task, attempt),
+            thread: thread(asking, attempt),
+            processes: processes(asking, attempt).unwrap_or_default(),
+        }
+    }
+
+    /// Returns lines for server and locks, each with its name.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let thread = self.thread.iter().map(|it| ("thread", it.clone()));
+        let locks = self.locks.iter().map(|it| ("lock", it.clone()));
+        thread.chain(locks).collect()
+    }
+}
+
+fn locks(asking: &Asking, task: &Value, attempt: &Value) -> Vec<String> {
+    let owner = format!("attempt-{}", words(attempt, "/token"));
+    let of_key = |key: &str| {
+        let index = words(task, "/id");
+        let query = fields([("key", key.into()), ("index", index.into())]);
+        let said = asking.look("locks", &query).ok()?;
+        let mut entries = items(&said, "/locks").iter();
+        let its = entries.find(|it| words(it, "/owner") == owner)?;
+        let index = words(its, "/index");
+        Some(match its.pointer("/token").and_then(Value::as_u64) {
+            Some(token) => format!("{key} {index}, with token {token}"),
+            None => format!("{key} {index}: it waits in place {}", words(its, "/place")),
+        })
+    };
+    [EXECUTE, UPDATE].into_iter().filter_map(of_key).collect()
+}
+
+fn thread(asking: &Asking, attempt: &Value) -> Option<String> {
+    let said = asking.look("servers", &fields([])).ok()?;
+    let server = words(attempt, "/server");
+    let mut servers = items(&said, "/servers").iter();
+    let its = servers.find(|it| words(it, "/server") == server)?;
+    let (name, used, threads) = (
+        plain(&words(its, "/server")),
+        number(its, "/used"),
+        number(its, "/threads"),
+    );
+    Some(format!(
+        "one of {name}, where {used} of {threads} are taken"
+    ))
+}
+
+fn processes(asking: &Asking, attempt: &Value) -> Option<String> {
+    let id = attempt.pointer("/process").and_then(Value::as_str)?;
+    let its = fields([("id", id.into())]);
+    let mut records = vec![asking.look("processes/process", &its).ok()?];
+    let limit = PROCESSES_MAX.to_string();
+    let query = fields([("id", id.into()), ("limit", limit.into())]);
+    let below = asking.look("processes/descendants", &query).ok();
+    records.extend(below.iter().flat_map(|it| items(it, "/processes").to_vec()));
+    let now = SystemClock::starting_at(Timestamp(0)).wall().0;
+    Some(format!("\n{}", trees(&records, None, now)))
+}

@@ -1,0 +1,56 @@
+//! The throttle of a run: the minimum time between the starts of two jobs.
+
+use crate::client::{instant, rest};
+use crate::report::Failure;
+use crate::work::claim::Found;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Serialises the claims of a run's workers, with a minimum interval between two jobs.
+pub(super) struct Pace {
+    /// The time from the claim of one job to that of the next.
+    interval: Duration,
+    /// The earliest time of the next claim.
+    opens: Mutex<Instant>,
+}
+
+impl Pace {
+    /// Creates a pace of `milli` thousandths of jobs per second; `None` for 0.
+    pub(super) fn of(milli: u32) -> Option<Self> {
+        let interval = 1_000_000_000_u64.checked_div(milli.into())?;
+        Some(Self {
+            interval: Duration::from_micros(interval),
+            opens: Mutex::new(instant()),
+        })
+    }
+
+    /// Claims a job once the interval has passed. Other workers wait meanwhile, so the first of them gets the next job that becomes
+    /// ready. A claim that finds nothing does not start the interval.
+    pub(super) fn claim(
+        &self,
+        claim: impl FnOnce() -> Result<Found, Failure>,
+    ) -> Result<Found, Failure> {
+        let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
+        rest(opens.saturating_duration_since(instant()));
+        let found = claim();
+        if matches!(found, Ok(Found::Claim(_))) {
+            *opens = instant() + self.interval;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+    use std::time::Duration;
+
+    #[test]
+    fn a_rate_is_an_interval() {
+        let interval = |milli| Pace::of(milli).map(|pace| pace.interval);
+        assert_eq!(interval(0), None);
+        assert_eq!(interval(500), Some(Duration::from_secs(2)));
+        assert_eq!(interval(2000), Some(Duration::from_millis(500)));
+        assert_eq!(interval(1_000_000), Some(Duration::from_millis(1)));
+    }
+}
