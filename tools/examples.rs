@@ -92,7 +92,8 @@ fn examples(help: &str) -> Vec<String> {
         let line = line.trim_start();
         let line = line.strip_prefix("Example: ").unwrap_or(line);
         let begins = line.split(' ').next().unwrap_or_default();
-        (begins == "sexton" || begins.ends_with("=$(sexton")).then_some(line)
+        (["sexton", "cp", "echo"].contains(&begins) || begins.ends_with("=$(sexton"))
+            .then_some(line)
     });
     let without_words = |line: &str| match line.split_once("  ") {
         Some((command, _)) => command.to_owned(),

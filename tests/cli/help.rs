@@ -6,6 +6,10 @@ use crate::shown::Reader;
 /// Examples that are not run here: the beginning of the example, and the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     (
+        "cp -a /backup/sexton-2026-01-31 /var/lib/sexton && sexton serve",
+        "it serves: tests/cli/backup.rs",
+    ),
+    (
         "sexton drain --wait",
         "the coordinator has ended: tests/cli/drain.rs",
     ),
@@ -125,7 +129,7 @@ fn pages() -> Vec<(Vec<String>, String)> {
 /// Returns whether a line of examples begins with a command, and not with the continuation of a description.
 fn is_command(line: &str) -> bool {
     let first = line.split(' ').next().unwrap_or_default();
-    ["sexton", "export", "systemctl"].contains(&first) || first.ends_with("=$(sexton")
+    ["sexton", "cp", "echo", "export", "systemctl"].contains(&first) || first.ends_with("=$(sexton")
 }
 
 /// Returns the commands of the examples of a help text. Two spaces separate a command from its description.
