@@ -98,7 +98,8 @@ impl Drain {
         if self.wait.is_some() && is_left {
             return Err(Failure::found(
                 "some locks, claims, passes or attempts are left, and the wait is over",
-            ));
+            )
+            .help("the drain goes on: wait longer; `sexton status` shows what is left"));
         }
         Ok(())
     }

@@ -10,6 +10,8 @@ mod clock;
 mod directory;
 mod drain;
 mod events;
+#[cfg(test)]
+mod examples;
 mod import;
 mod inspect;
 mod isolated;

@@ -1,5 +1,4 @@
-//! What `packaging/` makes: a Debian package that is installed, run, upgraded and removed in a root of its own, a tarball, and
-//! the description of a container image.
+//! What `packaging/` makes: a Debian package that is installed, run, upgraded and removed in a root of its own, and a tarball.
 
 use crate::daemon::{Daemon, PROGRAM, ended, forget_environment, text};
 use crate::left_out::left_out;
@@ -9,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How many bytes the program of a release should have at most.
-const PROGRAM_BYTES_GOAL: u64 = 20_000_000;
+/// The maximum size of the program in a package, in bytes.
+const PROGRAM_BYTES_MAX: u64 = 20_000_000;
 
 fn packaging(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -97,40 +96,81 @@ fn the_package_has_what_a_debian_machine_needs() {
     );
 }
 
-/// How large a program is that is built for a release, where cargo has put one: it is printed, beside the goal.
-#[test]
-fn the_size_of_a_release_is_printed() {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
-    let builds = ["dist", "release"].map(|profile| target.join(profile).join("sexton"));
-    let builds = builds.into_iter().filter(|build| build.is_file());
-    for build in builds.chain(std::iter::once(PathBuf::from(PROGRAM))) {
+/// Returns the size of a program unchanged, without debug information, and without symbols, as in packages.
+fn sizes(build: &Path) -> [u64; 3] {
+    ["none", "debug", "all"].map(|strip| {
         let files = tempfile::tempdir().expect("a temporary directory");
-        let size = |strip: &str| {
-            let root = files.path().join(strip);
-            let mut contents = Command::new(packaging("contents"));
-            well(
-                contents
-                    .arg(&build)
-                    .args([text(&root), "/usr"])
-                    .env("STRIP", strip),
-            );
-            let program = root.join("bin/sexton");
-            well(Command::new(&program).arg("--version"));
-            std::fs::metadata(program).expect("it is there").len()
-        };
-        if !has("strip") {
-            return left_out("the size of a stripped program: there is no strip");
-        }
-        let [none, debug, all] = ["none", "debug", "all"].map(size);
-        let build = build.display();
-        println!(
-            "{build}: {none} bytes, {debug} with STRIP=debug, {all} with STRIP=all; the goal is {PROGRAM_BYTES_GOAL}"
-        );
-        assert!(
-            all < debug && debug <= none,
-            "{build}: {none} {debug} {all}"
-        );
+        let root = files.path().join(strip);
+        let mut contents = Command::new(packaging("contents"));
+        contents.arg(build).args([text(&root), "/usr"]);
+        well(contents.env("STRIP", strip));
+        let program = root.join("bin/sexton");
+        well(Command::new(&program).arg("--version"));
+        std::fs::metadata(program).expect("it is there").len()
+    })
+}
+
+/// Returns the path of a program built by `packaging/program`, if there is one.
+fn built(kind: &str) -> Option<PathBuf> {
+    let target = Path::new(PROGRAM).ancestors().nth(2)?;
+    let build = target.join("dist").join(kind).join("sexton");
+    Some(build).filter(|it| it.is_file())
+}
+
+#[test]
+fn the_program_of_a_package_has_at_most_20_mb() {
+    if !has("strip") {
+        return left_out("the size of a stripped program: there is no strip");
     }
+    let [none, debug, all] = sizes(Path::new(PROGRAM));
+    assert!(all < debug && debug <= none, "{none} {debug} {all}");
+    for build in ["dynamic", "static"].into_iter().filter_map(built) {
+        let [_, debug, all] = sizes(&build);
+        println!("{}: {all} bytes, {debug} with STRIP=debug", build.display());
+        assert!(all <= PROGRAM_BYTES_MAX, "{}: {all}", build.display());
+    }
+}
+
+/// The type of a program header that names the dynamic loader, `PT_INTERP`.
+const INTERPRETER: usize = 3;
+
+/// Returns whether a program is static: it names no dynamic loader.
+fn is_static(program: &Path) -> bool {
+    let bytes = std::fs::read(program).expect("it can be read");
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 2).and_then(|it| it.try_into().ok());
+        u16::from_le_bytes(word.expect("it is within the file")).into()
+    };
+    let [headers, size, count]: [usize; 3] = [word(32), word(54), word(56)];
+    let mut kinds = (0..count).map(|at| word(headers + at * size));
+    !kinds.any(|kind| kind == INTERPRETER)
+}
+
+/// The static program is built by hand with `packaging/program static`; without it, only the test program is checked.
+#[test]
+fn the_static_program_is_static_and_serves() {
+    assert!(!is_static(Path::new(PROGRAM)), "the test program is not");
+    let Some(program) = built("static") else {
+        return;
+    };
+    assert!(is_static(&program));
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let mut serve = Command::new(&program);
+    forget_environment(&mut serve);
+    let flags = ["serve", "--lockserver", "off", "--beanstalk", "off"];
+    serve
+        .args(flags)
+        .args(["--http", "127.0.0.1:0", "--data"])
+        .arg(&data);
+    let daemon = Daemon::start(serve);
+    // The static C library resolves the name.
+    let url = format!("http://localhost:{}", daemon.http().port());
+    let mut status = Command::new(&program);
+    let printed = well(status.args(["lock", "list", "--url", &url]));
+    println!("{printed}");
+    daemon.signal(Signal::TERM);
+    assert!(daemon.end().0.success());
 }
 
 /// A root in which nothing is installed, and what `dpkg` is told to use it.
@@ -254,6 +294,15 @@ fn the_package_is_installed_upgraded_and_removed() {
 }
 
 #[test]
+fn the_packaging_scripts_are_valid_shell() {
+    for name in ["contents", "deb", "program", "tarball"] {
+        well(Command::new("sh").arg("-n").arg(packaging(name)));
+    }
+    let mut program = Command::new(packaging("program"));
+    ended(program.arg("otherwise").output().expect("it runs"), 2);
+}
+
+#[test]
 fn the_tarball_runs_where_it_is_unpacked() {
     if !has("tar") || !has("strip") {
         left_out("the tarball: there is no tar or no strip");
@@ -278,30 +327,4 @@ fn the_tarball_runs_where_it_is_unpacked() {
         unit.contains("ExecStart=/usr/local/bin/sexton serve"),
         "{unit}"
     );
-}
-
-/// The image itself is built by hand: that takes a registry of images.
-#[test]
-fn the_image_is_of_one_user_with_a_volume_and_no_port() {
-    let description = std::fs::read_to_string(packaging("Containerfile")).expect("it is text");
-    let lines: Vec<&str> = description.lines().collect();
-    let value = |word: &str| {
-        let mut found = lines.iter().filter_map(|line| line.strip_prefix(word));
-        found.next_back().map(str::trim)
-    };
-    assert_eq!(value("USER "), Some("sexton"));
-    assert_eq!(value("VOLUME "), Some("/data"));
-    assert_eq!(value("ENV "), Some("SEXTON_DATA=/data"));
-    assert_eq!(
-        value("ENTRYPOINT "),
-        Some("[\"sexton\"]"),
-        "it is process 1, without a shell"
-    );
-    assert_eq!(
-        value("CMD "),
-        Some("[\"serve\"]"),
-        "nothing opens it beyond loopback"
-    );
-    assert_eq!(value("EXPOSE "), None);
-    assert_eq!(value("HEALTHCHECK CMD "), Some("[\"sexton\", \"status\"]"));
 }

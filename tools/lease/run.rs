@@ -35,12 +35,12 @@ const AGAIN: Duration = Duration::from_millis(50);
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton lease run sync -- ./sync                      at once, or when its turn comes
-  sexton lease run sync --detach -- ./sync             without waiting: for a request handler
-  sexton lease run sync --period 5m -- ./sync          the next pass begins no sooner than five minutes after this one
-  sexton lease run sync --no-delay -- ./sync           now or not at all
-  sexton lease run sync --if 'test -s queue' -- ./sync only if there is anything to do
-  sexton lease run nightly                             the command of `sexton lease set nightly command`
+  sexton lease run sync -- ./sync                       at once, or when its turn comes
+  sexton lease run sync --detach -- ./sync              without waiting: for a request handler
+  sexton lease run sync --period 5m -- ./sync           the next pass begins no sooner than five minutes after this one
+  sexton lease run sync --no-delay -- ./sync            now or not at all
+  sexton lease run sync --if 'test -s queue' -- ./sync  only if there is anything to do
+  sexton lease run nightly                              the command of `sexton lease set nightly command`
 
 The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved
 at each launch, so a replaced program runs from the next pass on.

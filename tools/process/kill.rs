@@ -152,8 +152,8 @@ impl Kill {
     name = "wait",
     after_help = "\
 Examples:
-  sexton wait 0192f5e0               wait, and exit with its status
-  sexton wait 0192f5e0 --timeout 30s wait at most half a minute
+  sexton wait 0192f5e0                wait, and exit with its status
+  sexton wait 0192f5e0 --timeout 30s  wait at most half a minute
 
 Exit status: that of the process, or 128 plus the signal that ended it; 124 it has not ended within the timeout; 125 it is unknown how
 it ended, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
@@ -185,9 +185,11 @@ impl WaitFor {
         if has_ended(&record) {
             return outcome(&record, &page::command(&record));
         }
-        Err(Failure::of_command(
-            124,
-            "it has not ended within the timeout",
-        ))
+        Err(
+            Failure::of_command(124, "it has not ended within the timeout").help(format!(
+                "wait longer, or end it: `sexton kill --wait {}`",
+                self.id
+            )),
+        )
     }
 }

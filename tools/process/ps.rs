@@ -22,14 +22,14 @@ const PAGE: u64 = 1000;
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  sexton ps                         running processes
-  sexton ps --all --search import   also ended ones, with this text in their command
-  sexton ps --tree                  each process under its parent
-  sexton ps 0192f5e0                all about one process, by the beginning of its id
-  sexton ps --status exited --count how many have ended
-  sexton ps prune --older-than 7d   forget processes that ended more than a week ago
-  sexton ps reconcile               check all processes recorded as running
-  sexton ps --pid-files snapshots   check the PID files below a directory
+  sexton ps                          running processes
+  sexton ps --all --search import    also ended ones, with this text in their command
+  sexton ps --tree                   each process under its parent
+  sexton ps 0192f5e0                 all about one process, by the beginning of its id
+  sexton ps --status exited --count  how many have ended
+  sexton ps prune --older-than 7d    forget processes that ended more than a week ago
+  sexton ps reconcile                check all processes recorded as running
+  sexton ps --pid-files snapshots    check the PID files below a directory
 
 Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
