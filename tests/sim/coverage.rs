@@ -138,6 +138,7 @@ coverage! {
     leaders_outlived >= 100,
     processes_stopped >= 200,
     trees_stopped >= 500,
+    trees_stopped_with_records >= 200,
     trees_emptied >= 200,
     processes_timed_out >= 200,
     graces_over >= 200,

@@ -14,7 +14,7 @@ use crate::reference::Reference;
 use crate::run::Run;
 use crate::setting::Power;
 use crate::violation::{Promise, Violation, ensure};
-use sexton::actors::process::{self, Phase};
+use sexton::actors::process::{self, Phase, RecordView};
 use sexton::actors::queue::{Query, QueueName, QueueView, Reply, Watch};
 use sexton::clock::Now;
 use sexton::ids::{Seq, Slot};
@@ -412,15 +412,25 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Nobody waits for the end of a process that has ended, or for that of none.
+/// Nobody waits for the end of a process that has ended, or for that of none. A process that was stopped with its tree is waited for until
+/// the processes below it have ended that were stopped with it.
 fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violation> {
     let view = actor.host.machine().view();
     for wait in actor.waits.values().filter(|wait| wait.answer.is_none()) {
         let process::Watch::End(id) = &wait.watch else {
             continue;
         };
-        let lives = view.get(id).is_some_and(|it| it.phase != Phase::Exited);
-        ensure(lives, Promise::Woken, || {
+        let is_stopped = |it: &RecordView| it.stop.is_some_and(|stop| stop.tree);
+        let is_below = |it: &RecordView| {
+            let parent = |it: &RecordView| view.get(&it.parent?);
+            std::iter::successors(parent(it), |it| parent(it)).any(|above| above.id == *id)
+        };
+        let lives = |it: &RecordView| it.phase != Phase::Exited;
+        let is_waited_for = view.get(id).is_some_and(|it| {
+            let mut below = view.values().filter(|it| is_below(it));
+            lives(it) || is_stopped(it) && below.any(|it| lives(it) && is_stopped(it))
+        });
+        ensure(is_waited_for, Promise::Woken, || {
             format!("the end of {id} is waited for, and {:?}", view.get(id))
         })?;
     }

@@ -97,7 +97,7 @@ fn adding(chance: &mut Chance) -> Message {
         name: Name::default(),
         priority: *chance.pick(&[Priority::High, Priority::Medium, Priority::Low]),
         command: command(chance),
-        cleanup: chance.per_mille(250).then(|| command(chance)),
+        cleanup: chance.per_mille(600).then(|| command(chance)),
         terms: chance.per_mille(900).then_some(terms),
         not_ready: chance.per_mille(60),
         paused: chance.per_mille(60),

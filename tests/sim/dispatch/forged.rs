@@ -261,7 +261,7 @@ fn a_burst_of_a_group_beyond_its_limit_is_caught() {
 
 #[test]
 fn a_burst_in_spite_of_a_hard_pause_is_caught() {
-    caught(Plant::HardPauseIgnored, &[Promise::HeldBack], 400);
+    caught(Plant::HardPauseIgnored, &[Promise::HeldBack], 1500);
 }
 
 #[test]

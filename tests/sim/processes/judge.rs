@@ -13,8 +13,8 @@ use crate::each::Judged;
 use crate::reference::{Origin, Reference, Told};
 use sexton::actors::process::{
     Cause, End, Insertion, Lost, Message, Notice, Outcome, Phase, ProcessMachine, Query,
-    RecordView, Refused, Reply, Rules, ServiceMessage, ServiceStep, Then, Verdict as Finding, View,
-    Watch,
+    RecordView, Refused, Reply, Rules, ServiceMessage, ServiceStep, Stop, Then, Verdict as Finding,
+    View, Watch,
 };
 use sexton::clock::{Now, Offset, Timestamp};
 use sexton::ids::{Seq, Slot};
@@ -346,6 +346,11 @@ impl Reference for Processes {
             Outcome::Watched { .. } => counted.processes_watched += 1,
             Outcome::Gone => counted.processes_gone += 1,
             Outcome::Fenced { .. } => counted.trees_fenced += 1,
+            Outcome::StoppingTree { stops } => {
+                let timed_out = |(_, stop): &(Slot, Stop)| stop.cause == Cause::Timeout;
+                counted.processes_timed_out += u64::from(stops.iter().any(timed_out));
+                counted.trees_stopped_with_records += 1;
+            }
             Outcome::Service(turn) => {
                 if let Some(outcome) = &turn.process {
                     Self::count(message, outcome, counted);
