@@ -235,6 +235,8 @@ impl Attempts {
             ("bound", true.into()),
             ("type", "worker".into()),
             ("grace_ms", json!(self.bounds.grace.as_millis())),
+            // The command itself was checked when the run began; what the job adds to it is up to the job.
+            ("allow_secrets", true.into()),
         ]));
         // The secret goes only to the keeper, and is not stored in a record.
         let secret = secret.map(|it| (report::SECRET, it));
@@ -346,13 +348,14 @@ impl Attempts {
         Ok((self.wait(id, None)?, false))
     }
 
-    /// Waits for a command to end by itself, and stops it after `grace`. Returns its record when no process of it is left.
-    pub(super) fn wait_or_end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
+    /// Waits for a command to end by itself, and stops it after `grace`. Returns its record when no process of it is left, and whether it
+    /// had to be stopped.
+    pub(super) fn wait_or_end(&self, id: &str, grace: Duration) -> Result<(Value, bool), Failure> {
         let record = self.wait(id, Some(grace.as_secs().max(1)))?;
         if has_ended(&record) {
-            return Ok(record);
+            return Ok((record, false));
         }
-        self.end(id, grace)
+        Ok((self.end(id, grace)?, true))
     }
 
     /// Stops a command with everything it started, retrying if necessary. Returns its record when no process of it is left.

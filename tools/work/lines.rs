@@ -325,10 +325,10 @@ impl Worker {
             Silence::Malformed(_) => Duration::ZERO,
         };
         drop(self.stream);
-        let record = match silence {
+        let (record, kept_running) = match silence {
             // In most cases the worker is ending by itself.
             Silence::Closed => attempts.wait_or_end(&self.id, grace)?,
-            Silence::Late | Silence::Malformed(_) => attempts.end(&self.id, grace)?,
+            Silence::Late | Silence::Malformed(_) => (attempts.end(&self.id, grace)?, true),
         };
         if let Some(given_back) = attempts.halted() {
             return Ok(Came::Said(given_back, Left::default()));
@@ -343,11 +343,7 @@ impl Worker {
         let verdict = match silence {
             Silence::Malformed(words) => Verdict::Failed(words, None),
             Silence::Late => Verdict::Failed(attempts.late(), None),
-            Silence::Closed
-                if record
-                    .pointer("/stopped_by")
-                    .is_some_and(|by| !by.is_null()) =>
-            {
+            Silence::Closed if kept_running => {
                 let words = "the worker closed its socket without an answer, and kept running";
                 Verdict::Failed(words.to_owned(), None)
             }
