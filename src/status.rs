@@ -69,6 +69,9 @@ pub struct NodeStatus {
     /// Totals of tasks.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub tasks: dispatch::Totals,
+    /// How processes are followed.
+    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    pub following: FollowingStatus,
     /// What a memory limit applies to here: `tree`, a process and everything it started together, or `process`, each process separately.
     /// Absent until a process has been launched.
     pub memory_limits: Option<&'static str>,
@@ -97,6 +100,28 @@ pub struct NodeStatus {
     pub process: ProcessStatus,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
+}
+
+/// How a node follows processes: the abilities of its kernel, and the number of processes in doubt.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an ability")]
+pub struct FollowingStatus {
+    /// The tier of the kernel: `A`, `B` or `C`, best first.
+    pub tier: &'static str,
+    /// Whether the kernel has process descriptors (pidfds).
+    pub descriptors: bool,
+    /// Whether the inode of a descriptor identifies its process.
+    pub inodes: bool,
+    /// Whether a process can be opened by that inode.
+    pub handles: bool,
+    /// Whether the kernel reports the exit status of processes that are not children of the caller.
+    pub exits: bool,
+    /// Whether each launched process gets its own control group. Absent until a process has been launched.
+    pub control_groups: Option<bool>,
+    /// The number of followed processes for which it is unknown whether they are alive: their lookup failed and is repeated.
+    pub unknown: u32,
+    /// The same in words, without the numbers.
+    pub words: String,
 }
 
 /// The machine that a node runs on. Values that cannot be read are `None`.

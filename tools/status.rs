@@ -159,6 +159,7 @@ fn page(status: &Value) -> String {
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));
     lines.push(("process", process.join(", ")));
+    lines.extend(following(status).map(|words| ("following", words)));
     lines.extend(limits(status).map(|words| ("limits", words)));
     let none = Vec::new();
     let actors = status.pointer("/actors").and_then(Value::as_array);
@@ -227,6 +228,25 @@ fn tasks(status: &Value) -> String {
     };
     let failed = grouped(number(status, "/tasks/failed"));
     format!("{}, {failed} of them failed{pause}", counts.join(", "))
+}
+
+/// Describes how processes are followed, if the coordinator is new enough to report it.
+fn following(status: &Value) -> Option<String> {
+    let mut parts = vec![text::plain(status.pointer("/following/words")?.as_str()?)];
+    let groups = status.pointer("/following/control_groups");
+    parts.extend(
+        match groups.and_then(Value::as_bool) {
+            Some(true) => Some("a control group for each launch"),
+            Some(false) => Some("no control groups"),
+            None => None,
+        }
+        .map(str::to_owned),
+    );
+    match number(status, "/following/unknown") {
+        0 => {}
+        unknown => parts.push(format!("UNKNOWN whether {unknown} processes are alive")),
+    }
+    Some(parts.join("; "))
 }
 
 /// Describes how memory limits of commands apply, if anything was launched.

@@ -65,7 +65,9 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::Halt;
 #[cfg(feature = "http")]
 use crate::status::JournalStatus;
-use crate::status::{ActorReport, Doors, Listening, NodeStatus, Recovered, Reloaded, fsync_words};
+use crate::status::{
+    ActorReport, Doors, FollowingStatus, Listening, NodeStatus, Recovered, Reloaded, fsync_words,
+};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -351,6 +353,7 @@ impl Handle {
             draining_what: self.draining().words(),
             lock_owners,
             lock_contenders,
+            following: self.following(),
             memory_limits: self.memory_limits(),
             open_commands: facts.admission.open(),
             journal: facts.journal.as_ref().map(Into::into),
@@ -368,9 +371,25 @@ impl Handle {
         })
     }
 
+    /// Returns how this node follows processes.
+    fn following(&self) -> FollowingStatus {
+        let observed = self.facts.keeping.observed();
+        let (kernel, observations) = (observed.kernel(), observed.now());
+        FollowingStatus {
+            tier: kernel.tier().name(),
+            descriptors: kernel.pidfds,
+            inodes: kernel.inodes,
+            handles: kernel.handles.is_some(),
+            exits: kernel.exits,
+            control_groups: observations.groups,
+            unknown: observations.unknown,
+            words: kernel.to_string(),
+        }
+    }
+
     /// Returns what a memory limit applies to here, the process or its tree, if that is known.
     fn memory_limits(&self) -> Option<&'static str> {
-        let trees = self.facts.keeping.bounds_trees()?;
+        let trees = self.facts.keeping.observed().now().bounds_trees?;
         Some(if trees { "tree" } else { "process" })
     }
 

@@ -232,6 +232,11 @@ impl Processes {
         }
     }
 
+    /// Returns the id of this machine, which is part of the identities of its processes.
+    pub fn machine(&self) -> u128 {
+        self.keeping.observed().machine()
+    }
+
     /// Returns a page of the records that match a selection, and the id to continue after, or `None` after the last page.
     /// Long lists are walked without delaying others, so the pages are not a consistent snapshot.
     pub async fn list(

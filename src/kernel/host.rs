@@ -65,6 +65,17 @@ pub struct Abilities {
     pub exits: bool,
 }
 
+impl Tier {
+    /// Returns the letter of the tier.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+        }
+    }
+}
+
 impl Abilities {
     /// Returns the tier that these features amount to.
     pub const fn tier(&self) -> Tier {

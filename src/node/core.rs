@@ -14,7 +14,7 @@ use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
-use crate::ports::process::{Faults, Keeping, Place, Reporting, files};
+use crate::ports::process::{Faults, Keeping, Observed, Place, Reporting, files};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
@@ -212,7 +212,7 @@ fn keeping(config: &Config) -> Result<Keeping, NodeError> {
         data,
         keeper: config.keeper.clone(),
         is_init: config.is_init,
-        bounds_trees: Arc::default(),
+        observed: Observed::default(),
         reporting,
         faults: config.allow_fault_injection.then(Faults::default),
     }))

@@ -503,3 +503,42 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     let printed = tree.well(&["ps", "reconcile"]);
     assert_eq!(printed, "looked for 0 processes: 0 changed\n");
 }
+
+#[test]
+fn a_tree_marks_the_record_of_whoever_asks() {
+    let tree = Tree::start();
+    let id = tree.detach("sexton=$0; exec sleep 1000");
+    let other = tree.detach("exec sleep 1000");
+    let mut ps = tree.command(&["ps", "--tree"]);
+    ps.env("SEXTON_PROCESS_ID", &id);
+    let page = done(ps.output().expect("it runs")).out;
+    let line = |id: &str| {
+        let line = page.lines().find(|line| line.starts_with(id));
+        line.unwrap_or_else(|| panic!("{id} is missing in:\n{page}"))
+    };
+    assert!(line(&id).ends_with(" [CURRENT]"), "{page}");
+    assert!(!line(&other).contains("CURRENT"), "{page}");
+    let page = tree.well(&["ps", "--tree"]);
+    assert!(!page.contains("CURRENT"), "{page}");
+}
+
+#[test]
+fn processes_are_chosen_by_machine() {
+    let tree = Tree::start();
+    let id = tree.detach("exec sleep 1000");
+    let count = |machine: &str| tree.run(&["ps", "--count", "--machine", machine]);
+    assert_eq!(count("this").out, "1\n");
+    let record = tree.record(&id);
+    let machine = record["machine"].as_str().expect("it runs");
+    assert_eq!(
+        (machine.len(), record["boot"].as_str().map(str::len)),
+        (32, Some(32))
+    );
+    assert_eq!(count(machine).out, "1\n");
+    assert_eq!(count("77").out, "0\n");
+    let refused = count("elsewhere");
+    assert!(
+        refused.status != 0 && refused.err.contains("machine"),
+        "{refused:?}"
+    );
+}

@@ -2,9 +2,10 @@
 //! process 1.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton, text};
+use crate::left_out::left_out;
 use crate::lockserver::{Client, request};
 use crate::patience::{self, until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -353,7 +354,8 @@ fn the_units_are_well_formed() {
         .output();
     match verified {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        Err(error) => println!("left out: systemd-analyze verify, {error}"),
+        // Even CI does not have systemd everywhere: the lines of the units are checked below in any case.
+        Err(error) => println!("left out: `systemd-analyze verify` of the units, {error}"),
     }
     // What the unit sets is a setting.
     let unit = std::fs::read_to_string(&units[0]).expect("it is there");
@@ -375,7 +377,9 @@ fn namespaces() -> bool {
     let tried = Command::new("unshare")
         .args(["--pid", "--fork", "true"])
         .output();
-    tried.is_ok_and(|output| output.status.success())
+    let may = tried.is_ok_and(|output| output.status.success());
+    assert!(may || !geteuid().is_root(), "root may make namespaces");
+    may
 }
 
 /// The process that `unshare` has made.
@@ -393,8 +397,7 @@ fn child_of(unshare: u32) -> Pid {
 #[test]
 fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
     if !namespaces() {
-        println!("left out: as process 1, since no namespace may be made here");
-        return;
+        return left_out("as process 1: no namespace may be made here");
     }
     for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 0)] {
         let files = files();
@@ -418,8 +421,7 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
 #[test]
 fn as_process_1_it_stops_in_good_order() {
     if !namespaces() {
-        println!("left out: as process 1, since no namespace may be made here");
-        return;
+        return left_out("as process 1: no namespace may be made here");
     }
     for signal in [Signal::TERM, Signal::INT] {
         let files = files();

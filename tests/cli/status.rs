@@ -87,6 +87,7 @@ fn a_person_and_a_program_read_the_status() {
         "host        load ",
         " available, up ",
         "process     memory ",
+        "following   ",
         ", descriptors ",
     ] {
         assert!(page.contains(expected), "no {expected:?} in:\n{page}");
@@ -118,6 +119,13 @@ fn a_person_and_a_program_read_the_status() {
         serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("it is JSON");
     assert_eq!(json["pid"], number);
     assert_eq!(json["doors"]["http"], http);
+    let following = &json["following"];
+    let kernel = sexton::kernel::host::abilities();
+    assert_eq!(following["tier"], kernel.tier().name(), "{following}");
+    assert_eq!(following["exits"], kernel.exits, "{following}");
+    assert_eq!(following["unknown"], 0, "{following}");
+    let shown = format!("following   {kernel}");
+    assert!(page.contains(&shown), "no {shown:?} in:\n{page}");
 
     end(coordinator, Signal::TERM);
     assert!(

@@ -5,10 +5,11 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::daemon::text;
+use crate::daemon::{PROGRAM, text};
 use crate::patience::until;
 use crate::tree::Tree;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::Value;
 
 /// How many processes have this record in their environment.
 fn members(id: &str) -> usize {
@@ -78,6 +79,7 @@ fn with_control_groups_the_whole_zoo_is_stopped() {
     });
     let is_contained = tree.record(&id)["contained"] == true;
     if !is_contained {
+        assert!(!geteuid().is_root(), "root can make control groups");
         crate::left_out::left_out("the zoo with control groups: none can be made here");
     }
     zoo(&tree, is_contained);
@@ -115,4 +117,47 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     until("nothing is left", || {
         (tree.record(&id)["status"] == "exited").then_some(())
     });
+}
+
+/// A process that was launched through sexton is a child of the keeper, and still stopped with the tree of the process that launched it.
+#[test]
+fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
+    let tree = Tree::start();
+    let run = format!("{PROGRAM} run --data {} --detach --", text(&tree.data));
+    // The child launches a grandchild that ignores the signal.
+    let deaf = tree.data.join("deaf");
+    let script = format!(
+        "trap \"\" TERM; : > {}; while :; do sleep 0.1; done",
+        text(&deaf)
+    );
+    let grandchild = format!("{run} sh -c '{script}'");
+    let child = tree.data.join("child.sh");
+    let script = format!("{grandchild}; exec sleep 1000\n");
+    std::fs::write(&child, script).expect("it can be written");
+    let parent = tree.detach(&format!("{run} sh {}; exec sleep 1000", text(&child)));
+    let other = tree.detach("exec sleep 1000");
+    let below = until("both have been launched", || {
+        let page = tree.get(&format!("/v1/processes/descendants?id={parent}"));
+        let below = page["processes"].as_array().expect("a list").clone();
+        let running = below.iter().filter(|it| it["status"] == "running").count();
+        (running == 2 && deaf.exists()).then_some(below)
+    });
+    let stopped = tree.run(&["kill", "--tree", "--grace", "500ms", "--wait", &parent]);
+    assert_eq!(stopped.status, 0, "{stopped:?}");
+    let end = |id: &str| {
+        let record = tree.record(id);
+        assert_eq!(record["stopped_by"], "request", "{record}");
+        (record["status"].clone(), record["signal"].clone())
+    };
+    let exited = |signal: u8| (Value::from("exited"), Value::from(signal));
+    assert_eq!(end(&parent), exited(15));
+    // The wait includes them.
+    let [child, grandchild] = below.as_slice() else {
+        panic!("two are below it: {below:?}");
+    };
+    assert_eq!(grandchild["parent"], child["id"], "{grandchild}");
+    let id = |record: &Value| record["id"].as_str().expect("it has one").to_owned();
+    assert_eq!(end(&id(child)), exited(15));
+    assert_eq!(end(&id(grandchild)), exited(9));
+    assert_eq!(tree.record(&other)["status"], "running");
 }

@@ -10,6 +10,7 @@ mod leases;
 mod locks;
 mod open_stop;
 mod panics;
+mod processes;
 mod program;
 mod quarantine;
 mod queues;

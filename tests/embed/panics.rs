@@ -343,7 +343,9 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         {
             let mut lost = pin!(locks.lost(&held, token));
             let mut context = Context::from_waker(Waker::noop());
-            assert!(lost.as_mut().poll(&mut context).is_pending());
+            // The answer may be there already if the wait itself panicked.
+            let is_pending = lost.as_mut().poll(&mut context).is_pending();
+            assert!(is_pending || at == Stage::Watch, "{at:?}");
             let got = node::wait(locks.acquire(&entry(&next, "alice"), Terms::default()));
             got.expect("the next request is served");
         }

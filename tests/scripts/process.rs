@@ -156,7 +156,9 @@ impl Tongue for Words {
         };
         let name = self.slots.get(slot).map_or("?", String::as_str);
         Some(match outcome {
-            Outcome::Stopping { .. } => format!("{name} ran too long"),
+            Outcome::Stopping { .. } | Outcome::StoppingTree { .. } => {
+                format!("{name} ran too long")
+            }
             Outcome::Killing { .. } => format!("the grace of {name} is over"),
             Outcome::Pruned { .. } => format!("{name} is removed"),
             other => format!("{name}: {other:?}"),

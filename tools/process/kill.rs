@@ -82,7 +82,7 @@ pub(crate) struct Kill {
     #[arg(long, requires = "signal")]
     group: bool,
 
-    /// Also stop everything it started; it is `stopping` until none of that is left
+    /// Also stop everything it started, including what it launched through sexton; with --wait, wait for all of that
     #[arg(long)]
     tree: bool,
 

@@ -66,13 +66,18 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 
+    /// Only processes of this machine: `this`, or the `machine` of a record in JSON. A data directory that was moved has records
+    /// of other machines
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+
     /// Only with this label: NAME, or NAME=VALUE
     #[arg(long)]
     label: Option<String>,
 
     /// List the PID files below a directory, and whether the process of each is still the one that wrote it. No coordinator is
     /// needed
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "label", "count"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "machine", "label", "count"])]
     pid_files: Option<PathBuf>,
 
     /// The caller's own record, which a tree marks
@@ -181,6 +186,7 @@ impl Ps {
             ("status", status.into()),
             ("parent", self.parent.clone().into()),
             ("search", self.search.clone().into()),
+            ("machine", self.machine.clone().into()),
             ("label", self.label.clone().into()),
         ])
     }

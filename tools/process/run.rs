@@ -7,10 +7,10 @@ use crate::process::page::{ending, failure};
 use crate::report::{Failure, tell};
 use crate::size::{self, SIZE};
 use crate::span::{SPAN, milliseconds};
-use crate::text::words;
+use crate::text::{grouped, words};
 use clap::Args;
 use serde_json::{Value, json};
-use sexton::actors::process::{has_secret, is_secret_name};
+use sexton::actors::process::{Spec, has_secret, is_secret_name};
 use sexton::bytes::Bytes;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -178,6 +178,7 @@ pub(crate) fn plain(
         word.ok_or_else(|| Failure::usage("the command and its arguments must be UTF-8"))
     });
     let command: Vec<&str> = command.collect::<Result<_, _>>()?;
+    fits(&command)?;
     let bytes = command.iter().map(|it| Bytes::new(it.as_bytes()));
     if !allow_secrets && has_secret(&bytes.collect::<Vec<_>>()) {
         return Err(Failure::usage(
@@ -188,7 +189,25 @@ pub(crate) fn plain(
     Ok(fields([
         ("command", command.into()),
         ("dir", shown(dir).into()),
+        ("allow_secrets", allow_secrets.then_some(true).into()),
     ]))
+}
+
+/// Refuses a command that is too long for a record, with a hint at how to run it anyway.
+fn fits(command: &[&str]) -> Result<(), Failure> {
+    let bytes: usize = command.iter().map(|it| it.len()).sum();
+    let grouped = |number: usize| grouped(number.try_into().unwrap_or(u64::MAX));
+    let too_long = if command.len() > Spec::ARGV_MAX {
+        let (words, most) = (grouped(command.len()), grouped(Spec::ARGV_MAX));
+        format!("the command has {words} words, the limit is {most}")
+    } else if bytes > Spec::BYTES_MAX {
+        let (bytes, most) = (grouped(bytes), grouped(Spec::BYTES_MAX));
+        format!("the command has {bytes} bytes, the limit is {most}")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(too_long)
+        .help("pass the arguments in a file, as in `sexton run -- xargs -a FILE COMMAND`, or on standard input"))
 }
 
 /// Parses variables to set, as `NAME=VALUE`.

@@ -4,7 +4,7 @@ use crate::actors::process::identity::Identity;
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{Launching, Registering};
 use crate::actors::process::outcome::{Insertion, Outcome, Refused};
-use crate::actors::process::record::{Cause, Profile, Record};
+use crate::actors::process::record::{Cause, Profile, Record, Stop};
 use crate::actors::process::spec::{Flaw, Parentage, Spec, Tags, kind_of};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Slot};
@@ -122,6 +122,9 @@ impl ProcessMachine {
         if depth > Record::DEPTH_MAX {
             return Err(Refused::TooDeep);
         }
+        let is_launch = wanted.identity.is_none() && !wanted.is_past;
+        let stop = is_launch.then(|| self.inherited(moment, parent));
+        let stop = stop.transpose()?.flatten();
         let evicted = self.evicted(parent.map(|it| it.id), wanted.profile.bytes())?;
         let free = evicted.iter().copied();
         let slot = free.fold(state.records.next_free(), Slot::min);
@@ -135,22 +138,45 @@ impl ProcessMachine {
             kind: wanted.kind.clone(),
             at,
             evicted,
+            stop,
         })
     }
 
+    /// Returns the stop that a launch below `parent` inherits from the nearest process above it that is being stopped with its tree.
+    /// It is refused if one of those has been killed: its tree would otherwise never become empty.
+    fn inherited(&self, moment: &Moment, parent: Option<&Record>) -> Result<Option<Stop>, Refused> {
+        let above = self.state.above(parent.map(|it| it.id));
+        let live = above.filter(|(_, it)| it.is_live());
+        let stops = live.filter_map(|(_, it)| it.stop.filter(|stop| stop.tree));
+        let mut nearest = None;
+        for stop in stops {
+            if stop.killed {
+                return Err(Refused::Ended);
+            }
+            nearest = nearest.or(Some(stop));
+        }
+        Ok(nearest.map(|stop| Stop {
+            asked: moment.seq,
+            errno: None,
+            ..stop
+        }))
+    }
+
     /// Returns the record that becomes the parent: the named one, else the first in the line of ancestors that has a live record. A process
-    /// is never its own parent, whatever the request says.
+    /// is never its own parent, whatever the request says, nor the child of a process of another machine or boot, whose id was kept in an
+    /// environment that outlived it.
     fn parent(&self, wanted: &Wanted<'_>) -> Option<&Record> {
         let own = wanted.identity.as_ref();
         let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
-        let machine = own.or_else(|| line().next()).map(|it| it.machine);
+        let here = own.or_else(|| line().next());
+        let place = here.map(|it| (it.machine, it.boot));
         let is_itself = |record: &Record| {
             let its = record.identity.as_ref();
             its.is_some_and(|its| own.is_some_and(|own| own.is(its)))
         };
         let named = wanted.parentage.named.and_then(|id| self.state.find(id));
         let named = named.map(|(_, record)| record);
-        let named = named.filter(|it| !it.is_elsewhere(machine) && !is_itself(it));
+        let named = named.filter(|it| !it.is_outside(place) && !is_itself(it));
         named.or_else(|| {
             let others = line().filter(|it| own.is_none_or(|own| !own.is(it)));
             let mut found = others.filter_map(|it| self.state.find_live(it));

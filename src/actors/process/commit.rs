@@ -63,7 +63,7 @@ impl ProcessMachine {
                 self.commit_watch(entry.seq, (*slot, *watch));
             }
             (Outcome::Gone, Message::Watch(watch)) => self.commit_gone(entry.seq, *watch, effects),
-            (Outcome::Fenced { stops }, _) => {
+            (Outcome::Fenced { stops } | Outcome::StoppingTree { stops }, _) => {
                 for (slot, stop) in stops {
                     self.commit_stop(entry.seq, (*slot, *stop), effects);
                 }
@@ -162,6 +162,7 @@ impl ProcessMachine {
             depth: insertion.depth,
             number: insertion.number,
             queued: insertion.at,
+            stop: insertion.stop,
             profile: Arc::new(profile),
             ..Record::default()
         };
@@ -229,7 +230,11 @@ impl ProcessMachine {
             it.ready_by = (is_awaited && ready_ms > 0).then(|| since.plus_ms(ready_ms));
             it.phase = Phase::Running;
             if let Some(stop) = &mut it.stop {
-                (stop.since, stop.asked) = (entry.at, entry.seq);
+                // The grace period of an inherited stop ends with that of the tree.
+                if stop.asked != it.made {
+                    stop.since = entry.at;
+                }
+                stop.asked = entry.seq;
                 it.phase = Phase::Stopping;
             }
         });
@@ -289,10 +294,20 @@ impl ProcessMachine {
             it.stuck = None;
             it.signals.clear();
         });
-        let id = self.record(slot).id;
+        let record = self.record(slot);
+        let id = record.id;
         act(effects, slot, entry, Action::Forget { id });
         self.state_reading(slot, effects);
         self.wake(id, effects);
+        // Clients may be waiting for the tree of an ancestor that ended earlier.
+        let record = self.record(slot);
+        if record.is_stopped_with_tree() {
+            let above = self.state.above(record.parent);
+            let above: Vec<ProcessId> = above.map(|(_, record)| record.id).collect();
+            for id in above {
+                self.wake(id, effects);
+            }
+        }
     }
 
     fn commit_sent(

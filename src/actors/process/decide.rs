@@ -101,11 +101,40 @@ impl ProcessMachine {
             return Err(Refused::Invalid(Flaw::Grace));
         }
         let asked = Stop::new(moment, (Cause::Request, signal), (grace_ms, tree));
-        let stop = match record.stop {
-            None => Some(asked),
-            Some(before) => merged(before, asked, self.state.head.epoch),
+        Ok(self.stopping((slot, record), asked))
+    }
+
+    /// Stops a process as `asked`. With its tree, launched processes with records below its own are stopped in the same way: the keeper is
+    /// the kernel's parent of each, so no signal for the process's own tree reaches them.
+    fn stopping(&self, (slot, record): (Slot, &Record), asked: Stop) -> Outcome {
+        let stop = |(slot, record): (Slot, &Record)| {
+            let stop = match record.stop {
+                None => Some(asked),
+                Some(before) => merged(before, asked, self.state.head.epoch),
+            };
+            stop.map(|stop| (slot, stop))
         };
-        Ok(stop.map_or(Outcome::Unchanged, |stop| Outcome::Stopping { slot, stop }))
+        let own = stop((slot, record));
+        if asked.tree && record.held > 0 {
+            let below = self.state.below(record.id).into_iter();
+            let below = below.filter(|(at, it)| *at != slot && it.launched && it.is_live());
+            let below: Vec<_> = below.filter_map(stop).collect();
+            if !below.is_empty() {
+                // The record shows in any case that this request has changed something.
+                let restated = |before| Stop {
+                    asked: asked.asked,
+                    errno: None,
+                    ..before
+                };
+                let own = own.or_else(|| Some((slot, restated(record.stop?))));
+                let stops = own.into_iter().chain(below).collect();
+                return Outcome::StoppingTree { stops };
+            }
+        }
+        own.map_or(Outcome::Unchanged, |(slot, stop)| Outcome::Stopping {
+            slot,
+            stop,
+        })
     }
 
     fn watched(&self, watch: Watch) -> Outcome {
@@ -222,7 +251,7 @@ impl ProcessMachine {
                     Outcome::Unchanged
                 }
             }
-            Message::Notice { notice, .. } => noticed(moment, (slot, record), notice),
+            Message::Notice { notice, .. } => self.noticed(moment, (slot, record), notice),
             Message::Signalled { asked, errno, .. } => signalled((slot, record), *asked, *errno),
             Message::Ended { .. }
             | Message::Empty { .. }
@@ -256,6 +285,35 @@ impl ProcessMachine {
         (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
     }
 
+    /// Decides about a notice from a process, or the lack of one.
+    fn noticed(
+        &self,
+        moment: &Moment,
+        (slot, record): (Slot, &Record),
+        notice: &Notice,
+    ) -> Outcome {
+        // SIGABRT, so that the process leaves a core dump.
+        const ABORT: u8 = 6;
+        let is_new = match notice {
+            Notice::Ready => record.announced != Announced::Ready,
+            Notice::Leaving => record.announced != Announced::Leaving,
+            Notice::Words(words) => {
+                words.len() <= Notice::WORDS_BYTES_MAX && record.said.as_ref() != Some(words)
+            }
+            Notice::Silent if record.phase == Phase::Running => {
+                let grace = (record.profile.spec.grace_ms, true);
+                let stop = Stop::new(moment, (Cause::Watchdog, ABORT), grace);
+                return self.stopping((slot, record), stop);
+            }
+            Notice::Silent => false,
+        };
+        if is_new && record.end.is_none() {
+            Outcome::Noticed { slot }
+        } else {
+            Outcome::Unchanged
+        }
+    }
+
     /// Decides what time does to a record.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let record = self.state.records.get(slot);
@@ -270,8 +328,10 @@ impl ProcessMachine {
                     Cause::NotReady
                 };
                 let signal = (cause, spec.first_signal());
-                let stop = Stop::new(moment, signal, (spec.grace_ms, true));
-                Outcome::Stopping { slot, stop }
+                self.stopping(
+                    (slot, record),
+                    Stop::new(moment, signal, (spec.grace_ms, true)),
+                )
             }
             Phase::Stopping => Outcome::Killing { slot },
             Phase::Exited => Outcome::Pruned {
@@ -351,30 +411,6 @@ fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) ->
     let says_more = stop.is_some_and(|stop| stop.errno != errno);
     if is_on_its_way || says_more {
         Outcome::Signalled { slot }
-    } else {
-        Outcome::Unchanged
-    }
-}
-
-/// Decides about a notice from a process, or the lack of one.
-fn noticed(moment: &Moment, (slot, record): (Slot, &Record), notice: &Notice) -> Outcome {
-    // SIGABRT, so that the process leaves a core dump.
-    const ABORT: u8 = 6;
-    let is_new = match notice {
-        Notice::Ready => record.announced != Announced::Ready,
-        Notice::Leaving => record.announced != Announced::Leaving,
-        Notice::Words(words) => {
-            words.len() <= Notice::WORDS_BYTES_MAX && record.said.as_ref() != Some(words)
-        }
-        Notice::Silent if record.phase == Phase::Running => {
-            let grace = (record.profile.spec.grace_ms, true);
-            let stop = Stop::new(moment, (Cause::Watchdog, ABORT), grace);
-            return Outcome::Stopping { slot, stop };
-        }
-        Notice::Silent => false,
-    };
-    if is_new && record.end.is_none() {
-        Outcome::Noticed { slot }
     } else {
         Outcome::Unchanged
     }

@@ -92,7 +92,7 @@ impl ProcessMachine {
                         .number("unknown", *unknown)
                 });
             }
-            (Outcome::Fenced { stops }, _) => {
+            (Outcome::Fenced { stops } | Outcome::StoppingTree { stops }, _) => {
                 for (slot, stop) in stops {
                     self.publish_stop(*slot, stop, publish);
                 }
@@ -113,7 +113,7 @@ impl ProcessMachine {
             Outcome::Service(turn) => {
                 return turn.process.iter().flat_map(|it| self.named(it)).collect();
             }
-            Outcome::Fenced { stops } => {
+            Outcome::Fenced { stops } | Outcome::StoppingTree { stops } => {
                 fenced = stops.iter().map(|(slot, _)| *slot).collect();
                 &fenced
             }

@@ -1,5 +1,6 @@
 //! The fields of a new record that are not in the message. Stored: see the change rule in `persist/format.rs`.
 
+use crate::actors::process::record::Stop;
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
 use serde::{Deserialize, Serialize};
@@ -25,4 +26,7 @@ pub struct Insertion {
     pub at: Date,
     /// The records that are removed to make room.
     pub evicted: Vec<Slot>,
+    /// The stop that it inherits: it is launched below a tree that is being stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
 }

@@ -16,6 +16,9 @@ use std::ops::Bound;
 /// The most records visited for one answer.
 pub(super) const LOOKED_AT_MAX: usize = 4096;
 
+/// The same for a text search, which masks all words of each record and compares them without regard to case.
+const SEARCHED_MAX: usize = LOOKED_AT_MAX / 8;
+
 /// The most ids listed for an ambiguous prefix.
 const AMBIGUOUS_MAX: usize = 8;
 
@@ -60,7 +63,7 @@ impl ProcessMachine {
         };
         let is_so = match watch {
             Watch::Start(_) => record.phase != Phase::Queued,
-            Watch::End(_) => !record.is_live(),
+            Watch::End(_) => !record.is_live() && !self.stops_below(record),
             Watch::Leader(_) => record.is_gone(Until::Process),
             Watch::Services(_) => return None,
             Watch::Signal(_, asked) => {
@@ -71,6 +74,17 @@ impl ProcessMachine {
             }
         };
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
+    }
+
+    /// Returns whether the process was stopped with its tree, and one with a record below its own is still being stopped.
+    fn stops_below(&self, record: &Record) -> bool {
+        let mut below = if record.is_stopped_with_tree() && record.held > 0 {
+            self.state.below(record.id)
+        } else {
+            Vec::new()
+        };
+        below.retain(|(_, it)| it.is_live() && it.is_stopped_with_tree());
+        !below.is_empty()
     }
 
     /// Returns the view of the record with this id.
@@ -159,7 +173,7 @@ impl ProcessMachine {
         let mut records = Vec::new();
         let mut last = selection.after;
         for (looked_at, id) in self.candidates(selection).enumerate() {
-            if looked_at == LOOKED_AT_MAX || records.len() == most {
+            if looked_at == share(selection) || records.len() == most {
                 return Reply::Page {
                     records,
                     next: last,
@@ -207,7 +221,7 @@ impl ProcessMachine {
         let mut count = 0;
         let mut last = selection.after;
         for (looked_at, id) in self.candidates(selection).enumerate() {
-            if looked_at == LOOKED_AT_MAX {
+            if looked_at == share(selection) {
                 return Reply::Count { count, next: last };
             }
             last = Some(id);
@@ -286,6 +300,15 @@ impl ProcessMachine {
             Asked::Message(Message::Prune { limit, .. }) => 1 + (*limit as usize).min(1024),
             Asked::Message(_) | Asked::Query(_) | Asked::Watch(_) => 1,
         }
+    }
+}
+
+/// Returns the most records visited for one answer to this selection.
+const fn share(selection: &Selection) -> usize {
+    if selection.text.is_some() {
+        SEARCHED_MAX
+    } else {
+        LOOKED_AT_MAX
     }
 }
 

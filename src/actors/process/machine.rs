@@ -78,7 +78,7 @@ impl ProcessMachine {
             | Outcome::Unchanged
             | Outcome::Contradicted
             | Outcome::Refused(_) => return false,
-            Outcome::Fenced { stops } => {
+            Outcome::Fenced { stops } | Outcome::StoppingTree { stops } => {
                 let mut slots = stops.iter().map(|(slot, _)| *slot);
                 return slots.any(|slot| self.is_of_service(slot));
             }
@@ -151,6 +151,7 @@ impl Machine for ProcessMachine {
             | Outcome::Taken
             | Outcome::Declined(_)
             | Outcome::Fenced { .. }
+            | Outcome::StoppingTree { .. }
             | Outcome::Noticed { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }
@@ -195,7 +196,7 @@ impl Machine for ProcessMachine {
                 let known = true;
                 Reply::Registered { record, known }
             }),
-            Outcome::Stopping { .. } | Outcome::Unchanged => {
+            Outcome::Stopping { .. } | Outcome::StoppingTree { .. } | Outcome::Unchanged => {
                 if let Message::Stop { id, .. } = message {
                     self.shown_in(*id, Reply::Stopping)
                 } else {

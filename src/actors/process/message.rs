@@ -35,7 +35,7 @@ pub enum Message {
         signal: Option<u8>,
         /// Milliseconds until SIGKILL; those of its spec if `None`, and 0 kills at once.
         grace_ms: Option<u32>,
-        /// Whether everything it started is stopped, too.
+        /// Whether everything it started is stopped, too, including launched processes with records below its own.
         tree: bool,
     },
     /// From a client: send this signal to the process; nothing else changes.

@@ -103,6 +103,11 @@ pub enum Outcome {
         /// The slots of their records, and how each is stopped.
         stops: Vec<(Slot, Stop)>,
     },
+    /// A process is to be stopped with its tree, which includes launched processes with records below its own.
+    StoppingTree {
+        /// The slots of the records to stop, and how each is stopped.
+        stops: Vec<(Slot, Stop)>,
+    },
     /// A notice from a process is stored.
     Noticed {
         /// The slot of its record.

@@ -276,12 +276,23 @@ impl Record {
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
     }
 
+    /// Returns whether the process is known to be of another machine or boot.
+    pub(super) fn is_outside(&self, place: Option<(u128, u128)>) -> bool {
+        let identity = self.identity.as_ref();
+        identity.is_some_and(|it| place.is_some_and(|place| place != (it.machine, it.boot)))
+    }
+
     /// Returns whether the process, or its tree, is gone.
     pub(super) const fn is_gone(&self, until: Until) -> bool {
         match until {
             Until::Process => self.end.is_some() || !self.is_live(),
             Until::Tree => !self.stays(),
         }
+    }
+
+    /// Returns whether it is, or was, stopped with its tree.
+    pub(super) fn is_stopped_with_tree(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.tree)
     }
 
     /// Returns whether it may be removed.

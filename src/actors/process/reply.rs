@@ -58,8 +58,8 @@ impl Query {
     pub const MOST: u32 = 1000;
 }
 
-/// A selection of records: those that meet all the conditions given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A selection of records: those that meet all the conditions given. The default selects all records, [`Query::MOST`] in one reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Records of this type.
     pub kind: Option<String>,
@@ -83,12 +83,30 @@ pub struct Selection {
     pub most: u32,
 }
 
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            phases: Vec::new(),
+            parent: None,
+            root: None,
+            label: None,
+            text: None,
+            machine: None,
+            newest_first: false,
+            after: None,
+            most: Query::MOST,
+        }
+    }
+}
+
 /// A condition to wait for. If it is met already, the reply comes at once. A record that does not exist is refused as unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// The process has been started, or could not be: [`Reply::Record`].
     Start(ProcessId),
-    /// The process has ended, and so has its tree if that is being stopped or a right is bound to it: [`Reply::Record`].
+    /// The process has ended, and so has its tree if that is being stopped or a right is bound to it. If the tree is being stopped, launched
+    /// processes below it have ended, too: [`Reply::Record`].
     End(ProcessId),
     /// The process itself has ended, or could not be started: [`Reply::Record`].
     Leader(ProcessId),

@@ -1,6 +1,6 @@
 //! What to run, and how.
 
-use crate::actors::process::secret::is_secret_name;
+use crate::actors::process::secret::{has_secret, is_secret_name};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
@@ -217,6 +217,11 @@ impl Spec {
     pub const OUTPUT_BYTES_MIN: u64 = 64 << 10;
     /// The most rotated files kept for one stream.
     pub const OUTPUT_KEPT_MAX: u8 = 100;
+
+    /// Returns whether one of the arguments looks like it contains a secret.
+    pub fn has_secret(&self) -> bool {
+        has_secret(&self.argv)
+    }
 
     /// Returns the first signal of a stop.
     pub const fn first_signal(&self) -> u8 {

@@ -69,7 +69,13 @@ impl<W: World> Follower<W> {
         let Some(identity) = attempt.identity else {
             return;
         };
-        match self.world.find(&identity) {
+        let found = self.world.find(&identity);
+        if matches!(found, Found::Unknown) {
+            self.doubted.insert(id);
+        } else {
+            self.doubted.remove(&id);
+        }
+        match found {
             Found::Alive(handle) => {
                 self.world.watch(id, &handle);
                 (attempt.handle, attempt.next_look) = (Some(handle), None);
@@ -173,7 +179,13 @@ impl<W: World> Follower<W> {
         attempt.handle = None;
         attempt.next_look = None;
         attempt.ended = Some(message.clone());
+        let (tree, run_dir) = (attempt.tree(id), attempt.run_dir.clone());
+        self.doubted.remove(&id);
         self.world.report(message);
+        // Clients wait for the report, but not for this.
+        if let Some(tree) = tree {
+            self.world.unnote(&tree, run_dir.as_ref());
+        }
         self.clear_on(id);
     }
 }

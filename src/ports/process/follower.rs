@@ -44,6 +44,8 @@ pub struct Follower<W: World> {
     rejoin: Option<(u64, u64)>,
     /// When which attempt is checked again. Obsolete timers stay until they are due and then do nothing.
     pub(super) timers: BTreeSet<(u64, ProcessId)>,
+    /// The processes whose last lookup could not tell whether they are alive.
+    pub(super) doubted: BTreeSet<ProcessId>,
 }
 
 impl<W: World> Follower<W> {
@@ -52,6 +54,7 @@ impl<W: World> Follower<W> {
         Self {
             world,
             timers: BTreeSet::new(),
+            doubted: BTreeSet::new(),
             link: Link::Down,
             attempts: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -62,6 +65,11 @@ impl<W: World> Follower<W> {
             alone_since: None,
             rejoin: None,
         }
+    }
+
+    /// Returns the number of processes that could not be looked up, for lack of descriptors or permission: they may or may not be alive.
+    pub fn doubted(&self) -> usize {
+        self.doubted.len()
     }
 
     /// Returns the world.
@@ -335,6 +343,7 @@ impl<W: World> Follower<W> {
         let mut attempts = Vec::new();
         for id in ids {
             self.stated.remove(id);
+            self.doubted.remove(id);
             if let Some(attempt) = self.attempts.remove(id)
                 && let Some(tree) = attempt.tree(*id)
             {

@@ -8,6 +8,7 @@
 //! | `files.rs` `environment.rs` | what a launch needs, and what remains of it |
 //! | `output.rs` `rotation.rs` | rotation of long output files, and a thread that does this and reads the output of hooks |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
+//! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
 //! | `account.rs` | users and groups by name |
 //! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and from whom they are accepted |
 //! | `requester.rs` | the process behind a request, and its ancestors |
@@ -39,6 +40,7 @@ mod link;
 mod moment;
 mod namespaces;
 mod notices;
+mod observed;
 mod orphans;
 mod output;
 mod real;
@@ -59,6 +61,7 @@ pub use crate::kernel::pidfd::ExitStatus;
 pub use faults::{Fault, Faults, asking_for};
 pub use follower::Follower;
 pub use link::KeeperProgram;
+pub use observed::{Observations, Observed};
 pub use real::Place;
 pub use reporting::Reporting;
 pub use requester::Requester;

@@ -20,6 +20,7 @@ use crate::ports::process::files::{self, run_dir};
 use crate::ports::process::link::{self, KeeperProgram, Link};
 use crate::ports::process::namespaces::Ended;
 use crate::ports::process::notices::Notices;
+use crate::ports::process::observed::Observed;
 use crate::ports::process::output::{Bound, Outputs};
 use crate::ports::process::reporting::{self, Reporting};
 use crate::ports::process::tree::Groups;
@@ -31,7 +32,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The epoll token of the keeper's connection.
 pub(super) const KEEPER: u64 = 1;
@@ -57,8 +57,8 @@ pub struct Place {
     pub keeper: KeeperProgram,
     /// Whether this process inherits orphans and must reap them.
     pub is_init: bool,
-    /// Whether the keeper can limit the memory of a tree as a whole; `None` before a keeper was joined.
-    pub bounds_trees: Arc<Mutex<Option<bool>>>,
+    /// The observations for the status.
+    pub observed: Observed,
     /// How processes report that work on tasks; `None` without a data directory.
     pub reporting: Option<Reporting>,
     /// Faults that tasks may ask for; `None` if that is not allowed.
@@ -168,6 +168,11 @@ impl<R: FnMut(Message)> Real<R> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
     }
 
+    /// Publishes the number of followed processes that may or may not be alive.
+    pub(super) fn count_unknown(&self, unknown: usize) {
+        self.place.observed.count_unknown(unknown);
+    }
+
     /// Returns whether a whole report has been received and not yet read.
     pub(super) fn is_unheard(&self) -> bool {
         self.link.as_ref().is_some_and(Link::has_unread)
@@ -191,8 +196,10 @@ impl<R: FnMut(Message)> Real<R> {
                     base: groups.as_ref().map(files::path_of),
                     keeper: *pid,
                 };
-                let bounds = self.place.bounds_trees.lock();
-                *bounds.unwrap_or_else(PoisonError::into_inner) = Some(self.groups.bound_trees());
+                let groups = self.groups.base.is_some();
+                self.place
+                    .observed
+                    .joined(groups, self.groups.bound_trees());
                 // A keeper with a newer protocol version than ours also understands ours.
                 if *version <= VERSION {
                     self.upgrade(*pid);
@@ -522,7 +529,6 @@ impl<R: FnMut(Message)> World for Real<R> {
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
-        files::remove_pid(&dir);
         // Without a control group this would take a search through all processes.
         let left = tree.contained.then(|| self.survivors(tree));
         Remains {
@@ -533,6 +539,12 @@ impl<R: FnMut(Message)> World for Real<R> {
             leak: self.leak(tree.id, &dir),
             bound: self.groups.bound(tree),
             ..Remains::default()
+        }
+    }
+
+    fn unnote(&mut self, tree: &Tree, own: Option<&Bytes>) {
+        if let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) {
+            files::remove_pid(&dir);
         }
     }
 

@@ -320,10 +320,12 @@ fn without_descriptors_nobody_is_thought_gone() {
     follower.perform(Seq(1), follow(identity, false));
     settle(&mut follower, 60_000);
     assert_eq!(reports(&mut follower), []);
+    assert_eq!(follower.doubted(), 1);
     follower.world().exhausted = false;
     follower.world().end(pid, 0);
     settle(&mut follower, 10_000);
     assert_eq!(ends(&mut follower), [End::Lost(Lost::NotOurs)]);
+    assert_eq!(follower.doubted(), 0);
 }
 
 #[test]

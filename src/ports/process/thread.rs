@@ -6,6 +6,7 @@ use crate::ids::{ProcessId, Seq};
 use crate::ports::process::faults::Faults;
 use crate::ports::process::follower::Follower;
 use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
+use crate::ports::process::observed::Observed;
 use crate::ports::process::output::Outputs;
 use crate::ports::process::real::{KEEPER, Place, Real};
 use crate::ports::process::reporting::Reporting;
@@ -20,6 +21,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -66,6 +68,8 @@ struct Shared {
     /// Set once there is an actor to report to.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
+    /// Whether a census was skipped because nothing was followed and there was no keeper. The thread does it when it starts.
+    counted: AtomicBool,
     /// Actions to be performed, in order, once a thread can be started. Launches are refused instead of queued.
     waiting: Mutex<Vec<Asked>>,
 }
@@ -81,6 +85,7 @@ impl Keeping {
             place,
             reporter: OnceLock::new(),
             started: OnceLock::new(),
+            counted: AtomicBool::new(false),
             waiting: Mutex::default(),
         }))
     }
@@ -150,10 +155,9 @@ impl Keeping {
         Some(data.join(crate::keeper::SOCKET))
     }
 
-    /// Returns whether the memory of a tree can be limited as a whole; `None` before a keeper was joined.
-    pub fn bounds_trees(&self) -> Option<bool> {
-        let bounds = self.0.place.bounds_trees.lock();
-        *bounds.unwrap_or_else(PoisonError::into_inner)
+    /// Returns the observations of the kernel and of the followed processes.
+    pub fn observed(&self) -> &Observed {
+        &self.0.place.observed
     }
 
     /// Returns the directory of a process that is launched.
@@ -179,6 +183,9 @@ impl Keeping {
         };
         match started {
             Ok(started) => {
+                if self.0.counted.swap(false, Ordering::Relaxed) {
+                    started.ask(Asked::Perform(Seq(0), Box::new(Action::Census)));
+                }
                 waiting.drain(..).for_each(|asked| started.ask(asked));
                 started.ask(asked);
             }
@@ -247,7 +254,10 @@ impl Port<ProcessMachine> for ProcessPort {
         let effect::Action { attempt, what, .. } = action;
         // If the thread never ran and there is no keeper, a census has nothing to do.
         let nothing = what == Action::Census && self.0.0.started.get().is_none();
-        if !nothing || self.0.0.place.may_have_keeper() {
+        if nothing && !self.0.0.place.may_have_keeper() {
+            // The thread does it when it starts: before a census, it assumes that an earlier keeper may have carried out any launch.
+            self.0.0.counted.store(true, Ordering::Relaxed);
+        } else {
             self.0.ask(Asked::Perform(attempt, Box::new(what)));
         }
     }
@@ -366,6 +376,8 @@ fn run<R: FnMut(Message)>(
         while follower.world().is_unheard() {
             hear(&mut follower);
         }
+        let unknown = follower.doubted();
+        follower.world().count_unknown(unknown);
     }
 }
 

@@ -94,6 +94,8 @@ pub trait World {
     fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32);
     /// Collects what remains of a process that has ended.
     fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains;
+    /// Removes the PID file of a process whose end has been reported, before the next launch in its directory.
+    fn unnote(&mut self, _tree: &Tree, _run_dir: Option<&Bytes>) {}
     /// Removes the control group of a process whose end is durable. Its PID file was removed when it ended; by now its directory may
     /// contain that of another process, the next of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);

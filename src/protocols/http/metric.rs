@@ -65,6 +65,11 @@ pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     page.actors(&status.actors);
     let process = status.actors.iter().find(|it| it.status.name == PROCESS);
     page.processes(process.map_or(&[], |it| it.status.gauges.as_slice()));
+    page.gauge(
+        "processes_unknown",
+        "Followed processes for which it is unknown whether they are alive",
+        status.following.unknown.into(),
+    );
     page.host(&status.host);
     page.process(&status.process);
     if let Some(journal) = &status.journal {

@@ -83,7 +83,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "stop_process",
                 summary: "Stop a process: a signal, a grace period, then SIGKILL",
-                more: "With `tree`, everything it has started, too: the process is `stopping` until all of that is proved gone.",
+                more: "With `tree`, everything it has started, too. Launched processes with records below it are stopped in the same way, each by its own record; this one is `stopping` until everything else that it started is proved gone.",
                 answer: "Its record.",
             },
             &[Absent, Ended, Failed],
@@ -106,7 +106,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "Also waits for its tree if that is being stopped. Answers at once if it has ended, and when the wait is over: `phase` shows which.",
+                more: "Also waits for its tree if that is being stopped, including launched processes with records below it. Answers at once if it has ended, and when the wait is over: `phase` shows which.",
                 answer: "Its record.",
             },
             &[Absent, Waits, Failed],
@@ -171,6 +171,9 @@ pub(crate) struct Launch {
     stop_signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }, 15>,
     /// The directory for its files; `run/ID` in the data directory if left out.
     run_dir: Option<String>,
+    /// Whether to launch it even if its arguments look like they contain a secret; they are stored unchanged and shown masked.
+    #[serde(default)]
+    allow_secrets: bool,
     /// Whether to create its directory if it is missing.
     #[serde(default)]
     mkdir: bool,
@@ -211,9 +214,10 @@ impl Launch {
         let parcel = ticket.transpose();
         let parcel =
             parcel.map_err(|_| Problem::field("parcel", "has up to 32 hexadecimal digits"))?;
+        let argv = self.command.0.into_iter().map(bytes).collect();
         let env = self.env.into_iter();
         let spec = Spec {
-            argv: self.command.0.into_iter().map(bytes).collect(),
+            argv,
             dir: self.dir.map(bytes).unwrap_or_default(),
             env: env.map(|(name, value)| (name, bytes(value))).collect(),
             secrets: self.secrets,
@@ -230,6 +234,12 @@ impl Launch {
             output_kept: self.output_kept.0,
             ..Spec::default()
         };
+        if !self.allow_secrets && spec.has_secret() {
+            return Err(Problem::field(
+                "command",
+                "looks like it contains a secret, and every process can read arguments: pass it by `env_file` or `secrets`, or set `allow_secrets`",
+            ));
+        }
         let tags = Tags {
             kind: self.r#type.unwrap_or_else(|| "binary".to_owned()),
             url: self.url,

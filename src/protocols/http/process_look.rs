@@ -157,6 +157,8 @@ pub(crate) struct Filter {
     root: Option<String>,
     /// Only processes with this text in arguments, URL, labels or type.
     search: Option<String>,
+    /// Only processes of this machine: `this`, or the `machine` of a record. Processes that have not started belong to every machine.
+    machine: Option<String>,
     /// Only processes with this label: `NAME`, or `NAME=VALUE`.
     label: Option<String>,
     /// Whether to list the newest first.
@@ -182,7 +184,7 @@ pub(crate) enum Truth {
 }
 
 impl Filter {
-    fn selection(self) -> Result<Selection, Problem> {
+    fn selection(self, call: &Call) -> Result<Selection, Problem> {
         let words = self.status.unwrap_or_default();
         let phase = |word: &str| {
             let found = Phase::ALL.into_iter().find(|phase| phase.name() == word);
@@ -201,12 +203,23 @@ impl Filter {
             parent: id(self.parent.as_deref(), "parent")?,
             root: id(self.root.as_deref(), "root")?,
             text: self.search,
-            machine: None,
+            machine: machine(call, self.machine.as_deref())?,
             label,
             newest_first: self.newest_first == Truth::True,
             after: id(self.after.as_deref(), "after")?,
             most: self.limit.0,
         })
+    }
+}
+
+/// Parses the machine of a filter, if there is one.
+fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
+    match text {
+        None | Some("") => Ok(None),
+        Some("this") => Ok(Some(call.node.processes().machine())),
+        Some(digits) => u128::from_str_radix(digits, 16)
+            .map(Some)
+            .map_err(|_| Problem::field("machine", "must be `this`, or the `machine` of a record")),
     }
 }
 
@@ -250,7 +263,7 @@ impl Records {
 
 async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Records>, Problem> {
     let is_used = filter.usage == Truth::True;
-    let selection = filter.selection()?;
+    let selection = filter.selection(call)?;
     let from = (selection.after, selection.most);
     let page = async |after, most| {
         let selection = Selection {
@@ -271,7 +284,8 @@ pub(crate) struct Counted {
 }
 
 async fn count(call: &Call, Query(filter): Query<Filter>) -> Result<Json<Counted>, Problem> {
-    let count = call.node.processes().count(filter.selection()?).await?;
+    let selection = filter.selection(call)?;
+    let count = call.node.processes().count(selection).await?;
     Ok(Json(Counted { count }))
 }
 
@@ -293,6 +307,10 @@ pub(crate) struct Process {
     status: &'static str,
     /// The PID; null if it never ran.
     pid: Option<u32>,
+    /// The machine on which it runs or ran, in hexadecimal; null if it never ran.
+    machine: Option<String>,
+    /// The boot of that machine, in hexadecimal; null if it never ran.
+    boot: Option<String>,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
     dir: String,
@@ -475,6 +493,8 @@ impl Process {
             number: record.number,
             status: record.phase.name(),
             pid: record.identity.map(|it| it.pid),
+            machine: record.identity.map(|it| format!("{:032x}", it.machine)),
+            boot: record.identity.map(|it| format!("{:032x}", it.boot)),
             command: record.argv.iter().map(shown).collect(),
             dir: shown(&record.dir),
             env: record.env,

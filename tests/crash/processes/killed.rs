@@ -16,6 +16,9 @@ const KILLS: u64 = 20;
 const ALL_KILLS: u64 = 20;
 const CHILDREN: u64 = 1000;
 
+/// The time after a start within which all records should be right.
+const RIGHT_WITHIN: Duration = Duration::from_secs(1);
+
 /// Who launches at once.
 const LAUNCHERS: usize = 6;
 
@@ -179,11 +182,15 @@ fn coordinators_are_killed_and_no_child_is_lost_or_guessed_or_run_twice() {
         let mut spans = live(seed, some, CHILDREN);
         spans.sort();
         let (median, longest) = (spans.get(spans.len() / 2), spans.last());
+        let (median, longest) = median.zip(longest).expect("there was a start");
+        let late = spans.iter().filter(|it| **it > RIGHT_WITHIN).count();
         println!(
-            "  after a start all is right within {median:?} at the median, {longest:?} at most"
+            "  after a start all is right within {median:?} at the median, {longest:?} at most; \
+             {late} of {} starts took over {RIGHT_WITHIN:?}",
+            spans.len()
         );
-        // A bound that only says that somebody waited for a clock.
-        assert!(longest.is_some_and(|it| *it < PATIENCE));
+        // This bound only shows that nothing waited for a timer.
+        assert!(*longest < PATIENCE, "{spans:?}");
         (left, seed) = (left - some, seed + 1);
     }
 }

@@ -1,15 +1,17 @@
-//! Strangers that have the PIDs of what ended while nobody saw it: no signal reaches one, whatever stood in the records.
+//! Strangers that have the PIDs of processes that ended unobserved: no signal reaches a stranger, whatever the records say, and none inherits
+//! a right.
 
 use crate::left_out::left_out;
 use crate::patience::until;
 use crate::processes::children::{Children, Recorded, by_number, recorded};
 use crate::processes::host::{Host, is_taken};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use serde_json::json;
+use serde_json::{Value, json};
 use sexton::bytes::Bytes;
 use sexton::kernel::pidfd::Pidfd;
 use sexton::kernel::plan::Plan;
 use sexton::kernel::spawn::{Birth, spawn};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
@@ -76,6 +78,36 @@ impl Drop for Registered {
     }
 }
 
+/// Returns the number of locks that are held.
+fn held(host: &Host) -> u64 {
+    let status = host.get("/v1/status");
+    let held = status.get("lock_owners").and_then(Value::as_u64);
+    held.expect("the status has it")
+}
+
+/// Stops half of the launched processes. They ignore SIGTERM, so the stops continue after the next start; some of the grace periods end then.
+fn stop_some(host: &Host, records: &BTreeMap<u64, Value>) {
+    for (number, record) in records
+        .range(0..EACH)
+        .filter(|(number, _)| *number % 2 == 0)
+    {
+        let grace = if number % 4 == 0 { 2000 } else { 600_000 };
+        let body = json!({"id": record.get("id"), "tree": number % 3 == 0, "grace_ms": grace});
+        host.well("/v1/processes/stop", &body);
+    }
+}
+
+/// Binds a lock to each process, or to its tree. Only their end releases it.
+fn bind_locks(host: &Host, records: &BTreeMap<u64, Value>) {
+    for (number, record) in records {
+        let release = if number % 2 == 0 { "process" } else { "tree" };
+        let body = json!({"key": format!("k{number}"), "index": "1", "owner": "it",
+            "process": record.get("id"), "release": release});
+        host.well("/v1/locks/acquire", &body);
+    }
+    assert_eq!(held(host), records.len() as u64);
+}
+
 #[test]
 fn no_signal_reaches_a_stranger_that_has_the_pid() {
     if !rustix::process::geteuid().is_root() {
@@ -96,14 +128,8 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     let records = by_number(host.records());
     assert_eq!(records.len() as u64, 2 * EACH);
     children.begun(0..EACH);
-    // A stop that goes on after the start: what is launched takes no notice of SIGTERM.
-    for number in (0..EACH).filter(|number| number % 2 == 0) {
-        // Of some, the grace ends after the start.
-        let grace = if number % 4 == 0 { 2000 } else { 600_000 };
-        let body =
-            json!({"id": records[&number]["id"], "tree": number % 3 == 0, "grace_ms": grace});
-        host.well("/v1/processes/stop", &body);
-    }
+    stop_some(&host, &records);
+    bind_locks(&host, &records);
     daemon.kill();
     host.kill_keeper();
     drop(registered);
@@ -143,6 +169,9 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     for record in ended.values() {
         assert!(matches!(recorded(record), Recorded::Lost(_)), "{record}");
     }
+    until("the rights of all have ended", || {
+        (held(&host) == 0).then_some(())
+    });
     for stranger in &strangers {
         assert!(
             !stranger.0.has_ended().expect("it polls"),

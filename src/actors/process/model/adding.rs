@@ -85,6 +85,11 @@ impl Model {
             return Err(Refused::Full);
         }
         let parent = self.parent(parentage, running.map(|(identity, _)| identity));
+        let stop = if running.is_none() {
+            self.inherited(parent, entry.seq)?
+        } else {
+            None
+        };
         let mut tags = tags.clone();
         if tags.kind.is_empty() {
             kind_of(&spec.argv).clone_into(&mut tags.kind);
@@ -92,7 +97,7 @@ impl Model {
         let bytes = (spec.bytes() + tags.bytes()) as u64;
         let above = self.and_above(parent);
         let mut new = self.new_record((spec, &tags), (parent, running), entry);
-        new.bytes = bytes;
+        (new.bytes, new.view.stop) = (bytes, stop);
         let gone = self.making_room(bytes, &above)?;
         self.remove(&gone);
         // A parent that has no other children is not removed to make room, since it is an ancestor of the new record.
@@ -195,7 +200,7 @@ impl Model {
     }
 
     /// Returns a record and all its ancestors, the topmost first.
-    fn and_above(&self, id: Option<ProcessId>) -> Vec<ProcessId> {
+    pub(super) fn and_above(&self, id: Option<ProcessId>) -> Vec<ProcessId> {
         let found = id.and_then(|id| self.find(id));
         found.map_or_else(Vec::new, |it| {
             let mut above = self.and_above(it.view.parent);
@@ -205,10 +210,12 @@ impl Model {
     }
 
     fn parent(&self, parentage: &Parentage, own: Option<Identity>) -> Option<ProcessId> {
-        let machine = own.or(parentage.line.first().copied()).map(|it| it.machine);
+        let here = own.or(parentage.line.first().copied());
         if let Some(named) = parentage.named.and_then(|id| self.find(id)) {
             let its = named.view.identity;
-            let elsewhere = its.is_some_and(|its| machine.is_some_and(|it| it != its.machine));
+            let elsewhere = its.is_some_and(|its| {
+                here.is_some_and(|it| it.machine != its.machine || it.boot != its.boot)
+            });
             let itself = its.is_some_and(|its| own.is_some_and(|own| own.is(&its)));
             if !elsewhere && !itself {
                 return Some(named.view.id);

@@ -92,7 +92,16 @@ impl Model {
         };
         let is_so = match watch {
             Watch::Start(_) => it.view.phase != Phase::Queued,
-            Watch::End(_) => it.view.phase == Phase::Exited,
+            Watch::End(_) => {
+                let is_stopped = |it: &Modelled| it.view.stop.is_some_and(|stop| stop.tree);
+                let mut below = self
+                    .and_below(id)
+                    .into_iter()
+                    .filter_map(|id| self.find(id));
+                let stops_below =
+                    below.any(|below| below.view.phase != Phase::Exited && is_stopped(below));
+                it.view.phase == Phase::Exited && !(is_stopped(it) && stops_below)
+            }
             Watch::Leader(_) => it.view.phase == Phase::Exited || it.view.end.is_some(),
             Watch::Services(_) => unreachable!("it is about a record"),
             Watch::Signal(_, asked) => {

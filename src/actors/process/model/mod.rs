@@ -24,7 +24,7 @@ use service::Served;
 use sexton::actors::binding::{Exit, Gone, ToHolder, Until};
 use sexton::actors::process::{
     Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, ServiceMessage,
-    Spec,
+    Spec, Stop,
 };
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
@@ -248,8 +248,8 @@ impl Model {
         }
     }
 
-    /// Stops the launched processes among a record and its descendants that are live.
-    fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
+    /// Returns a record and its descendants, level by level.
+    fn and_below(&self, id: ProcessId) -> Vec<ProcessId> {
         let mut ids = vec![id];
         let mut next = 0;
         while let Some(above) = ids.get(next).copied() {
@@ -263,9 +263,67 @@ impl Model {
             children.sort_unstable();
             ids.extend(children);
         }
+        ids
+    }
+
+    /// Stops the launched processes below a record that are live, in the same way.
+    fn stop_below(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
+        let epoch = self.epoch;
+        let mut changed = false;
+        for id in self.and_below(id).into_iter().skip(1) {
+            let it = self.find_mut(id).expect("it is below");
+            if it.view.launched && it.view.phase != Phase::Exited && it.stop(asked, epoch, actions)
+            {
+                it.quarantined = false;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Stops the launched processes below a record that a client stopped. If that changes only them, the stop of the record is restated.
+    fn stop_below_too(
+        &mut self,
+        (id, changed): (ProcessId, bool),
+        asked: Stop,
+        actions: &mut Actions,
+    ) -> bool {
+        let mut below = Actions::new();
+        let changed_below = self.stop_below(id, asked, &mut below);
+        let it = self.find_mut(id).expect("it was just stopped");
+        if let Some(stop) = it.view.stop.as_mut().filter(|_| changed_below && !changed) {
+            (stop.asked, stop.errno) = (asked.asked, None);
+            it.quarantined = false;
+            it.step(asked.asked, actions);
+        }
+        actions.extend(below);
+        changed || changed_below
+    }
+
+    /// Returns the stop that a new record below `parent` inherits from the nearest process above it that is being stopped with its tree.
+    fn inherited(&self, parent: Option<ProcessId>, entry: Seq) -> Result<Option<Stop>, Refused> {
+        let above = self.and_above(parent).into_iter().rev();
+        let live = above.filter_map(|id| self.find(id));
+        let live = live.filter(|it| it.view.phase != Phase::Exited);
+        let stops: Vec<Stop> = live
+            .filter_map(|it| it.view.stop)
+            .filter(|stop| stop.tree)
+            .collect();
+        if stops.iter().any(|stop| stop.killed) {
+            return Err(Refused::Ended);
+        }
+        Ok(stops.first().map(|stop| Stop {
+            asked: entry,
+            errno: None,
+            ..*stop
+        }))
+    }
+
+    /// Stops the launched processes among a record and its descendants that are live.
+    fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
         let mut changed = false;
         let epoch = self.epoch;
-        for id in ids {
+        for id in self.and_below(id) {
             let it = self.find_mut(id);
             let Some(it) = it.filter(|it| it.view.launched && it.view.phase != Phase::Exited)
             else {
@@ -325,7 +383,12 @@ impl Model {
                 if it.view.phase == Phase::Exited {
                     return Err(Refused::Ended);
                 }
-                let changed = it.ask(message, entry, (epoch, actions))?;
+                let asked = it.stops_tree(message, entry);
+                let mut changed = it.ask(message, entry, (epoch, actions))?;
+                if let Some(asked) = asked {
+                    changed = self.stop_below_too((*id, changed), asked, actions);
+                }
+                let it = self.find(*id).expect("a stop removes nothing");
                 let record = Box::new(it.view.clone());
                 let reply = if matches!(message, Message::Finish { .. }) {
                     Reply::Record(record)
@@ -374,8 +437,14 @@ impl Model {
                     Cause::NotReady
                 };
                 let signal = (cause, record::first_signal(&it.spec));
-                *stop = Some(new_stop(entry, signal, (it.spec.grace_ms, true)));
+                let asked = new_stop(entry, signal, (it.spec.grace_ms, true));
+                *stop = Some(asked);
                 it.view.phase = Phase::Stopping;
+                it.quarantined = false;
+                it.step(entry.seq, actions);
+                let id = it.view.id;
+                self.stop_below(id, asked, actions);
+                return Reply::Done;
             }
             (Phase::Stopping, Some(stop)) => {
                 (stop.killed, stop.asked, stop.errno) = (true, entry.seq, None);

@@ -152,21 +152,33 @@ impl Modelled {
                 self.signal((entry.seq, *signal, *group), actions);
                 true
             }
-            Message::Stop {
-                signal,
-                grace_ms,
-                tree,
-                ..
-            } => {
-                let signal = signal.unwrap_or_else(|| first_signal(&self.spec));
-                let grace_ms = grace_ms.unwrap_or(self.spec.grace_ms);
-                let asked = new_stop(entry, (Cause::Request, signal), (grace_ms, *tree));
-                self.stop(asked, epoch, actions)
-            }
+            Message::Stop { .. } => self.stop(self.asked_stop(message, entry), epoch, actions),
             _ => unreachable!("clients ask for nothing else"),
         };
         self.quarantined &= !changed;
         Ok(changed)
+    }
+
+    /// Returns the stop that a client requests for a whole tree, if this message does.
+    pub(super) fn stops_tree(&self, message: &Message, entry: Entry) -> Option<Stop> {
+        let stops = matches!(message, Message::Stop { tree: true, .. });
+        stops.then(|| self.asked_stop(message, entry))
+    }
+
+    /// Returns the stop that a client requests.
+    pub(super) fn asked_stop(&self, message: &Message, entry: Entry) -> Stop {
+        let &Message::Stop {
+            signal,
+            grace_ms,
+            tree,
+            ..
+        } = message
+        else {
+            unreachable!("only a stop stops");
+        };
+        let signal = signal.unwrap_or_else(|| first_signal(&self.spec));
+        let grace_ms = grace_ms.unwrap_or(self.spec.grace_ms);
+        new_stop(entry, (Cause::Request, signal), (grace_ms, tree))
     }
 
     /// Applies a notice of the process, or its absence.
@@ -287,7 +299,11 @@ impl Modelled {
         (view.identity, view.started) = (Some(*identity), Some(*at));
         (view.contained, view.phase) = (*contained, Phase::Running);
         if let Some(stop) = &mut view.stop {
-            (stop.since, stop.asked) = (entry.now.at, entry.seq);
+            // An inherited stop has the deadline of the tree.
+            if stop.asked != self.made {
+                stop.since = entry.now.at;
+            }
+            stop.asked = entry.seq;
             view.phase = Phase::Stopping;
             self.step(entry.seq, actions);
         }

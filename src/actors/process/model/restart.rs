@@ -1,7 +1,9 @@
 //! The consequences of the end of a service's process, in the same entry.
 
 use super::{Actions, Entry, Model, Modelled};
-use sexton::actors::process::{Cause, End, Last, Lost, Message, Phase, Policy, Then, Verdict};
+use sexton::actors::process::{
+    Cause, End, Last, Lost, Message, Notice, Phase, Policy, Then, Verdict,
+};
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Slot};
 
@@ -30,6 +32,15 @@ impl Model {
         let (changed, contradicts) =
             it.map_or((false, false), |it| it.report(message, entry, actions));
         self.contradictions += u64::from(contradicts);
+        if let Message::Notice {
+            notice: Notice::Silent,
+            ..
+        } = message
+            && changed
+        {
+            let stop = self.find(id).and_then(|it| it.view.stop);
+            self.stop_below(id, stop.expect("its watchdog stopped it"), actions);
+        }
         if let Some(follows) = follows {
             let place = follows.place;
             self.end_in(follows, entry.now.at);

@@ -364,8 +364,10 @@ impl Model {
                 };
                 let epoch = self.epoch;
                 let it = self.find_mut(id).expect("what is stopped has a record");
+                let asked = it.asked_stop(&stop, entry);
                 let done = it.ask(&stop, entry, (epoch, actions));
-                done.expect("what lives can be stopped");
+                let changed = done.expect("what lives can be stopped");
+                self.stop_below_too((id, changed), asked, actions);
             }
             Act::Launch(nth) => {
                 let launching = self.served(slot).launching(nth);

@@ -6,7 +6,9 @@
 //! | `pair.rs` | the machine and its model, to which the steps are applied |
 //! | `compare.rs` | everything that must agree |
 //! | `run.rs` | the tests |
+//! | `churn.rs` | a million short processes |
 
+mod churn;
 mod compare;
 mod pair;
 mod run;

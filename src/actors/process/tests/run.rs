@@ -55,6 +55,7 @@ const MET: &[&str] = &[
     "service Ended",
     "NoService",
     "Lapse Stopping",
+    "Stop StoppingTree",
     "Lapse Killing",
     "Lapse Pruned",
     "Unknown",

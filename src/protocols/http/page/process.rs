@@ -115,7 +115,7 @@ fn stops(id: ProcessId) -> Markup {
     html! {
         form.act method="post" action="/page/process/stop" {
             input type="hidden" name="id" value=(id.to_string());
-            label { input type="checkbox" name="tree" value="yes" checked; "and all that it started" }
+            label { input type="checkbox" name="tree" value="yes" checked; "and everything it started, including what it launched through sexton" }
             button.danger { "Stop" }
             span.faint { "a signal, its span of grace, then SIGKILL" }
         }

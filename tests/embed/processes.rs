@@ -1,0 +1,241 @@
+//! Processes through the Rust API of an embedded node.
+
+use sexton::actors::process::{
+    Identity, Launching, Parentage, Phase, RecordView, Refused, Registering, Selection, Spec, Tags,
+};
+use sexton::bytes::Bytes;
+use sexton::handle::{ProcessError, Processes};
+use sexton::ids::ProcessId;
+use sexton::refusal::Reason;
+use sexton::{Config, Node, block_on};
+
+/// Describes a process of another machine, which this node does not follow.
+fn registering(number: u32, kind: &str, named: Option<ProcessId>) -> Registering {
+    Registering {
+        identity: Identity {
+            machine: 1 + u128::from(number % 2),
+            boot: 1,
+            namespace: 1,
+            pid: number,
+            inode: 0,
+            ticks: u64::from(number),
+        },
+        argv: vec![Bytes::new(format!("program-{number}").into_bytes())],
+        tags: Tags {
+            kind: kind.to_owned(),
+            url: None,
+            labels: vec![("shard".to_owned(), (number % 10).to_string())],
+        },
+        parentage: Parentage {
+            named,
+            ..Parentage::default()
+        },
+        ..Registering::default()
+    }
+}
+
+fn register(processes: &Processes, registering: Registering) -> Result<RecordView, ProcessError> {
+    block_on(processes.register(registering)).map(|(record, _)| record)
+}
+
+#[test]
+fn a_chain_is_as_deep_as_it_may_be_and_no_deeper() {
+    const LONGEST: u32 = 1001;
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let processes = node.handle().processes();
+    let mut chain: Vec<ProcessId> = Vec::new();
+    for number in 0..LONGEST {
+        // A parent and its child are on the same machine.
+        let asked = registering(2 * number + 1, "worker", chain.last().copied());
+        chain.push(register(&processes, asked).expect("there is room").id);
+    }
+    let below = registering(4001, "worker", chain.last().copied());
+    let refused = register(&processes, below).expect_err("it is too deep");
+    assert_eq!(refused, ProcessError::Refused(Refused::TooDeep));
+    let (first, last) = (chain[0], chain[chain.len() - 1]);
+    let above = block_on(processes.ancestors(last)).expect("it is there");
+    let above: Vec<ProcessId> = above.iter().map(|it| it.id).collect();
+    let expected: Vec<ProcessId> = chain.iter().rev().skip(1).copied().collect();
+    assert_eq!(above, expected);
+    let mut below = Vec::new();
+    let mut after = None;
+    loop {
+        let page = block_on(processes.descendants(first, after, 300));
+        let (records, next) = page.expect("it is there");
+        below.extend(records.iter().map(|it| it.id));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut expected = chain.split_off(1);
+    expected.sort();
+    assert_eq!(below, expected);
+}
+
+#[test]
+fn ten_thousand_records_are_chosen_by_each_filter() {
+    const ALL: u32 = 10_000;
+    let node = Node::open(Config::in_memory()).expect("it opens");
+    let processes = node.handle().processes();
+    let kinds = ["cli", "worker", "hook", "binary"];
+    let mut first = None;
+    for number in 0..ALL {
+        let kind = kinds[number as usize % kinds.len()];
+        // The children of the first are on its machine.
+        let named = first.filter(|_| number % 20 == 0);
+        let record = register(&processes, registering(number + 1, kind, named));
+        let id = record.expect("there is room").id;
+        first.get_or_insert(id);
+        if number % 5 == 0 && number > 0 {
+            block_on(processes.finish(id, 0, None)).expect("it is live");
+        }
+    }
+    let first = first.expect("there is one");
+    let none = Selection::default;
+    let count = |selection: Selection| {
+        let counted = block_on(processes.count(selection.clone())).expect("it is counted");
+        let mut listed = 0;
+        let mut selection = Selection {
+            most: 700,
+            ..selection
+        };
+        loop {
+            let page = block_on(processes.list(selection.clone()));
+            let (records, next) = page.expect("it is listed");
+            listed += records.len() as u64;
+            match next {
+                None => break,
+                next => selection.after = next,
+            }
+        }
+        assert_eq!(listed, counted);
+        counted
+    };
+    assert_eq!(count(none()), 10_000);
+    let kind = Some("hook".to_owned());
+    assert_eq!(count(Selection { kind, ..none() }), 2500);
+    let exited = vec![Phase::Exited];
+    assert_eq!(
+        count(Selection {
+            phases: exited,
+            ..none()
+        }),
+        1999
+    );
+    let parent = Some(first);
+    assert_eq!(count(Selection { parent, ..none() }), 499);
+    let root = Some(first);
+    assert_eq!(count(Selection { root, ..none() }), 500);
+    let machine = Some(2);
+    assert_eq!(count(Selection { machine, ..none() }), 5000);
+    let label = Some(("shard".to_owned(), Some("3".to_owned())));
+    assert_eq!(count(Selection { label, ..none() }), 1000);
+    let text = Some("PROGRAM-1234".to_owned());
+    assert_eq!(count(Selection { text, ..none() }), 1);
+    let newest = Selection {
+        newest_first: true,
+        most: 3,
+        ..none()
+    };
+    let (newest, _) = block_on(processes.list(newest)).expect("it is listed");
+    assert!(newest.is_sorted_by(|one, next| one.id > next.id) && newest.len() == 3);
+}
+
+#[test]
+fn without_a_keeper_nothing_is_launched_and_the_rest_goes_on() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let node = Node::open(Config::at(files.path().join("data"))).expect("it opens");
+    let processes = node.handle().processes();
+    let refused = block_on(processes.keeper()).expect_err("there is none");
+    assert_eq!(refused.reason(), Reason::NoKeeper, "{refused}");
+    let launching = Launching {
+        spec: Spec {
+            argv: vec![Bytes::new(*b"true")],
+            dir: Bytes::new(*b"/"),
+            ..Spec::default()
+        },
+        ..Launching::default()
+    };
+    let record = block_on(processes.launch(launching)).expect("it has a record");
+    let record = block_on(processes.started(record.id)).expect("it has a record");
+    let failure = record.failure.expect("it cannot be launched");
+    assert_eq!(failure.step.name(), "keeper");
+    let own = std::process::id();
+    let registered = processes.register_pid(own, Tags::default(), None);
+    let (record, known) = block_on(registered).expect("it is there");
+    assert!(!known && record.phase == Phase::Running);
+    let again = block_on(processes.register_pid(own, Tags::default(), None));
+    assert_eq!(
+        again.map(|(again, known)| (again.id, known)),
+        Ok((record.id, true))
+    );
+    node.stop().expect("it stops");
+}
+
+#[cfg(feature = "cli")]
+mod kept {
+    use super::{Bytes, Config, Launching, Node, Parentage, Selection, Spec, block_on};
+    use sexton::actors::process::{End, Phase, Tags};
+    use sexton::config::KeeperProgram;
+    use sexton::handle::Stopping;
+    use sexton::ids::ProcessId;
+
+    fn launching(script: &str, named: Option<ProcessId>) -> Launching {
+        let argv = ["sh", "-c", script].map(|word| Bytes::new(word.as_bytes()));
+        Launching {
+            spec: Spec {
+                argv: argv.to_vec(),
+                dir: Bytes::new(*b"/"),
+                grace_ms: 10_000,
+                ..Spec::default()
+            },
+            parentage: Parentage {
+                named,
+                ..Parentage::default()
+            },
+            ..Launching::default()
+        }
+    }
+
+    #[test]
+    fn a_tree_is_launched_listed_by_parent_and_stopped() {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let mut config = Config::at(files.path().join("data"));
+        config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
+        let node = Node::open(config).expect("it opens");
+        let processes = node.handle().processes();
+        let launch = |script, named| {
+            let record = block_on(processes.launch(launching(script, named)));
+            let id = record.expect("it has a record").id;
+            block_on(processes.started(id)).expect("it runs")
+        };
+        let parent = launch("sleep 1000 & exec sleep 1000", None);
+        assert_eq!(parent.phase, Phase::Running);
+        let child = launch("exit 7", Some(parent.id));
+        let ended = block_on(processes.ended(child.id)).expect("it ends");
+        assert_eq!(ended.end, Some(End::Code(7)));
+        let below = Selection {
+            parent: Some(parent.id),
+            ..Selection::default()
+        };
+        let (below, _) = block_on(processes.list(below)).expect("it is listed");
+        assert_eq!(below.iter().map(|it| it.id).collect::<Vec<_>>(), [child.id]);
+        let pid = parent.identity.expect("it runs").pid;
+        let found = block_on(processes.register_pid(pid, Tags::default(), None));
+        let (found, known) = found.expect("it is there");
+        assert_eq!((found.id, known), (parent.id, true));
+        let how = Stopping {
+            tree: true,
+            ..Stopping::default()
+        };
+        block_on(processes.stop(parent.id, how)).expect("it runs");
+        let ended = block_on(processes.ended(parent.id)).expect("it ends");
+        let signal = End::Signal {
+            signal: 15,
+            dumped: false,
+        };
+        assert_eq!(ended.end, Some(signal), "{ended:?}");
+        node.stop().expect("it stops");
+    }
+}
