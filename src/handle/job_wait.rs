@@ -38,7 +38,11 @@ impl JobWait {
             biased;
             answer = self.wait.answer() => answer??,
             Ok(_) = self.draining.wait_for(|drains| drains.claims) => {
-                Reply::Refused(Refused::Draining)
+                // A claim may have been made for it at this moment: it is not refused, since nobody would give it back.
+                match self.wait.withdraw().await {
+                    Some(answer) => answer?,
+                    None => Reply::Refused(Refused::Draining),
+                }
             }
         };
         match answer {
@@ -48,7 +52,7 @@ impl JobWait {
     }
 
     /// Ends the wait. Returns the claim made for it before that, if there is one.
-    pub async fn withdraw(self) -> Result<Option<Claim>, QueueError> {
+    pub async fn withdraw(mut self) -> Result<Option<Claim>, QueueError> {
         match self.wait.withdraw().await {
             None => Ok(None),
             Some(answer) => match answer? {

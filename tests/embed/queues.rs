@@ -5,7 +5,7 @@ use sexton::actors::queue::{
 };
 use sexton::clock::{Clock as _, ManualClock, Timestamp};
 use sexton::ids::RequestKey;
-use sexton::node::{Added, QueueError, Queues};
+use sexton::node::{Added, Drain, QueueError, Queues};
 use sexton::spine::delivery::Item;
 use sexton::spine::event::{Field, Happening};
 use sexton::spine::feed::Heard;
@@ -72,6 +72,35 @@ fn who_waits_gets_the_job_that_comes() {
     let claim = waiter.join().expect("it ends").expect("it has a job");
     assert_eq!(claim.body.as_bytes(), b"for you");
     assert_eq!(claim.queue, queue("b"));
+}
+
+#[test]
+fn a_wait_that_a_drain_refuses_keeps_no_claim() {
+    for _ in 0..50 {
+        let node = Node::open(Config::in_memory()).expect("it opens");
+        let (handle, queues) = (node.handle(), node.handle().queues());
+        // With a key, a claim that nobody received is not given back.
+        let keyed = queues.once(RequestKey {
+            id: 1,
+            fingerprint: 1,
+        });
+        std::thread::scope(|threads| {
+            let waiter = threads.spawn(|| block_on(keyed.wait_for_job(&[queue("a")]).claim()));
+            block_on(async {
+                while queues.totals().await.expect("it answers").waiting == 0 {
+                    std::thread::yield_now();
+                }
+            });
+            let draining = threads.spawn(|| block_on(handle.begin_drain(Drain::Queues)));
+            // The drain may be first, and refuse it.
+            drop(block_on(queues.put(job("a", "for you"))));
+            draining.join().expect("it ends").expect("it runs");
+            let claim = waiter.join().expect("it ends");
+            let counts = block_on(queues.counts(&queue("a")));
+            let claimed = counts.map_or(0, |counts| counts.claimed);
+            assert_eq!(claimed, u32::from(claim.is_ok()), "{claim:?}");
+        });
+    }
 }
 
 #[test]

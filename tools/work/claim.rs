@@ -18,7 +18,7 @@ use sexton::refusal::Reason;
 use std::time::Duration;
 
 /// The pause before a coordinator that cannot be reached is asked again.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a run without --wait waits for a coordinator that is gone.
 pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);

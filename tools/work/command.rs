@@ -1,6 +1,6 @@
 //! The flags of `sexton work`.
 
-use crate::client::{self, Answer, Target, Where, fields};
+use crate::client::{self, Answer, Target, Where, fields, instant, rest};
 use crate::process::{Asking, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
 use crate::settings::rate_of;
@@ -8,7 +8,7 @@ use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
 use crate::work::attempt::{Attempts, Bounds};
-use crate::work::claim::{Jobs, RETURN_MAX, Source, patiently};
+use crate::work::claim::{Jobs, PAUSE, RETURN_MAX, Source, patiently};
 use crate::work::report::Reports;
 use crate::work::runner::{Limits, Runner};
 use crate::work::shown;
@@ -255,7 +255,21 @@ impl Work {
             Duration::ZERO
         };
         let register = || client::send(target, "/v1/processes/register", asked.clone(), 0);
-        patiently(register, Some(patience))
+        let began = instant();
+        let mut answer = patiently(register, Some(patience))?;
+        let is_early = || {
+            let most = self.max_time.map(Duration::from_millis);
+            most.is_none_or(|most| began.elapsed() < most)
+        };
+        // With --wait, a full disk is waited out, as a coordinator that is away is.
+        if self.wait && answer.is_refused_as(Reason::DiskFull) {
+            tell("the coordinator accepts no changes, because its disk is full; waiting for space");
+            while answer.is_refused_as(Reason::DiskFull) && is_early() {
+                rest(PAUSE);
+                answer = patiently(register, Some(patience))?;
+            }
+        }
+        Ok(answer)
     }
 
     /// Prints the result of a run for which there is no coordinator; people are told by the error.

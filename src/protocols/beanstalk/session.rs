@@ -407,7 +407,7 @@ impl BeanstalkSession {
 
     /// Ends the wait; the client receives `instead`, unless a job has come meanwhile.
     async fn withdraw(&mut self, instead: &Reply<'_>, output: &mut Vec<u8>) {
-        if let Some(Reserving { waiting, .. }) = self.reserving.take() {
+        if let Some(Reserving { mut waiting, .. }) = self.reserving.take() {
             let answer = waiting.withdraw().await;
             self.came(answer, instead, output);
         }

@@ -203,7 +203,7 @@ impl<M: Actor> Waiting<M> {
     }
 
     /// Ends the wait, and returns the answer if one was given before that.
-    pub async fn withdraw(mut self) -> Option<Answer<M::Reply>> {
+    pub async fn withdraw(&mut self) -> Option<Answer<M::Reply>> {
         self.address.do_send(shell::Unwatch(self.ticket));
         self.answer().await.ok()
     }
