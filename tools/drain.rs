@@ -29,8 +29,8 @@ Exit status: 0 draining, and with --wait nothing is left; 1 some are left when t
 there; 4 it has halted.")]
 pub(crate) struct Drain {
     /// What to accept no more of
-    #[arg(value_enum, default_value_t = What::All)]
-    what: What,
+    #[arg(value_enum, default_value_t = Part::All)]
+    what: Part,
 
     /// How long to wait until no lock, claim, pass or attempt of a task is left, in whole seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
@@ -45,7 +45,7 @@ pub(crate) struct Drain {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum What {
+enum Part {
     /// New locks
     Locks,
     /// New jobs, and new claims of jobs
@@ -64,11 +64,11 @@ impl Drain {
         let wait = self.wait.unwrap_or(0);
         let patience = Duration::from_secs(wait + 15);
         let (what, new) = match self.what {
-            What::Locks => ("locks", "locks"),
-            What::Queues => ("queues", "jobs or claims"),
-            What::Leases => ("leases", "passes"),
-            What::Tasks => ("tasks", "tasks or bursts"),
-            What::All => ("all", "locks, jobs, claims, passes or tasks"),
+            Part::Locks => ("locks", "locks"),
+            Part::Queues => ("queues", "jobs or claims"),
+            Part::Leases => ("leases", "passes"),
+            Part::Tasks => ("tasks", "tasks or bursts"),
+            Part::All => ("all", "locks, jobs, claims, passes or tasks"),
         };
         let path = format!("/v1/drain?what={what}&wait={wait}");
         let answer = client::post(&target, &path, patience)?;

@@ -80,7 +80,7 @@ impl Events {
         let task = self.task.map(|task| task.to_string());
         let (queue, key) = (self.queue.as_ref(), self.key.as_ref());
         let actor = queue.map(|_| "queue").or(key.map(|_| "lock"));
-        let wanted = Wanted {
+        let wanted = EventFilter {
             actor: self.actor.as_deref().or(actor),
             kind: self.kind.as_deref(),
             name: self.name.as_ref().or(queue).or(key),
@@ -94,7 +94,7 @@ impl Events {
 
 /// Selects the events to show. `None` matches all.
 #[derive(Default)]
-pub(crate) struct Wanted<'w> {
+pub(crate) struct EventFilter<'w> {
     pub(crate) actor: Option<&'w str>,
     pub(crate) kind: Option<&'w str>,
     pub(crate) name: Option<&'w Name>,
@@ -103,7 +103,7 @@ pub(crate) struct Wanted<'w> {
     pub(crate) after: Option<&'w str>,
 }
 
-impl Wanted<'_> {
+impl EventFilter<'_> {
     fn path(&self) -> String {
         let mut fields: Vec<(String, String)> = Vec::new();
         let mut put = |field: &str, value: Option<&str>| {
@@ -133,7 +133,7 @@ impl Wanted<'_> {
 }
 
 /// Prints events until the coordinator ends.
-pub(crate) fn follow(target: &Target, wanted: &Wanted<'_>, json: bool) -> Result<(), Failure> {
+pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> Result<(), Failure> {
     let ended = client::follow(target, &wanted.path(), |line| {
         // Only the `data` lines: they include the kind and the position.
         let Some(told) = line.strip_prefix("data: ") else {

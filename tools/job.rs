@@ -27,7 +27,7 @@ report counts.
 Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 `sexton work` is gone.")]
 pub(crate) struct Job {
     #[command(subcommand)]
-    what: What,
+    what: JobCommand,
 
     /// Where to send reports; set by `sexton work`
     #[arg(long, env = ADDRESS, hide = true, global = true)]
@@ -35,7 +35,7 @@ pub(crate) struct Job {
 }
 
 #[derive(Subcommand)]
-enum What {
+enum JobCommand {
     /// Report the job's progress
     Progress {
         /// How much is done, in percent
@@ -69,14 +69,14 @@ enum What {
 impl Job {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let report = match self.what {
-            What::Progress { percent, text } => {
+            JobCommand::Progress { percent, text } => {
                 json!({ "do": "progress", "percent": percent, "text": text })
             }
-            What::Touch => json!({ "do": "touch" }),
-            What::Fail { error, retry_after } => {
+            JobCommand::Touch => json!({ "do": "touch" }),
+            JobCommand::Fail { error, retry_after } => {
                 json!({ "do": "fail", "error": error, "retry_after_ms": retry_after })
             }
-            What::Snooze { after, why } => {
+            JobCommand::Snooze { after, why } => {
                 json!({ "do": "snooze", "after_ms": after, "error": why.unwrap_or_default() })
             }
         };

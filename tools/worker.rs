@@ -1,7 +1,7 @@
 //! `sexton worker`: the workers of a running coordinator, defined by `[workers.NAME]` in its configuration.
 
 use crate::client::{Where, fields};
-use crate::process::Asking;
+use crate::process::ClientOptions;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
 use crate::table::{Column, table};
@@ -58,13 +58,13 @@ enum Action {
     ///
     /// Running jobs may finish within the worker's grace (default 60 s). What is left then is killed, and its job is given out
     /// again.
-    Pause(Chosen),
+    Pause(WorkerSelector),
     /// Resume workers
-    Resume(Chosen),
+    Resume(WorkerSelector),
 }
 
 #[derive(Args)]
-struct Chosen {
+struct WorkerSelector {
     /// Names of the workers
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
@@ -76,7 +76,7 @@ struct Chosen {
 
 impl Worker {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, self.json)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
         match self.action {
             None | Some(Action::List) => show(&asking, &all(&asking.services(None)?)),
             Some(Action::Pause(chosen)) => chosen.carry_out(&asking, "stop", "stopped"),
@@ -102,8 +102,8 @@ fn name(service: &Value) -> Option<&str> {
     name_of(service.pointer("/name").and_then(Value::as_str)?)
 }
 
-impl Chosen {
-    fn carry_out(&self, asking: &Asking, what: &str, status: &str) -> Result<(), Failure> {
+impl WorkerSelector {
+    fn carry_out(&self, asking: &ClientOptions, what: &str, status: &str) -> Result<(), Failure> {
         let mut found = Vec::new();
         // Request every change first, then wait for each.
         for wait in [0, self.wait].into_iter().skip(usize::from(self.wait == 0)) {
@@ -125,7 +125,7 @@ impl Chosen {
     }
 }
 
-fn show(asking: &Asking, workers: &[Value]) -> Result<(), Failure> {
+fn show(asking: &ClientOptions, workers: &[Value]) -> Result<(), Failure> {
     if asking.json {
         return print(&format!("{}\n", json!({ "workers": workers })));
     }

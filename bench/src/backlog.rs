@@ -7,7 +7,7 @@ use crate::course::parse_seconds;
 use crate::failure::Failure;
 use crate::figures::{as_float, grouped};
 use crate::interrupt::Stop;
-use crate::job::{Filler, Jobs, Speech, Work};
+use crate::job::{Filler, JobProtocol, Jobs, Work};
 use crate::load::{Load, now};
 use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
@@ -81,7 +81,7 @@ fn rows(jobs: u32) -> Vec<Row> {
 }
 
 /// A job server.
-type Server = Peer<Speech>;
+type Server = Peer<JobProtocol>;
 
 /// Starts a contestant, with its data below a directory, or without files.
 type Start = fn(bool, &Site) -> Result<Server, Failure>;

@@ -1,7 +1,7 @@
 //! A coordinator for tasks, with its events, for the measurements of `dispatch`.
 
 use crate::coordinator::{Coordinator, Grounds, ask, signal};
-use crate::failing::{How, Written, written};
+use crate::failing::{CommandEnd, Written, written};
 use crate::failure::Failure;
 use crate::figures::Latencies;
 use crate::happening::{Happening, clock, listen};
@@ -64,7 +64,7 @@ impl Bed {
     }
 
     /// Returns a task whose command ends in the way `how`.
-    pub(crate) fn of(&self, how: How, more: &Value) -> Result<Value, Failure> {
+    pub(crate) fn of(&self, how: CommandEnd, more: &Value) -> Result<Value, Failure> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let word = how.word();
         let words = [
@@ -184,7 +184,7 @@ impl Bed {
 
     /// Measures from the addition of a task to the start of its command.
     pub(crate) fn started(&mut self, stop: &Stop) -> Result<Latencies, Failure> {
-        let body = self.of(How::Ends, &json!({}))?;
+        let body = self.of(CommandEnd::Ends, &json!({}))?;
         let mut latencies = Latencies::default();
         for _ in 0..200 {
             stop.check()?;

@@ -63,7 +63,7 @@ impl Bytes {
 
 /// The result for one server.
 #[derive(serde::Serialize)]
-struct Found {
+struct ChurnResult {
     server: &'static str,
     changes_per_second: f64,
     disk: Bytes,
@@ -90,7 +90,7 @@ impl Churn {
         }
         let notes = site.remarks([&version])?;
         let mut text = heading(&own, &[("Redis", version.as_deref().ok())], &notes);
-        for Found {
+        for ChurnResult {
             server,
             changes_per_second,
             disk,
@@ -110,7 +110,12 @@ impl Churn {
         print(&text)
     }
 
-    fn measure(&self, server: &'static str, peer: &Peer, stop: &Stop) -> Result<Found, Failure> {
+    fn measure(
+        &self,
+        server: &'static str,
+        peer: &Peer,
+        stop: &Stop,
+    ) -> Result<ChurnResult, Failure> {
         show(&format!(
             "{server}: {} changes",
             grouped(as_float(self.changes))
@@ -139,7 +144,7 @@ impl Churn {
         })?;
         match failed {
             Some(error) => Err(error),
-            None => Ok(Found {
+            None => Ok(ChurnResult {
                 server,
                 changes_per_second: as_float(measured.done.iter().sum())
                     / measured.span.as_secs_f64(),

@@ -45,7 +45,7 @@ pub(crate) enum Protocol {
 
 /// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Verb {
     /// Acquire the lock; sexton also gives a position in line.
     Acquire,
     /// Acquire the lock for hours.
@@ -77,7 +77,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("asked {asked:?}, received {heard}")]
 pub(crate) struct Unexpected {
-    pub(crate) asked: Asked,
+    pub(crate) asked: Verb,
     pub(crate) heard: String,
 }
 
@@ -91,15 +91,11 @@ impl Protocol {
     }
 
     /// Appends a request to `output`.
-    pub(crate) fn ask(&self, asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+    pub(crate) fn ask(&self, asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
         match self {
             Self::Lockserver => ask_lockserver(asked, key, owner, output),
             Self::Redis { release, renew } => {
-                let script = if asked == Asked::Renew {
-                    renew
-                } else {
-                    release
-                };
+                let script = if asked == Verb::Renew { renew } else { release };
                 ask_redis(asked, script, key, owner, output);
             }
             Self::Http(gateway) => gateway.ask(asked, key, owner, output),
@@ -107,15 +103,15 @@ impl Protocol {
     }
 
     /// Parses the answer at the start of `input`, and returns it with its length; `None` if more bytes are needed.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &self,
-        asked: Asked,
+        asked: Verb,
         input: &[u8],
     ) -> Result<Option<(Answer, usize)>, Unexpected> {
         match self {
-            Self::Lockserver => hear_lockserver(asked, input),
-            Self::Redis { .. } => hear_redis(asked, input),
-            Self::Http(gateway) => gateway.hear(asked, input),
+            Self::Lockserver => decode_lockserver(asked, input),
+            Self::Redis { .. } => decode_redis(asked, input),
+            Self::Http(gateway) => gateway.receive(asked, input),
         }
     }
 }
@@ -129,13 +125,13 @@ pub(crate) fn load_scripts() -> [Vec<u8>; 2] {
     })
 }
 
-fn ask_lockserver(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+fn ask_lockserver(asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     const LEN: u8 = 16;
     let code = match asked {
-        Asked::Acquire | Asked::Hold => 2,
-        Asked::Place => 3,
-        Asked::Renew => 4,
-        Asked::Release => 5,
+        Verb::Acquire | Verb::Hold => 2,
+        Verb::Place => 3,
+        Verb::Renew => 4,
+        Verb::Release => 5,
     };
     output.extend_from_slice(&[code, LEN]);
     output.extend_from_slice(key);
@@ -143,17 +139,17 @@ fn ask_lockserver(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) 
     output.extend_from_slice(&[0, LEN]);
     output.extend_from_slice(owner);
     let ttl = match asked {
-        Asked::Acquire => TTL_SECONDS,
-        Asked::Hold => HELD_TTL_SECONDS,
-        Asked::Place | Asked::Renew | Asked::Release => return,
+        Verb::Acquire => TTL_SECONDS,
+        Verb::Hold => HELD_TTL_SECONDS,
+        Verb::Place | Verb::Renew | Verb::Release => return,
     };
     output.extend_from_slice(&ttl.to_be_bytes());
     output.extend_from_slice(&TTW_SECONDS.to_be_bytes());
     output.push(0);
 }
 
-fn hear_lockserver(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
-    if asked == Asked::Renew {
+fn decode_lockserver(asked: Verb, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
+    if asked == Verb::Renew {
         return Ok(input.first().map(|own| (Answer::Renewed(*own == 1), 1)));
     }
     let Some((number, _)) = input.split_first_chunk() else {
@@ -161,7 +157,7 @@ fn hear_lockserver(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>
     };
     let number = u16::from_be_bytes(*number);
     let answer = match (asked, number) {
-        (Asked::Release, count) => Answer::Released(count.into()),
+        (Verb::Release, count) => Answer::Released(count.into()),
         (_, 1) => Answer::Granted,
         (_, 0) => {
             let heard = "that there is no such place in line".to_owned();
@@ -172,16 +168,16 @@ fn hear_lockserver(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>
     Ok(Some((answer, 2)))
 }
 
-fn ask_redis(asked: Asked, script: &str, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+fn ask_redis(asked: Verb, script: &str, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     match asked {
-        Asked::Acquire => put_array(&[b"SET", key, owner, b"NX", b"PX", b"30000"], output),
-        Asked::Hold => put_array(&[b"SET", key, owner, b"NX", b"PX", HELD_TTL_MS], output),
-        Asked::Renew => put_array(
+        Verb::Acquire => put_array(&[b"SET", key, owner, b"NX", b"PX", b"30000"], output),
+        Verb::Hold => put_array(&[b"SET", key, owner, b"NX", b"PX", HELD_TTL_MS], output),
+        Verb::Renew => put_array(
             &[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS],
             output,
         ),
-        Asked::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
-        Asked::Place => unreachable!("Redis keeps no line to have a place in"),
+        Verb::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
+        Verb::Place => unreachable!("Redis keeps no line to have a place in"),
     }
 }
 
@@ -202,18 +198,18 @@ fn put_len(kind: u8, len: usize, output: &mut Vec<u8>) {
     output.extend_from_slice(b"\r\n");
 }
 
-fn hear_redis(asked: Asked, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
+fn decode_redis(asked: Verb, input: &[u8]) -> Result<Option<(Answer, usize)>, Unexpected> {
     let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
         return Ok(None);
     };
     let line = input.get(..end).unwrap_or(input).trim_ascii_end();
     let answer = match (asked, line) {
-        (Asked::Acquire | Asked::Hold, b"+OK") => Answer::Granted,
-        (Asked::Acquire | Asked::Hold, b"$-1") => Answer::Taken,
-        (Asked::Release, b":1") => Answer::Released(1),
-        (Asked::Release, b":0") => Answer::Released(0),
-        (Asked::Renew, b":1") => Answer::Renewed(true),
-        (Asked::Renew, b":0") => Answer::Renewed(false),
+        (Verb::Acquire | Verb::Hold, b"+OK") => Answer::Granted,
+        (Verb::Acquire | Verb::Hold, b"$-1") => Answer::Taken,
+        (Verb::Release, b":1") => Answer::Released(1),
+        (Verb::Release, b":0") => Answer::Released(0),
+        (Verb::Renew, b":1") => Answer::Renewed(true),
+        (Verb::Renew, b":0") => Answer::Renewed(false),
         (_, other) => {
             let heard = String::from_utf8_lossy(other).into_owned();
             return Err(Unexpected { asked, heard });
@@ -250,12 +246,12 @@ mod tests {
             renew: "1".repeat(40),
         };
         assert_eq!(
-            redis.hear(Asked::Acquire, b"+OK\r\n"),
+            redis.receive(Verb::Acquire, b"+OK\r\n"),
             Ok(Some((Answer::Granted, 5)))
         );
-        assert_eq!(redis.hear(Asked::Acquire, b"$-1"), Ok(None));
+        assert_eq!(redis.receive(Verb::Acquire, b"$-1"), Ok(None));
         let error = redis
-            .hear(Asked::Release, b"-NOSCRIPT No matching script.\r\n")
+            .receive(Verb::Release, b"-NOSCRIPT No matching script.\r\n")
             .unwrap_err();
         assert_eq!(error.heard, "-NOSCRIPT No matching script.");
     }
@@ -264,20 +260,20 @@ mod tests {
     fn place_zero_is_not_a_place() {
         let lockserver = Protocol::Lockserver;
         assert_eq!(
-            lockserver.hear(Asked::Place, &[0, 2]),
+            lockserver.receive(Verb::Place, &[0, 2]),
             Ok(Some((Answer::InLine(2), 2)))
         );
-        assert_eq!(lockserver.hear(Asked::Place, &[0]), Ok(None));
-        lockserver.hear(Asked::Place, &[0, 0]).unwrap_err();
+        assert_eq!(lockserver.receive(Verb::Place, &[0]), Ok(None));
+        lockserver.receive(Verb::Place, &[0, 0]).unwrap_err();
     }
 
     #[test]
     fn a_renewal_is_heard_in_each_protocol() {
         let lockserver = Protocol::Lockserver;
-        assert_eq!(lockserver.hear(Asked::Renew, &[]), Ok(None));
+        assert_eq!(lockserver.receive(Verb::Renew, &[]), Ok(None));
         for (byte, own) in [(1, true), (0, false)] {
             assert_eq!(
-                lockserver.hear(Asked::Renew, &[byte, 9]),
+                lockserver.receive(Verb::Renew, &[byte, 9]),
                 Ok(Some((Answer::Renewed(own), 1)))
             );
         }
@@ -286,11 +282,11 @@ mod tests {
             renew: "1".repeat(40),
         };
         assert_eq!(
-            redis.hear(Asked::Renew, b":0\r\n"),
+            redis.receive(Verb::Renew, b":0\r\n"),
             Ok(Some((Answer::Renewed(false), 4)))
         );
         let mut asked = Vec::new();
-        redis.ask(Asked::Renew, &name(0, 1), &name(0, 2), &mut asked);
+        redis.ask(Verb::Renew, &name(0, 1), &name(0, 2), &mut asked);
         assert!(asked.starts_with(b"*6\r\n$7\r\nEVALSHA\r\n$40\r\n1111"));
     }
 }

@@ -3,7 +3,7 @@
 //! docs/benchmarks.md, "Waiting in line", describes for users how the sexton client paces itself.
 
 use crate::chance::Chance;
-use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::load::{Client, Turn, Wrong};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub(crate) struct Contender {
     key: Name,
     owner: Name,
     /// Requests not yet answered.
-    open: VecDeque<Asked>,
+    open: VecDeque<Verb>,
     /// Whether it has nothing open and waits to be woken.
     resting: bool,
     /// Whether it has a position in line.
@@ -124,7 +124,7 @@ impl Contender {
         }
     }
 
-    fn ask(&mut self, asked: Asked, turn: &mut Turn<'_>) {
+    fn ask(&mut self, asked: Verb, turn: &mut Turn<'_>) {
         self.resting = false;
         self.open.push_back(asked);
         self.protocol
@@ -134,7 +134,7 @@ impl Contender {
     /// Starts a new request for the lock.
     fn want(&mut self, turn: &mut Turn<'_>) {
         self.wanted = turn.now;
-        self.ask(Asked::Acquire, turn);
+        self.ask(Verb::Acquire, turn);
     }
 
     fn granted(&mut self, turn: &mut Turn<'_>) {
@@ -147,7 +147,7 @@ impl Contender {
         self.in_line = false;
         self.near = false;
         self.again = false;
-        self.ask(Asked::Release, turn);
+        self.ask(Verb::Release, turn);
         // Where there is a line, this does not take the lock from those who wait: it goes to the end of the line.
         self.in_turn += 1;
         self.again = match self.pace {
@@ -163,7 +163,7 @@ impl Contender {
         self.in_line = true;
         let again = std::mem::take(&mut self.again);
         if self.finishing || (again && matches!(self.pace, Pace::Turns)) {
-            self.ask(Asked::Release, turn);
+            self.ask(Verb::Release, turn);
             return;
         }
         if self.progress.joined.is_none() {
@@ -172,7 +172,7 @@ impl Contender {
         self.near = place <= NEAR;
         let rest = self.progress.rest(turn.now, place);
         if rest.is_zero() {
-            self.ask(Asked::Place, turn);
+            self.ask(Verb::Place, turn);
         } else {
             self.rest(rest, turn);
         }
@@ -189,7 +189,7 @@ impl Contender {
 
     fn refused(&mut self, turn: &mut Turn<'_>) {
         match self.pace {
-            Pace::Try(Duration::ZERO) if !self.finishing => self.ask(Asked::Acquire, turn),
+            Pace::Try(Duration::ZERO) if !self.finishing => self.ask(Verb::Acquire, turn),
             Pace::Try(rest) => self.rest(rest, turn),
             Pace::Line | Pace::Turns => {
                 unreachable!("LockServer refuses with place 0, which is no answer here")
@@ -226,18 +226,18 @@ impl Client for Contender {
             return;
         }
         if self.in_line {
-            self.ask(Asked::Place, turn);
+            self.ask(Verb::Place, turn);
         } else {
-            self.ask(Asked::Acquire, turn);
+            self.ask(Verb::Acquire, turn);
         }
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
             && let Some((answer, len)) = self
                 .protocol
-                .hear(asked, input.get(taken..).unwrap_or(&[]))?
+                .receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open.pop_front();
@@ -259,7 +259,7 @@ impl Client for Contender {
     fn finish(&mut self, turn: &mut Turn<'_>) {
         self.finishing = true;
         if self.resting && self.in_line {
-            self.ask(Asked::Release, turn);
+            self.ask(Verb::Release, turn);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A client with its own locks: it acquires some, and releases them once it has them all.
 
-use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::load::{Client, Turn, Wrong};
 use std::rc::Rc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ pub(crate) struct Cycles {
     owner: Name,
     keys: Vec<Name>,
     next: u32,
-    asked: Asked,
+    asked: Verb,
     answered: usize,
     began: Instant,
     done: u64,
@@ -30,7 +30,7 @@ impl Cycles {
             owner: name(connection, u32::MAX),
             keys: vec![[0; 16]; usize::try_from(depth).expect("depths are small")],
             next: 0,
-            asked: Asked::Acquire,
+            asked: Verb::Acquire,
             answered: 0,
             began: now,
             done: 0,
@@ -39,7 +39,7 @@ impl Cycles {
         }
     }
 
-    fn ask(&mut self, asked: Asked, turn: &mut Turn<'_>) {
+    fn ask(&mut self, asked: Verb, turn: &mut Turn<'_>) {
         self.asked = asked;
         self.answered = 0;
         for key in &self.keys {
@@ -53,13 +53,13 @@ impl Cycles {
             self.next = self.next.wrapping_add(1);
         }
         self.began = turn.now;
-        self.ask(Asked::Acquire, turn);
+        self.ask(Verb::Acquire, turn);
     }
 
     /// Continues when all requests are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
-        if self.asked == Asked::Acquire {
-            self.ask(Asked::Release, turn);
+        if self.asked == Verb::Acquire {
+            self.ask(Verb::Release, turn);
             return;
         }
         self.done += self.keys.len() as u64;
@@ -77,15 +77,15 @@ impl Client for Cycles {
         self.begin(turn);
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some((answer, len)) = self
             .protocol
-            .hear(self.asked, input.get(taken..).unwrap_or(&[]))?
+            .receive(self.asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             match (self.asked, answer) {
-                (Asked::Acquire, Answer::Granted) | (Asked::Release, Answer::Released(1)) => {}
+                (Verb::Acquire, Answer::Granted) | (Verb::Release, Answer::Released(1)) => {}
                 (asked, answer) => {
                     let words = format!("{asked:?} of a lock of our own came to {answer:?}");
                     return Err(Wrong::Untrue(words));

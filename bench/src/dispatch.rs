@@ -3,7 +3,7 @@
 
 use crate::bed::{self, Bed, merge};
 use crate::coordinator::{Grounds, signal};
-use crate::failing::{How, Written};
+use crate::failing::{CommandEnd, Written};
 use crate::failure::Failure;
 use crate::figures::as_float;
 use crate::interrupt::Stop;
@@ -126,7 +126,7 @@ impl Dispatch {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;
         // The first launch, and the start of the keeper, are not part of a recovery.
-        bed.measure(&bed.of(How::Ends, &json!({}))?, stop)?;
+        bed.measure(&bed.of(CommandEnd::Ends, &json!({}))?, stop)?;
         let times = |most| 0..self.runs.min(most);
         let each = |bed: &mut Bed, most, body: Value| -> Result<Vec<f64>, Failure> {
             let all = times(most).map(|_| {
@@ -155,12 +155,15 @@ impl Dispatch {
                     .collect()
             }
             Making::Overdue => {
-                let body = bed.of(How::Loops, &json!({"fail_after_ms": bed::FAIL_AFTER_MS}))?;
+                let body = bed.of(
+                    CommandEnd::Loops,
+                    &json!({"fail_after_ms": bed::FAIL_AFTER_MS}),
+                )?;
                 let looped = times(APART_MAX).map(|_| bed.overdue(&body, stop));
                 looped.collect()
             }
             Making::Keeper => {
-                let body = bed.of(How::Waits, &json!({}))?;
+                let body = bed.of(CommandEnd::Waits, &json!({}))?;
                 let killed = times(APART_MAX).map(|_| {
                     rest(APART);
                     bed.keeper_killed(&body, stop)
@@ -179,7 +182,7 @@ impl Dispatch {
     fn coordinator_killed(&self, grounds: Grounds<'_>, stop: &Stop) -> Result<f64, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), self.running)?;
-        let body = bed.of(How::Waits, &json!({}))?;
+        let body = bed.of(CommandEnd::Waits, &json!({}))?;
         bed.add(self.running, &body, stop)?;
         let mut all = Vec::new();
         for _ in 0..self.running {
@@ -203,7 +206,7 @@ impl Dispatch {
         let mut round = Round::new();
         let folder = directory(folder)?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;
-        bed.measure(&bed.of(How::Ends, &json!({}))?, stop)?;
+        bed.measure(&bed.of(CommandEnd::Ends, &json!({}))?, stop)?;
         let plain = json!({"launch": {"command": ["/bin/true"], "dir": "/"}});
         let began = now();
         bed.add(self.tasks, &plain, stop)?;

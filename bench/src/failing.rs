@@ -18,14 +18,14 @@ const FRAME: usize = 24;
 pub(crate) struct Failing {
     /// How it ends
     #[arg(value_enum)]
-    how: How,
+    how: CommandEnd,
     /// A pipe to which it writes
     last: PathBuf,
 }
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum How {
+pub(crate) enum CommandEnd {
     /// With status 0.
     Ends,
     /// By SIGKILL.
@@ -38,7 +38,7 @@ pub(crate) enum How {
     Waits,
 }
 
-impl How {
+impl CommandEnd {
     /// Returns the word for it on a command line.
     pub(crate) fn word(self) -> String {
         let value = self.to_possible_value();
@@ -61,7 +61,7 @@ impl Failing {
             .parse()
             .map_err(io::Error::other)?;
         let mut last = File::options().append(true).open(&self.last)?;
-        if self.how == How::Saves {
+        if self.how == CommandEnd::Saves {
             let secret = variable("SEXTON_TASK_SECRET")?;
             let mut report = UnixStream::connect(variable("SEXTON_TASK_REPORT")?)?;
             let save =
@@ -79,12 +79,12 @@ impl Failing {
         frame[16..].copy_from_slice(&clock().to_ne_bytes());
         last.write_all(&frame)?;
         match self.how {
-            How::Ends => Ok(()),
-            How::Dies | How::Saves => Ok(kill_process(getpid(), Signal::KILL)?),
-            How::Loops => loop {
+            CommandEnd::Ends => Ok(()),
+            CommandEnd::Dies | CommandEnd::Saves => Ok(kill_process(getpid(), Signal::KILL)?),
+            CommandEnd::Loops => loop {
                 std::hint::spin_loop();
             },
-            How::Waits => loop {
+            CommandEnd::Waits => loop {
                 std::thread::park();
             },
         }

@@ -3,7 +3,7 @@
 //! etcd keeps a lock for as long as a lease, so each client has one of its own, granted before anything is measured
 //! and identified by the number that its owner's name begins with.
 
-use crate::codec::{Answer, Asked, Name, Unexpected};
+use crate::codec::{Answer, Name, Unexpected, Verb};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ pub(crate) fn response(input: &[u8]) -> Option<(u16, &[u8], usize)> {
 
 impl Gateway {
     /// Appends a request to `output`.
-    pub(crate) fn ask(self, asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+    pub(crate) fn ask(self, asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
         match self {
             Self::Sexton => ask_sexton(asked, key, owner, output),
             Self::EtcdLock | Self::EtcdTxn => {
@@ -63,37 +63,37 @@ impl Gateway {
         }
     }
 
-    fn to_etcd(self, asked: Asked, key: &Name, owner: &Name) -> (&'static str, Value) {
+    fn to_etcd(self, asked: Verb, key: &Name, owner: &Name) -> (&'static str, Value) {
         let lease = lease(owner);
         let place = [key.as_slice(), format!("/{lease:x}").as_bytes()].concat();
         match (self, asked) {
-            (Self::EtcdLock, Asked::Acquire) => {
+            (Self::EtcdLock, Verb::Acquire) => {
                 let body = json!({"name": coded(key), "lease": lease});
                 ("/v3/lock/lock", body)
             }
-            (Self::EtcdLock, Asked::Release) => ("/v3/lock/unlock", json!({"key": coded(&place)})),
-            (Self::EtcdLock, Asked::Place) => {
+            (Self::EtcdLock, Verb::Release) => ("/v3/lock/unlock", json!({"key": coded(&place)})),
+            (Self::EtcdLock, Verb::Place) => {
                 // Everything below `key/`: one key for each client that holds or waits.
                 let [first, behind] = [b"/", b"0"].map(|end| [key.as_slice(), end].concat());
                 let range =
                     json!({"key": coded(&first), "range_end": coded(&behind), "count_only": true});
                 ("/v3/kv/range", range)
             }
-            (_, Asked::Acquire) => {
+            (_, Verb::Acquire) => {
                 let none = json!({"key": coded(key), "target": "CREATE", "create_revision": 0});
                 let put = json!({"key": coded(key), "value": coded(owner), "lease": lease});
                 let body = json!({"compare": [none], "success": [{"request_put": put}]});
                 ("/v3/kv/txn", body)
             }
-            (_, Asked::Release) => ("/v3/kv/deleterange", json!({"key": coded(key)})),
+            (_, Verb::Release) => ("/v3/kv/deleterange", json!({"key": coded(key)})),
             (_, asked) => unreachable!("no measurement of etcd asks {asked:?}"),
         }
     }
 
     /// Parses the answer at the start of `input`, and returns it with its length; `None` if more bytes are needed.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         self,
-        asked: Asked,
+        asked: Verb,
         input: &[u8],
     ) -> Result<Option<(Answer, usize)>, Unexpected> {
         let Some((status, body, len)) = response(input) else {
@@ -114,20 +114,20 @@ impl Gateway {
             Some(place) => Answer::InLine(place),
         };
         let answer = match (self, asked, status) {
-            (Self::Sexton, Asked::Acquire, 200) => number("token").map(|_| Answer::Granted),
-            (Self::Sexton, Asked::Release, 200) => {
+            (Self::Sexton, Verb::Acquire, 200) => number("token").map(|_| Answer::Granted),
+            (Self::Sexton, Verb::Release, 200) => {
                 number("ended").map(|ended| Answer::Released(ended.into()))
             }
-            (Self::Sexton, Asked::Place, 200 | 404) => Some(place(number("place"))),
-            (Self::EtcdLock, Asked::Acquire, 200) => body_json.get("key").map(|_| Answer::Granted),
-            (Self::EtcdLock, Asked::Release, 200) => Some(Answer::Released(1)),
-            (Self::EtcdLock, Asked::Place, 200) => Some(place(number("count"))),
-            (Self::EtcdTxn, Asked::Acquire, 200) => Some(
+            (Self::Sexton, Verb::Place, 200 | 404) => Some(place(number("place"))),
+            (Self::EtcdLock, Verb::Acquire, 200) => body_json.get("key").map(|_| Answer::Granted),
+            (Self::EtcdLock, Verb::Release, 200) => Some(Answer::Released(1)),
+            (Self::EtcdLock, Verb::Place, 200) => Some(place(number("count"))),
+            (Self::EtcdTxn, Verb::Acquire, 200) => Some(
                 body_json
                     .get("succeeded")
                     .map_or(Answer::Taken, |_| Answer::Granted),
             ),
-            (Self::EtcdTxn, Asked::Release, 200) => {
+            (Self::EtcdTxn, Verb::Release, 200) => {
                 Some(Answer::Released(number("deleted").unwrap_or(0).into()))
             }
             _ => None,
@@ -142,22 +142,22 @@ impl Gateway {
     }
 }
 
-fn ask_sexton(asked: Asked, key: &Name, owner: &Name, output: &mut Vec<u8>) {
+fn ask_sexton(asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     let [key, owner] = [key, owner].map(|name| String::from_utf8_lossy(name));
     match asked {
-        Asked::Acquire => {
+        Verb::Acquire => {
             let body = json!({"key": key, "owner": owner, "ttl": 30, "wait": 60});
             put_request("/v1/locks/acquire", Some(&body), output);
         }
-        Asked::Release => {
+        Verb::Release => {
             let body = json!({"key": key, "owner": owner});
             put_request("/v1/locks/release", Some(&body), output);
         }
-        Asked::Place => {
+        Verb::Place => {
             let path = format!("/v1/locks/place?key={key}&owner={owner}");
             put_request(&path, None, output);
         }
-        Asked::Hold | Asked::Renew => unreachable!("no measurement over HTTP asks {asked:?}"),
+        Verb::Hold | Verb::Renew => unreachable!("no measurement over HTTP asks {asked:?}"),
     }
 }
 
@@ -179,10 +179,10 @@ mod tests {
     use super::*;
     use crate::codec::name;
 
-    fn heard(gateway: Gateway, asked: Asked, status: u16, body: &str) -> Option<Answer> {
+    fn received(gateway: Gateway, asked: Verb, status: u16, body: &str) -> Option<Answer> {
         let len = body.len();
         let input = format!("HTTP/1.1 {status} x\r\ncontent-length: {len}\r\n\r\n{body}HTTP/1.1");
-        let heard = gateway.hear(asked, input.as_bytes()).ok()?;
+        let heard = gateway.receive(asked, input.as_bytes()).ok()?;
         let (answer, taken) = heard.expect("it is whole");
         assert_eq!(taken, input.len() - "HTTP/1.1".len());
         Some(answer)
@@ -195,62 +195,56 @@ mod tests {
         let cases = [
             (
                 sexton,
-                Asked::Acquire,
+                Verb::Acquire,
                 200,
                 r#"{"place":1,"token":17}"#,
                 Some(Granted),
             ),
-            (sexton, Asked::Acquire, 409, r#"{"code":"held"}"#, None),
+            (sexton, Verb::Acquire, 409, r#"{"code":"held"}"#, None),
             (
                 sexton,
-                Asked::Release,
+                Verb::Release,
                 200,
                 r#"{"ended":1}"#,
                 Some(Released(1)),
             ),
             (
                 sexton,
-                Asked::Place,
+                Verb::Place,
                 200,
                 r#"{"place":2,"token":null}"#,
                 Some(InLine(2)),
             ),
             (
                 sexton,
-                Asked::Place,
+                Verb::Place,
                 404,
                 r#"{"code":"absent"}"#,
                 Some(Taken),
             ),
-            (
-                lock,
-                Asked::Acquire,
-                200,
-                r#"{"key":"ay8x"}"#,
-                Some(Granted),
-            ),
-            (lock, Asked::Acquire, 400, r#"{"error":"no lease"}"#, None),
-            (lock, Asked::Place, 200, r#"{"count":"2"}"#, Some(InLine(2))),
+            (lock, Verb::Acquire, 200, r#"{"key":"ay8x"}"#, Some(Granted)),
+            (lock, Verb::Acquire, 400, r#"{"error":"no lease"}"#, None),
+            (lock, Verb::Place, 200, r#"{"count":"2"}"#, Some(InLine(2))),
             (
                 txn,
-                Asked::Acquire,
+                Verb::Acquire,
                 200,
                 r#"{"succeeded":true}"#,
                 Some(Granted),
             ),
-            (txn, Asked::Acquire, 200, "{}", Some(Taken)),
+            (txn, Verb::Acquire, 200, "{}", Some(Taken)),
             (
                 txn,
-                Asked::Release,
+                Verb::Release,
                 200,
                 r#"{"deleted":"1"}"#,
                 Some(Released(1)),
             ),
-            (txn, Asked::Release, 200, "{}", Some(Released(0))),
+            (txn, Verb::Release, 200, "{}", Some(Released(0))),
         ];
         for (gateway, asked, status, body, answer) in cases {
             assert_eq!(
-                heard(gateway, asked, status, body),
+                received(gateway, asked, status, body),
                 answer,
                 "{gateway:?} {body}"
             );
@@ -261,7 +255,7 @@ mod tests {
     fn half_an_answer_is_none_yet() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"ended\":1}";
         for len in 0..whole.len() {
-            let heard = Gateway::Sexton.hear(Asked::Release, &whole[..len]);
+            let heard = Gateway::Sexton.receive(Verb::Release, &whole[..len]);
             assert_eq!(heard, Ok(None), "{len}");
         }
     }

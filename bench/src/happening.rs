@@ -42,7 +42,7 @@ pub(crate) fn listen(
     let (begun, begins) = channel();
     std::thread::Builder::new()
         .name("sexton-bench-events".to_owned())
-        .spawn(move || hear(stream, &begun, &heard))
+        .spawn(move || receive(stream, &begun, &heard))
         .map_err(Failure::to("start"))?;
     let begins = begins.recv_timeout(PATIENCE);
     begins.map_err(|_| Failure::new("no events come"))?;
@@ -50,7 +50,7 @@ pub(crate) fn listen(
 }
 
 /// Records when each event arrives. Ends with the connection, or when the receiver is gone.
-fn hear(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
+fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
     let mut input = Vec::new();
     let mut has_begun = false;
     loop {

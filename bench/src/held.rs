@@ -2,7 +2,7 @@
 //! locks at a fixed pace meanwhile; and clients that release and take some of them again.
 
 use crate::chance::Chance;
-use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::load::{Client, Turn, Wrong};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
 }
 
-fn untrue(asked: Asked, answer: Answer) -> Wrong {
+fn untrue(asked: Verb, answer: Answer) -> Wrong {
     Wrong::Untrue(format!("{asked:?} of a lock of our own came to {answer:?}"))
 }
 
@@ -46,21 +46,21 @@ impl Client for Taker {
     fn wake(&mut self, turn: &mut Turn<'_>) {
         for lock in self.left.by_ref().take(DEPTH as usize) {
             let (key, owner) = held_by(lock);
-            self.protocol.ask(Asked::Hold, &key, &owner, turn.output);
+            self.protocol.ask(Verb::Hold, &key, &owner, turn.output);
             self.open += 1;
         }
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while self.open > 0
             && let Some((answer, len)) = self
                 .protocol
-                .hear(Asked::Hold, input.get(taken..).unwrap_or(&[]))?
+                .receive(Verb::Hold, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             if answer != Answer::Granted {
-                return Err(untrue(Asked::Hold, answer));
+                return Err(untrue(Verb::Hold, answer));
             }
             self.open -= 1;
             self.taken += 1;
@@ -114,15 +114,15 @@ impl Client for Toucher {
     fn wake(&mut self, turn: &mut Turn<'_>) {
         let (key, owner) = held_by(self.chance.below(self.locks));
         self.asked = turn.now;
-        self.protocol.ask(Asked::Renew, &key, &owner, turn.output);
+        self.protocol.ask(Verb::Renew, &key, &owner, turn.output);
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
-        let Some((answer, len)) = self.protocol.hear(Asked::Renew, input)? else {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+        let Some((answer, len)) = self.protocol.receive(Verb::Renew, input)? else {
             return Ok(0);
         };
         if answer != Answer::Renewed(true) {
-            return Err(untrue(Asked::Renew, answer));
+            return Err(untrue(Verb::Renew, answer));
         }
         self.touched += 1;
         turn.latencies.note(turn.now - self.asked);
@@ -155,7 +155,7 @@ pub(crate) struct Churner {
     held: Vec<bool>,
     chance: Chance,
     /// Requests not yet answered.
-    open: VecDeque<Asked>,
+    open: VecDeque<Verb>,
     done: u64,
     left: Rc<Cell<u64>>,
 }
@@ -184,7 +184,7 @@ impl Client for Churner {
                 .held
                 .get_mut(lock as usize)
                 .expect("it is one of the share");
-            let asked = if *held { Asked::Release } else { Asked::Hold };
+            let asked = if *held { Verb::Release } else { Verb::Hold };
             *held = !*held;
             let (key, owner) = held_by(self.first + lock);
             self.protocol.ask(asked, &key, &owner, turn.output);
@@ -193,16 +193,16 @@ impl Client for Churner {
         }
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
             && let Some((answer, len)) = self
                 .protocol
-                .hear(asked, input.get(taken..).unwrap_or(&[]))?
+                .receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             match (asked, answer) {
-                (Asked::Hold, Answer::Granted) | (Asked::Release, Answer::Released(1)) => {}
+                (Verb::Hold, Answer::Granted) | (Verb::Release, Answer::Released(1)) => {}
                 (asked, answer) => return Err(untrue(asked, answer)),
             }
             self.open.pop_front();
@@ -236,7 +236,7 @@ pub(crate) struct Paced {
     /// When the next cycle is due.
     due: Instant,
     /// The cycle under way: the request, and since when it counts.
-    open: Option<(Asked, Instant)>,
+    open: Option<(Verb, Instant)>,
     /// Whether the next cycle is due already, and waits for this one.
     owed: bool,
     cycles: u32,
@@ -263,7 +263,7 @@ impl Paced {
         }
     }
 
-    fn ask(&mut self, asked: Asked, since: Instant, turn: &mut Turn<'_>) {
+    fn ask(&mut self, asked: Verb, since: Instant, turn: &mut Turn<'_>) {
         let key = name(3 + self.connection, self.cycles);
         let owner = name(self.connection, u32::MAX);
         self.open = Some((asked, since));
@@ -273,7 +273,7 @@ impl Paced {
     fn begin(&mut self, since: Instant, turn: &mut Turn<'_>) {
         self.due += self.period;
         turn.wake_at = Some(self.due);
-        self.ask(Asked::Acquire, since, turn);
+        self.ask(Verb::Acquire, since, turn);
     }
 }
 
@@ -292,16 +292,16 @@ impl Client for Paced {
         }
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let Some((asked, since)) = self.open else {
             return Ok(0);
         };
-        let Some((answer, len)) = self.protocol.hear(asked, input)? else {
+        let Some((answer, len)) = self.protocol.receive(asked, input)? else {
             return Ok(0);
         };
         match (asked, answer) {
-            (Asked::Acquire, Answer::Granted) => self.ask(Asked::Release, since, turn),
-            (Asked::Release, Answer::Released(1)) => {
+            (Verb::Acquire, Answer::Granted) => self.ask(Verb::Release, since, turn),
+            (Verb::Release, Answer::Released(1)) => {
                 turn.latencies.note(turn.now - since);
                 self.open = None;
                 self.cycles += 1;
@@ -359,12 +359,12 @@ mod tests {
         assert_eq!(said.len() % DEPTH as usize, 0);
         let answers = [0, 1].repeat(DEPTH as usize);
         let (said, _) = turn(&mut latencies, now(), |turn| {
-            assert_eq!(taker.hear(&answers, turn).unwrap(), answers.len());
+            assert_eq!(taker.receive(&answers, turn).unwrap(), answers.len());
         });
         assert!(said.windows(16).any(|window| window == name(1, 5 + DEPTH)));
         assert!(!taker.is_finished());
         turn(&mut latencies, now(), |turn| {
-            taker.hear(&[0, 1], turn).unwrap();
+            taker.receive(&[0, 1], turn).unwrap();
         });
         assert!(taker.is_finished());
         assert_eq!(taker.done(), u64::from(DEPTH) + 1);
@@ -380,13 +380,13 @@ mod tests {
             churner
                 .open
                 .iter()
-                .filter(|asked| **asked == Asked::Hold)
+                .filter(|asked| **asked == Verb::Hold)
                 .count(),
             32
         );
         for asked in [64, 36] {
             turn(&mut latencies, now(), |turn| {
-                churner.hear(&[0, 1].repeat(asked), turn).unwrap();
+                churner.receive(&[0, 1].repeat(asked), turn).unwrap();
             });
         }
         assert!(churner.is_finished());
@@ -410,13 +410,13 @@ mod tests {
         assert!(said.is_empty(), "the first cycle is under way");
         for (ms, answer) in [(50, [0, 1]), (100, [0, 1])] {
             turn(&mut latencies, at(ms), |turn| {
-                paced.hear(&answer, turn).unwrap();
+                paced.receive(&answer, turn).unwrap();
             });
         }
-        assert_eq!(paced.open, Some((Asked::Acquire, at(4))));
+        assert_eq!(paced.open, Some((Verb::Acquire, at(4))));
         for ms in [101, 102] {
             turn(&mut latencies, at(ms), |turn| {
-                paced.hear(&[0, 1], turn).unwrap();
+                paced.receive(&[0, 1], turn).unwrap();
             });
         }
         let least = latencies.quantile_us(0.5);

@@ -1,6 +1,6 @@
 //! `sexton-bench http`: locks over HTTP with JSON, compared with etcd's gateway in the same run.
 
-use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::course::Course;
 use crate::cycle::Cycles;
 use crate::failure::Failure;
@@ -156,56 +156,56 @@ impl Http {
     fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
         let mut latencies = Latencies::default();
         let key = name(u32::MAX, 0);
-        let talk = |owner| Talk::open(peer, gateway, (key, name(owner, u32::MAX)));
+        let talk = |owner| SingleClient::open(peer, gateway, (key, name(owner, u32::MAX)));
         let (mut holder, mut waiter, mut watcher) = (talk(0)?, talk(1)?, talk(1)?);
-        holder.ask(Asked::Acquire)?;
-        holder.hear()?;
+        holder.ask(Verb::Acquire)?;
+        holder.receive()?;
         let end = now() + self.course.seconds;
         while now() < end {
             stop.check()?;
-            waiter.ask(Asked::Acquire)?;
+            waiter.ask(Verb::Acquire)?;
             // Before the waiter is in line, the release would be too early.
             loop {
-                watcher.ask(Asked::Place)?;
-                if let Answer::InLine(2) = watcher.hear()? {
+                watcher.ask(Verb::Place)?;
+                if let Answer::InLine(2) = watcher.receive()? {
                     break;
                 }
             }
             let began = now();
-            holder.ask(Asked::Release)?;
-            waiter.hear()?;
+            holder.ask(Verb::Release)?;
+            waiter.receive()?;
             latencies.note(now() - began);
-            holder.hear()?;
+            holder.receive()?;
             std::mem::swap(&mut holder, &mut waiter);
             watcher.owner = waiter.owner;
         }
-        holder.ask(Asked::Release)?;
-        holder.hear()?;
+        holder.ask(Verb::Release)?;
+        holder.receive()?;
         Ok(latencies)
     }
 }
 
 /// A connection with one request at a time.
-struct Talk {
+struct SingleClient {
     stream: TcpStream,
     gateway: Gateway,
     key: Name,
     owner: Name,
-    asked: Asked,
+    asked: Verb,
 }
 
-impl Talk {
+impl SingleClient {
     fn open(peer: &Server, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
         Ok(Self {
             stream: connect(peer).map_err(lost)?,
             gateway,
             key,
             owner,
-            asked: Asked::Acquire,
+            asked: Verb::Acquire,
         })
     }
 
-    fn ask(&mut self, asked: Asked) -> Result<(), Failure> {
+    fn ask(&mut self, asked: Verb) -> Result<(), Failure> {
         let mut request = Vec::new();
         self.asked = asked;
         self.gateway
@@ -213,10 +213,10 @@ impl Talk {
         self.stream.write_all(&request).map_err(lost)
     }
 
-    fn hear(&mut self) -> Result<Answer, Failure> {
+    fn receive(&mut self) -> Result<Answer, Failure> {
         let mut input = Vec::new();
         loop {
-            let heard = self.gateway.hear(self.asked, &input);
+            let heard = self.gateway.receive(self.asked, &input);
             if let Some((answer, _)) = heard.map_err(lost)? {
                 return Ok(answer);
             }

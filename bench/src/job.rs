@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum JobProtocol {
     /// beanstalkd's protocol.
     Beanstalk,
     /// Redis' lists.
@@ -21,7 +21,7 @@ pub(crate) enum Speech {
 
 /// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Request {
     Put,
     Take,
     End,
@@ -29,7 +29,7 @@ enum Asked {
 
 /// A server's answer.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum Answer {
     /// The job was put.
     Put,
     /// A job, by its number; Redis gives none.
@@ -38,7 +38,7 @@ enum Heard {
     Ended,
 }
 
-impl Speech {
+impl JobProtocol {
     fn put(self, body: &[u8], output: &mut Vec<u8>) {
         match self {
             Self::Beanstalk => {
@@ -82,7 +82,7 @@ impl Speech {
     }
 
     /// Parses the next answer, and returns it with its length; `None` if it is incomplete.
-    fn hear(self, asked: Asked, input: &[u8]) -> Result<Option<(Heard, usize)>, Wrong> {
+    fn receive(self, asked: Request, input: &[u8]) -> Result<Option<(Answer, usize)>, Wrong> {
         let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
             return Ok(None);
         };
@@ -92,7 +92,7 @@ impl Speech {
         let mut words = text.split(' ');
         let first = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        let with_body = |heard: Heard, len: Option<u64>| {
+        let with_body = |heard: Answer, len: Option<u64>| {
             let len = len.and_then(|len| usize::try_from(len).ok());
             let whole = end + 2 + len.ok_or_else(wrong)? + 2;
             Ok((input.len() >= whole).then_some((heard, whole)))
@@ -102,18 +102,18 @@ impl Speech {
             Self::Lists => first.starts_with(':'),
         };
         match (self, asked, first) {
-            (_, Asked::Put, _) if is_put => Ok(Some((Heard::Put, end + 2))),
-            (Self::Beanstalk, Asked::Take, "RESERVED") => {
+            (_, Request::Put, _) if is_put => Ok(Some((Answer::Put, end + 2))),
+            (Self::Beanstalk, Request::Take, "RESERVED") => {
                 let id = number().ok_or_else(wrong)?;
                 let len = number();
-                with_body(Heard::Taken(id), len)
+                with_body(Answer::Taken(id), len)
             }
-            (Self::Beanstalk, Asked::End, "DELETED") | (Self::Lists, Asked::End, ":1") => {
-                Ok(Some((Heard::Ended, end + 2)))
+            (Self::Beanstalk, Request::End, "DELETED") | (Self::Lists, Request::End, ":1") => {
+                Ok(Some((Answer::Ended, end + 2)))
             }
-            (Self::Lists, Asked::Take, first) if first.starts_with('$') && first != "$-1" => {
+            (Self::Lists, Request::Take, first) if first.starts_with('$') && first != "$-1" => {
                 let len = first.get(1..).and_then(|len| len.parse().ok());
-                with_body(Heard::Taken(0), len)
+                with_body(Answer::Taken(0), len)
             }
             _ => Err(wrong()),
         }
@@ -147,12 +147,12 @@ pub(crate) enum Work {
 
 /// A client that works without pause.
 pub(crate) struct Jobs {
-    speech: Speech,
+    speech: JobProtocol,
     work: Work,
     client: u32,
     depth: u32,
     body: Rc<[u8]>,
-    asked: Asked,
+    asked: Request,
     /// The number of outstanding answers.
     open: u32,
     taken: Vec<u64>,
@@ -164,7 +164,7 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(crate) fn new(
-        (speech, work): (Speech, Work),
+        (speech, work): (JobProtocol, Work),
         (client, depth): (u32, u32),
         body: Rc<[u8]>,
         now: Instant,
@@ -175,7 +175,7 @@ impl Jobs {
             client,
             depth,
             body,
-            asked: Asked::Put,
+            asked: Request::Put,
             open: 0,
             taken: Vec::new(),
             began: now,
@@ -186,22 +186,22 @@ impl Jobs {
     }
 
     /// Sends the next request, as many times as this client sends requests at once.
-    fn ask(&mut self, asked: Asked, turn: &mut Turn<'_>) {
+    fn ask(&mut self, asked: Request, turn: &mut Turn<'_>) {
         self.asked = asked;
         self.open = self.depth;
         match asked {
-            Asked::Put => {
+            Request::Put => {
                 self.began = turn.now;
                 for _ in 0..self.depth {
                     self.speech.put(&self.body, turn.output);
                 }
             }
-            Asked::Take => {
+            Request::Take => {
                 for _ in 0..self.depth {
                     self.speech.take(self.client, false, turn.output);
                 }
             }
-            Asked::End => {
+            Request::End => {
                 for id in std::mem::take(&mut self.taken) {
                     self.speech.end(self.client, id, &self.body, turn.output);
                 }
@@ -212,15 +212,15 @@ impl Jobs {
     /// Continues when all requests are answered.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         match (self.asked, self.work) {
-            (Asked::Put, Work::Cycles) => self.ask(Asked::Take, turn),
-            (Asked::Take, _) => self.ask(Asked::End, turn),
-            (Asked::Put, Work::Puts) | (Asked::End, _) => {
+            (Request::Put, Work::Cycles) => self.ask(Request::Take, turn),
+            (Request::Take, _) => self.ask(Request::End, turn),
+            (Request::Put, Work::Puts) | (Request::End, _) => {
                 self.done += u64::from(self.depth);
                 turn.latencies.note(turn.now - self.began);
                 if self.finishing {
                     self.finished = true;
                 } else {
-                    self.ask(Asked::Put, turn);
+                    self.ask(Request::Put, turn);
                 }
             }
         }
@@ -229,19 +229,19 @@ impl Jobs {
 
 impl Client for Jobs {
     fn wake(&mut self, turn: &mut Turn<'_>) {
-        self.ask(Asked::Put, turn);
+        self.ask(Request::Put, turn);
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while self.open > 0
             && let Some((heard, len)) = self
                 .speech
-                .hear(self.asked, input.get(taken..).unwrap_or(&[]))?
+                .receive(self.asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open -= 1;
-            if let Heard::Taken(id) = heard {
+            if let Answer::Taken(id) = heard {
                 self.taken.push(id);
             }
             if self.open == 0 {
@@ -266,7 +266,7 @@ impl Client for Jobs {
 
 /// A client that puts a number of jobs as fast as it can, and then ends.
 pub(crate) struct Filler {
-    speech: Speech,
+    speech: JobProtocol,
     body: Rc<[u8]>,
     /// The number of jobs yet to be put.
     left: u32,
@@ -278,7 +278,7 @@ pub(crate) struct Filler {
 const FILLED: u32 = 64;
 
 impl Filler {
-    pub(crate) const fn new(speech: Speech, jobs: u32, body: Rc<[u8]>) -> Self {
+    pub(crate) const fn new(speech: JobProtocol, jobs: u32, body: Rc<[u8]>) -> Self {
         Self {
             speech,
             body,
@@ -297,11 +297,11 @@ impl Client for Filler {
         }
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some((_, len)) = self
             .speech
-            .hear(Asked::Put, input.get(taken..).unwrap_or(&[]))?
+            .receive(Request::Put, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open -= 1;
@@ -324,15 +324,15 @@ impl Client for Filler {
 }
 
 /// When the job that is being waited for was put; `None` if there is none on its way.
-pub(crate) type OnItsWay = Rc<Cell<Option<Instant>>>;
+pub(crate) type InFlight = Rc<Cell<Option<Instant>>>;
 
 /// Clients of an empty queue: one puts a job now and then, the others wait for it.
 pub(crate) struct Waker {
-    speech: Speech,
+    speech: JobProtocol,
     client: u32,
-    on_its_way: OnItsWay,
+    on_its_way: InFlight,
     /// Requests not yet answered.
-    open: VecDeque<Asked>,
+    open: VecDeque<Request>,
     done: u64,
     finished: bool,
 }
@@ -345,7 +345,7 @@ const WAITED_FOR: &[u8] = b"0123456789abcdef";
 
 impl Waker {
     /// Creates a client. The first puts, the others wait.
-    pub(crate) fn new(speech: Speech, client: u32, on_its_way: OnItsWay) -> Self {
+    pub(crate) fn new(speech: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
         Self {
             speech,
             client,
@@ -365,34 +365,35 @@ impl Client for Waker {
     fn wake(&mut self, turn: &mut Turn<'_>) {
         if !self.is_putting() {
             self.speech.take(self.client, true, turn.output);
-            self.open.push_back(Asked::Take);
+            self.open.push_back(Request::Take);
             return;
         }
         if self.on_its_way.get().is_none() && !self.finished {
             self.speech.put(WAITED_FOR, turn.output);
-            self.open.push_back(Asked::Put);
+            self.open.push_back(Request::Put);
             self.on_its_way.set(Some(turn.now));
         }
         turn.wake_at = Some(turn.now + PAUSE);
     }
 
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
-            && let Some((heard, len)) =
-                self.speech.hear(asked, input.get(taken..).unwrap_or(&[]))?
+            && let Some((heard, len)) = self
+                .speech
+                .receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open.pop_front();
-            if let Heard::Taken(id) = heard {
+            if let Answer::Taken(id) = heard {
                 if let Some(put) = self.on_its_way.take() {
                     turn.latencies.note(turn.now - put);
                 }
                 self.done += 1;
                 self.speech.end(self.client, id, WAITED_FOR, turn.output);
-                self.open.push_back(Asked::End);
+                self.open.push_back(Request::End);
                 self.speech.take(self.client, true, turn.output);
-                self.open.push_back(Asked::Take);
+                self.open.push_back(Request::Take);
             }
         }
         Ok(taken)
@@ -418,22 +419,22 @@ mod tests {
 
     #[test]
     fn answers_are_heard_whole_or_not_at_all() {
-        let hear = |asked, input: &[u8]| Speech::Beanstalk.hear(asked, input);
+        let hear = |asked, input: &[u8]| JobProtocol::Beanstalk.receive(asked, input);
         assert_eq!(
-            hear(Asked::Take, b"RESERVED 7 3\r\nab").expect("it goes on"),
+            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("it goes on"),
             None
         );
         assert_eq!(
-            hear(Asked::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("it is one"),
-            Some((Heard::Taken(7), 19))
+            hear(Request::Take, b"RESERVED 7 3\r\nabc\r\nx").expect("it is one"),
+            Some((Answer::Taken(7), 19))
         );
-        hear(Asked::Put, b"DRAINING\r\n").unwrap_err();
-        let hear = |asked, input: &[u8]| Speech::Lists.hear(asked, input);
+        hear(Request::Put, b"DRAINING\r\n").unwrap_err();
+        let hear = |asked, input: &[u8]| JobProtocol::Lists.receive(asked, input);
         assert_eq!(
-            hear(Asked::Take, b"$3\r\nabc\r\n").expect("it is one"),
-            Some((Heard::Taken(0), 9))
+            hear(Request::Take, b"$3\r\nabc\r\n").expect("it is one"),
+            Some((Answer::Taken(0), 9))
         );
-        hear(Asked::Take, b"$-1\r\n").unwrap_err();
-        hear(Asked::End, b":0\r\n").unwrap_err();
+        hear(Request::Take, b"$-1\r\n").unwrap_err();
+        hear(Request::End, b":0\r\n").unwrap_err();
     }
 }

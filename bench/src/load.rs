@@ -30,7 +30,7 @@ pub(crate) trait Client {
     /// Called at the start, and at the time for which it asked to be woken.
     fn wake(&mut self, turn: &mut Turn<'_>);
     /// Takes answers off the front of `input`, and returns the number of bytes taken.
-    fn hear(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
+    fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
     /// Asks the client to end soon: it releases what it has, and begins nothing new.
     fn finish(&mut self, turn: &mut Turn<'_>);
     /// Whether the client has ended.
@@ -309,7 +309,7 @@ impl<C: Client> Load<C> {
         };
         let taken = line
             .client
-            .hear(whole, &mut turn)
+            .receive(whole, &mut turn)
             .map_err(|wrong| Failure::new(format!("the server gave a wrong answer: {wrong}")))?;
         let left = whole.get(taken..).unwrap_or(&[]).to_vec();
         if let Some(wake_at) = turn.wake_at {

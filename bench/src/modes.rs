@@ -1,6 +1,6 @@
 //! The failure modes of Wip, how each is provoked here, and the table of how long they last.
 
-use crate::failing::How;
+use crate::failing::CommandEnd;
 use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
 
@@ -26,9 +26,9 @@ pub(crate) struct Mode {
 /// How a fault is provoked.
 pub(crate) enum Making {
     /// By a task: how its command ends, and its further settings.
-    Task(How, Value),
+    Task(CommandEnd, Value),
     /// The same, with a pause between two of them.
-    Apart(How, Value),
+    Apart(CommandEnd, Value),
     /// By a task whose command cannot be launched.
     Unlaunched(Value),
     /// By a task that takes too long.
@@ -94,14 +94,14 @@ pub(crate) fn modes() -> Vec<Mode> {
             "fatal error before the save",
             ("10 s", 50.0),
             "SIGKILL",
-            Task(How::Dies, none()),
+            Task(CommandEnd::Dies, none()),
         ),
         mode(
             7,
             "fatal error after the save",
             ("10 s", 50.0),
             "SIGKILL after a save",
-            Task(How::Saves, none()),
+            Task(CommandEnd::Saves, none()),
         ),
         mode(
             8,
@@ -115,7 +115,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "child fails to update the run status",
             ("10 s", 50.0),
             "ends and says nothing",
-            Task(How::Ends, json!({"report_required": true})),
+            Task(CommandEnd::Ends, json!({"report_required": true})),
         ),
         mode(
             10,
@@ -123,7 +123,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             ("10 s", 20.0),
             "its program is not there",
             Task(
-                How::Ends,
+                CommandEnd::Ends,
                 json!({"cleanup": {"command": ["/no/such/program"], "dir": "/"}}),
             ),
         ),
@@ -132,14 +132,14 @@ pub(crate) fn modes() -> Vec<Mode> {
             "parent fails to release the thread",
             ("10 s", 50.0),
             "the actor panics",
-            Apart(How::Ends, json!({"inject": "before-thread-cleanup"})),
+            Apart(CommandEnd::Ends, json!({"inject": "before-thread-cleanup"})),
         ),
         mode(
             12,
             "signal never received",
             ("170 s", 50.0),
             "the exit is not reported",
-            Task(How::Ends, json!({"inject": "drop-signal"})),
+            Task(CommandEnd::Ends, json!({"inject": "drop-signal"})),
         ),
         mode(
             13,

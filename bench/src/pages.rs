@@ -1,7 +1,7 @@
 //! The viewers of the measured page: a browser that loads views, browsers that are left open, and a client that only takes a
 //! lock.
 
-use crate::codec::{Answer, Asked, Protocol, name};
+use crate::codec::{Answer, Protocol, Verb, name};
 use crate::failure::Failure;
 use crate::figures::Latencies;
 use crate::load::now;
@@ -149,7 +149,7 @@ impl LockClient {
         self.cycles += 1;
         let expected = [Answer::Granted, Answer::Released(1)];
         let mut took = [Duration::ZERO; 2];
-        for (nth, asked) in [Asked::Acquire, Asked::Release].into_iter().enumerate() {
+        for (nth, asked) in [Verb::Acquire, Verb::Release].into_iter().enumerate() {
             let began = now();
             let answer = self.ask(asked)?;
             if Some(&answer) != expected.get(nth) {
@@ -164,14 +164,14 @@ impl LockClient {
         Ok(took)
     }
 
-    fn ask(&mut self, asked: Asked) -> Result<Answer, Failure> {
+    fn ask(&mut self, asked: Verb) -> Result<Answer, Failure> {
         let cannot = || Failure::to("ask for a lock");
         let (key, owner) = (name(1, self.cycles), name(2, self.cycles));
         let (mut output, mut input) = (Vec::new(), Vec::new());
         Protocol::Lockserver.ask(asked, &key, &owner, &mut output);
         self.stream.write_all(&output).map_err(cannot())?;
         loop {
-            let heard = Protocol::Lockserver.hear(asked, &input);
+            let heard = Protocol::Lockserver.receive(asked, &input);
             if let Some((answer, _)) = heard.map_err(|it| Failure::new(it.to_string()))? {
                 return Ok(answer);
             }

@@ -1,10 +1,10 @@
 //! Locks that pass on when their owner ends: owners, waiters, and how many wait.
 
-use crate::codec::{Answer, Asked, Name, Protocol, name};
+use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::coordinator::{Coordinator, ask, signal};
 use crate::failure::Failure;
 use crate::load::now;
-use crate::question::{hear, read_more, rest, say};
+use crate::question::{read_more, receive, rest, say};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -29,7 +29,7 @@ pub(crate) fn in_line(
     let mut asked = Vec::new();
     for number in (0..entries).filter(|number| number % WAITERS == waiter) {
         let (key, owner): (Name, Name) = (name(0, number), name(1, number));
-        Protocol::Lockserver.ask(Asked::Acquire, &key, &owner, &mut asked);
+        Protocol::Lockserver.ask(Verb::Acquire, &key, &owner, &mut asked);
     }
     let cannot = || Failure::to("wait in line");
     stream.write_all(&asked).map_err(cannot())?;
@@ -38,7 +38,7 @@ pub(crate) fn in_line(
         while input.len() < 2 {
             read_more(&mut stream, &mut input).map_err(cannot())?;
         }
-        let answer = Protocol::Lockserver.hear(Asked::Acquire, &input);
+        let answer = Protocol::Lockserver.receive(Verb::Acquire, &input);
         if !matches!(answer, Ok(Some((Answer::InLine(_), _)))) {
             return Err(Failure::new(format!("a waiter was answered {answer:?}")));
         }
@@ -131,7 +131,7 @@ impl Line {
         before();
         let began = now();
         ends();
-        let (status, answer) = hear(&mut self.waits).map_err(cannot())?;
+        let (status, answer) = receive(&mut self.waits).map_err(cannot())?;
         let took = now() - began;
         if status != 200 {
             return Err(Failure::new(format!(

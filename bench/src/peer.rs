@@ -3,7 +3,7 @@
 
 use crate::codec::{self, Protocol};
 use crate::failure::Failure;
-use crate::job::Speech;
+use crate::job::JobProtocol;
 use crate::load::now;
 use crate::question::rest;
 use crate::site::Site;
@@ -157,10 +157,10 @@ impl Peer<()> {
     }
 }
 
-impl Peer<Speech> {
+impl Peer<JobProtocol> {
     /// Starts sexton with a beanstalkd listener, with its data below the directory for data or without files.
     pub(crate) fn sexton_for_jobs(durable: bool, site: &Site) -> Result<Self, Failure> {
-        Self::start_sexton(Speech::Beanstalk, "beanstalk", (durable, site), None)
+        Self::start_sexton(JobProtocol::Beanstalk, "beanstalk", (durable, site), None)
     }
 
     /// Starts beanstalkd, with its log below the directory for data and synced before each answer, or without files.
@@ -182,7 +182,7 @@ impl Peer<Speech> {
         let peer = Self {
             child,
             address,
-            protocol: Speech::Beanstalk,
+            protocol: JobProtocol::Beanstalk,
             name: BEANSTALKD,
             again: Box::new(move |data, address| Ok(beanstalkd(log, data, address))),
             directory,
@@ -200,7 +200,7 @@ impl Peer<Speech> {
 
     /// Starts Redis, like [`Peer::redis`], for use of its lists.
     pub(crate) fn redis_lists(durable: bool, site: &Site) -> Result<Self, Failure> {
-        Self::start_redis(Speech::Lists, durable, site)
+        Self::start_redis(JobProtocol::Lists, durable, site)
     }
 }
 

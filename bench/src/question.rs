@@ -5,7 +5,7 @@ use crate::codec::Protocol;
 use crate::failure::Failure;
 use crate::gateway::{put_request, response};
 use crate::interrupt::Stop;
-use crate::job::Speech;
+use crate::job::JobProtocol;
 use crate::load::now;
 use crate::peer::Peer;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) fn exchange(
     body: Option<&Value>,
 ) -> io::Result<(u16, String)> {
     say(stream, path, body)?;
-    hear(stream)
+    receive(stream)
 }
 
 /// Sends one HTTP request, without waiting for the response.
@@ -61,7 +61,7 @@ pub(crate) fn say(stream: &mut impl Write, path: &str, body: Option<&Value>) -> 
 }
 
 /// Reads the response to a request, and returns its status and body.
-pub(crate) fn hear(stream: &mut impl Read) -> io::Result<(u16, String)> {
+pub(crate) fn receive(stream: &mut impl Read) -> io::Result<(u16, String)> {
     let mut input = Vec::new();
     loop {
         if let Some((status, body, _)) = response(&input) {
@@ -162,7 +162,7 @@ impl Counted for Protocol {
 }
 
 /// Counts waiting jobs.
-impl Counted for Speech {
+impl Counted for JobProtocol {
     fn greeting(&self) -> &[u8] {
         &[]
     }

@@ -4,7 +4,7 @@ use crate::course::Course;
 use crate::failure::Failure;
 use crate::figures::{self, Measured, Round, Standing, Wait};
 use crate::interrupt::Stop;
-use crate::job::{Jobs, Speech, Waker, Work};
+use crate::job::{JobProtocol, Jobs, Waker, Work};
 use crate::load::{Load, now};
 use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
@@ -132,7 +132,7 @@ impl FromStr for Row {
 }
 
 /// A job server.
-type Server = Peer<Speech>;
+type Server = Peer<JobProtocol>;
 
 /// The contestants, in order.
 const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];

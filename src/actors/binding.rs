@@ -2,7 +2,7 @@
 //! that keep rights and the `ProcessActor`.
 //!
 //! An actor that keeps rights tells the `ProcessActor` which processes it watches ([`Watch`]), when something is bound
-//! and again with every `resume`. The `ProcessActor` reports when such a process is gone ([`Gone`]), at once if it is
+//! and again with every `resume`. The `ProcessActor` reports when such a process is gone ([`EndNotice`]), at once if it is
 //! gone already. Both messages are upserts: one that is lost in a crash is sent again at the next start.
 //!
 //! Change rule: these types are part of stored messages, see `persist/format.rs`.
@@ -62,7 +62,7 @@ pub enum Exit {
 
 /// A notification that a process, or its whole tree, is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct EndNotice {
     /// The process.
     pub process: ProcessId,
     /// How much of the process tree is gone.
@@ -72,7 +72,7 @@ pub struct Gone {
     pub exit: Option<Exit>,
 }
 
-impl Gone {
+impl EndNotice {
     /// Returns whether this ends a right that lasts until `until`.
     pub const fn ends(self, until: Until) -> bool {
         matches!(
@@ -98,7 +98,7 @@ pub enum ToProcesses {
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
     /// A watched process, or its whole tree, is gone.
-    Gone(Gone),
+    Gone(EndNotice),
     /// The launch was accepted, and the process has a record.
     Launched(ProcessId),
 }

@@ -14,7 +14,7 @@ pub mod supervisor;
 use crate::ids::ActorId;
 use crate::spine::each::{Family, MailboxOf, ReplicaOf, RulesOf};
 use crate::spine::event;
-use crate::spine::machine::{Machine, Shown};
+use crate::spine::machine::{Machine, Observable};
 use crate::spine::recovery::{Recovering, Replica};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -83,7 +83,7 @@ pub fn name_of(id: ActorId) -> Option<&'static str> {
 
 /// Returns every kind of event that an actor or the node publishes.
 pub fn kinds() -> BTreeSet<&'static str> {
-    let theirs = each!(type M => <M as Shown>::KINDS);
+    let theirs = each!(type M => <M as Observable>::KINDS);
     theirs.concat().into_iter().chain(event::KINDS).collect()
 }
 

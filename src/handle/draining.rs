@@ -116,7 +116,7 @@ impl Drains {
 
 /// The work in progress that a drain waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct InProgress {
     /// Lock entries, held or waiting.
     pub locks: u64,
     /// Claimed jobs.
@@ -163,7 +163,7 @@ impl Handle {
             drop(self.actors.dispatch.watch(dispatch::Watch::Idle).await?);
             // Kinds that are not draining may have grown meanwhile.
             match self.left().await {
-                Ok(left) if left == Left::default() => return Ok(()),
+                Ok(left) if left == InProgress::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
                 // An actor that panicked is restarted, or the node halts.
                 Ok(_) | Err(_) => {}
@@ -172,7 +172,7 @@ impl Handle {
     }
 
     /// Returns the work in progress that a drain would wait for now.
-    pub async fn left(&self) -> Result<Left, QueueError> {
+    pub async fn left(&self) -> Result<InProgress, QueueError> {
         let counts = vec![Item::Query(lock::Query::Counts)];
         let counts = self.actors.lock.call(counts).await?.pop();
         let lock::Reply::Counts { owners, contenders } = counts.ok_or(Stopped)?? else {
@@ -196,7 +196,7 @@ impl Handle {
         else {
             unreachable!("totals are the answer to a question about totals");
         };
-        Ok(Left {
+        Ok(InProgress {
             locks,
             claims,
             passes,

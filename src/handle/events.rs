@@ -3,7 +3,7 @@
 use super::{Command, Handle};
 use crate::ids::Seq;
 use crate::spine::event::{Event, Position};
-use crate::spine::feed::{Heard, Reader};
+use crate::spine::feed::{Notification, Reader};
 use crate::spine::runtime::Stopped;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const TAKEN: usize = 64;
 #[derive(Debug)]
 pub struct Events {
     reader: Reader,
-    taken: VecDeque<Heard>,
+    taken: VecDeque<Notification>,
     core: mpsc::UnboundedSender<Command>,
 }
 
@@ -41,7 +41,7 @@ impl Handle {
 impl Events {
     /// Waits for the next event; `None` once the node has stopped or halted. Cancel safe: dropping the future loses no
     /// event.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<Notification> {
         loop {
             if let Some(heard) = self.at_once() {
                 return Some(heard);
@@ -68,7 +68,7 @@ impl Events {
     }
 
     /// Returns the next event if there is one already.
-    pub fn at_once(&mut self) -> Option<Heard> {
+    pub fn at_once(&mut self) -> Option<Notification> {
         if self.taken.is_empty() {
             self.taken.extend(self.reader.take(TAKEN));
         }

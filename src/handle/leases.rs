@@ -112,7 +112,7 @@ impl Leases {
     /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or what is wrong with the request.
     pub async fn request(&self, requesting: Requesting) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
-        match self.tell(message).await? {
+        match self.send(message).await? {
             Reply::Turned { turn, place, lease } => Ok(Requested {
                 turn,
                 place,
@@ -260,7 +260,7 @@ impl Leases {
             name: name.clone(),
             force,
         };
-        match self.tell(message).await? {
+        match self.send(message).await? {
             Reply::Done => Ok(true),
             Reply::Lease(_) => Ok(false),
             other => Err(refusal(&other)),
@@ -269,7 +269,7 @@ impl Leases {
 
     /// Returns a lease.
     pub async fn get(&self, name: &Name) -> Result<LeaseView, LeaseError> {
-        view(self.ask(Query::Of(name.clone())).await?)
+        view(self.query(Query::Of(name.clone())).await?)
     }
 
     /// Returns up to `limit` leases whose names begin with `prefix`, in the order of their names, after `after`.
@@ -284,7 +284,7 @@ impl Leases {
             after: after.cloned(),
             limit,
         };
-        match self.ask(list).await? {
+        match self.query(list).await? {
             Reply::List(listing) => Ok(*listing),
             other => Err(refusal(&other)),
         }
@@ -293,7 +293,7 @@ impl Leases {
     /// Returns leases with a pass running or pending: running ones first, the longest-running at the front, then those that
     /// are next, then those with a scheduled date, soonest first. If there are very many, only some are examined.
     pub async fn stirring(&self, most: u32) -> Result<Listing, LeaseError> {
-        match self.ask(Query::Stirring { most }).await? {
+        match self.query(Query::Stirring { most }).await? {
             Reply::List(listing) => Ok(*listing),
             other => Err(refusal(&other)),
         }
@@ -301,7 +301,7 @@ impl Leases {
 
     /// Returns the numbers of running passes and of positions in line.
     pub async fn totals(&self) -> Result<Totals, LeaseError> {
-        match self.ask(Query::Totals).await? {
+        match self.query(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
             other => Err(refusal(&other)),
         }
@@ -330,14 +330,14 @@ impl Leases {
     }
 
     async fn lease(&self, message: Message) -> Result<LeaseView, LeaseError> {
-        view(self.tell(message).await?)
+        view(self.send(message).await?)
     }
 
-    async fn tell(&self, message: Message) -> Result<Reply, LeaseError> {
+    async fn send(&self, message: Message) -> Result<Reply, LeaseError> {
         self.one(Item::once(message, self.key)).await
     }
 
-    async fn ask(&self, query: Query) -> Result<Reply, LeaseError> {
+    async fn query(&self, query: Query) -> Result<Reply, LeaseError> {
         self.one(Item::Query(query)).await
     }
 

@@ -5,7 +5,7 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
-    Contended, Listed, LockMachine, Message, Name, Query, Ranking, Refused, Reply, Selection,
+    Contended, EntryView, LockMachine, Message, Name, Query, Ranking, Refused, Reply, Selection,
     Standing, Tie, Watch,
 };
 use crate::ids::{RequestKey, Slot, Token};
@@ -334,7 +334,7 @@ impl Locks {
 
     /// Returns up to `most` holders and waiters of a key, or of all keys: by key, then by index in the order of the first
     /// request, then by position in line.
-    pub async fn list(&self, key: Option<&Name>, most: u32) -> Result<Vec<Listed>, LockError> {
+    pub async fn list(&self, key: Option<&Name>, most: u32) -> Result<Vec<EntryView>, LockError> {
         let list = Query::List {
             key: key.cloned(),
             entries_max: most,
@@ -353,7 +353,7 @@ impl Locks {
     pub async fn select(
         &self,
         selection: Selection,
-    ) -> Result<(Vec<Listed>, Option<Slot>), LockError> {
+    ) -> Result<(Vec<EntryView>, Option<Slot>), LockError> {
         let asked = vec![Item::Query(Query::Select(selection))];
         let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
         if let Reply::Page { entries, next } = reply {

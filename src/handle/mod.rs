@@ -23,8 +23,8 @@ mod tasks;
 #[cfg(feature = "jobs")]
 mod work;
 
-pub use self::audit::{Audit, AuditError, Disagreement, Which};
-pub use self::draining::{Drain, Drains, Left};
+pub use self::audit::{AttemptId, Audit, AuditError, Disagreement};
+pub use self::draining::{Drain, Drains, InProgress};
 pub use self::events::Events;
 pub use self::job_wait::JobWait;
 pub use self::leases::{LeaseError, Leases, Requested};
@@ -106,7 +106,7 @@ pub(crate) struct Facts {
     pub(crate) entries: Arc<EntryCounts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
-    pub(crate) snapshots: checkpoint::Shown,
+    pub(crate) snapshots: checkpoint::SharedStatus,
     /// The listeners, in the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn Listener>>>,
     pub(crate) system: System,

@@ -74,7 +74,11 @@ impl Queues {
     async fn claims(&self, pops: Vec<(Pop, u64)>) -> Result<Vec<Claim>, QueueError> {
         let pops = pops.into_iter();
         let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
-        claimed(self.mailbox.call_or(pops.collect(), self.unheard()).await?)
+        claimed(
+            self.mailbox
+                .call_or(pops.collect(), self.on_undelivered())
+                .await?,
+        )
     }
 
     /// Completes claimed jobs, then claims up to `most` jobs of these queues: one turn, one sync and one answer for a
@@ -117,7 +121,7 @@ impl Queues {
         let pops = std::iter::repeat_n(pop, most).map(Message::Pop);
         let items = acks.chain(pops).zip(0..);
         let items = items.map(|(message, nth)| self.message(message, nth));
-        let answers = self.mailbox.call_or(items.collect(), self.unheard());
+        let answers = self.mailbox.call_or(items.collect(), self.on_undelivered());
         let mut answers = answers.await?.into_iter();
         let ended = answers.by_ref().take(done.len());
         let done = ended.map(|answer| match answer? {
@@ -152,7 +156,7 @@ impl Queues {
     fn begin_wait(&self, pop: Pop) -> JobWait {
         let wait = self
             .mailbox
-            .begin_watch_or((Watch::Job(pop), self.key), self.unheard());
+            .begin_watch_or((Watch::Job(pop), self.key), self.on_undelivered());
         let draining = self.draining.clone();
         JobWait { wait, draining }
     }
@@ -163,7 +167,7 @@ impl Queues {
     }
 
     /// Returns the callback for answers that nobody receives: it gives their claims back.
-    fn unheard(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
+    fn on_undelivered(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
         // With an idempotency key, the claims can be requested again.
         let gives_back = self.key.is_none();
         let mailbox = self.mailbox.clone();

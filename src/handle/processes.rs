@@ -149,7 +149,7 @@ impl Processes {
         registering: Registering,
     ) -> Result<(RecordView, bool), ProcessError> {
         let message = Message::Register(Box::new(registering));
-        match self.tell(message).await? {
+        match self.send(message).await? {
             Reply::Registered { record, known } => Ok((*record, known)),
             other => Err(refusal(other)),
         }
@@ -162,7 +162,7 @@ impl Processes {
         code: u8,
         error: Option<String>,
     ) -> Result<(), ProcessError> {
-        match self.tell(Message::Finish { id, code, error }).await? {
+        match self.send(Message::Finish { id, code, error }).await? {
             Reply::Done | Reply::Record(_) => Ok(()),
             other => Err(refusal(other)),
         }
@@ -186,7 +186,7 @@ impl Processes {
 
     /// Sends a signal through a descriptor verified to be of that process. Resolves when the signal has been sent.
     pub async fn signal(&self, id: ProcessId, signal: u8, group: bool) -> Result<(), ProcessError> {
-        let asked: Seq = match self.tell(Message::Signal { id, signal, group }).await? {
+        let asked: Seq = match self.send(Message::Signal { id, signal, group }).await? {
             Reply::Signalling(asked) => asked,
             other => return Err(refusal(other)),
         };
@@ -216,17 +216,17 @@ impl Processes {
 
     /// Returns a record.
     pub async fn get(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
-        record(self.ask(Query::One(id)).await?)
+        record(self.query(Query::One(id)).await?)
     }
 
     /// Returns the record whose id begins with `prefix`, of at least [`Query::PREFIX_DIGITS`] digits.
     pub async fn find(&self, prefix: &str) -> Result<RecordView, ProcessError> {
-        record(self.ask(Query::Prefix(prefix.to_owned())).await?)
+        record(self.query(Query::Prefix(prefix.to_owned())).await?)
     }
 
     /// Returns the full spec of a process.
     pub async fn spec(&self, id: ProcessId) -> Result<Spec, ProcessError> {
-        match self.ask(Query::Spec(id)).await? {
+        match self.query(Query::Spec(id)).await? {
             Reply::Spec(spec) => Ok(*spec),
             other => Err(refusal(other)),
         }
@@ -374,7 +374,7 @@ impl Processes {
 
     /// Returns the number of records, by state.
     pub async fn totals(&self) -> Result<Totals, ProcessError> {
-        match self.ask(Query::Totals).await? {
+        match self.query(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
             other => Err(refusal(other)),
         }
@@ -391,7 +391,7 @@ impl Processes {
                 keep,
                 limit,
             };
-            match self.tell(message).await? {
+            match self.send(message).await? {
                 Reply::Pruned { count, more } => {
                     all += u64::from(count);
                     if !more {
@@ -447,14 +447,14 @@ impl Processes {
     }
 
     async fn record(&self, message: Message) -> Result<RecordView, ProcessError> {
-        record(self.tell(message).await?)
+        record(self.send(message).await?)
     }
 
-    async fn tell(&self, message: Message) -> Result<Reply, ProcessError> {
+    async fn send(&self, message: Message) -> Result<Reply, ProcessError> {
         self.one(Item::once(message, self.key)).await
     }
 
-    async fn ask(&self, query: Query) -> Result<Reply, ProcessError> {
+    async fn query(&self, query: Query) -> Result<Reply, ProcessError> {
         self.one(Item::Query(query)).await
     }
 

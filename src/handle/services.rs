@@ -31,27 +31,27 @@ impl Services {
     /// Replaces the node's set of services: starts new ones, restarts those with a changed definition, and stops and
     /// removes those that are missing. The others keep running. Resolves when this is durable, before it is carried out.
     pub async fn configure(&self, definitions: Vec<Definition>) -> Result<(), ProcessError> {
-        self.tell(ServiceMessage::Configure(definitions)).await
+        self.send(ServiceMessage::Configure(definitions)).await
     }
 
     /// Starts services, including those that were given up on. Resolves when this is durable; see [`Services::settled`].
     pub async fn start(&self, name: Option<String>) -> Result<(), ProcessError> {
-        self.tell(ServiceMessage::Start(name)).await
+        self.send(ServiceMessage::Start(name)).await
     }
 
     /// Stops services until they are started again; a restart of the node does not start them.
     pub async fn stop(&self, name: Option<String>) -> Result<(), ProcessError> {
-        self.tell(ServiceMessage::Stop(name)).await
+        self.send(ServiceMessage::Stop(name)).await
     }
 
     /// Replaces the processes of services by new ones. With `None`, only of services that are meant to run.
     pub async fn restart(&self, name: Option<String>) -> Result<(), ProcessError> {
-        self.tell(ServiceMessage::Restart(name)).await
+        self.send(ServiceMessage::Restart(name)).await
     }
 
     /// Stops all services until the node is configured again. A node that stops without this leaves them running.
     pub async fn hold(&self) -> Result<(), ProcessError> {
-        self.tell(ServiceMessage::Hold).await
+        self.send(ServiceMessage::Hold).await
     }
 
     /// Returns services, sorted by name.
@@ -76,7 +76,7 @@ impl Services {
         self.keeping.run_dir(ProcessId::default(), Some(&own))
     }
 
-    async fn tell(&self, message: ServiceMessage) -> Result<(), ProcessError> {
+    async fn send(&self, message: ServiceMessage) -> Result<(), ProcessError> {
         match self.one(Item::Message(Message::Service(message))).await? {
             Reply::Done => Ok(()),
             other => Err(refusal(&other)),

@@ -126,7 +126,7 @@ impl Tasks {
     /// # Errors
     /// Returns [`Refused::Draining`], [`Refused::Full`], or what is wrong with the task.
     pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
-        task(self.tell(Message::Add(Box::new(adding))).await?)
+        task(self.send(Message::Add(Box::new(adding))).await?)
     }
 
     /// Adds a task with a fault that the coordinator injects into the first attempt, to test how the task recovers.
@@ -151,7 +151,7 @@ impl Tasks {
 
     /// Returns the default terms of tasks.
     pub async fn terms(&self) -> Result<Terms, TaskError> {
-        match self.ask(Query::Terms).await? {
+        match self.query(Query::Terms).await? {
             Reply::Terms(terms) => Ok(terms),
             other => Err(refusal(&other)),
         }
@@ -174,12 +174,12 @@ impl Tasks {
     /// # Errors
     /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if it is to run again and is not over.
     pub async fn act(&self, task: u64, act: Act) -> Result<TaskView, TaskError> {
-        self::task(self.tell(Message::Act { task, act }).await?)
+        self::task(self.send(Message::Act { task, act }).await?)
     }
 
     /// Returns a task.
     pub async fn get(&self, id: u64) -> Result<TaskView, TaskError> {
-        task(self.ask(Query::Task(id)).await?)
+        task(self.query(Query::Task(id)).await?)
     }
 
     /// Resolves with the task when it is over.
@@ -206,7 +206,7 @@ impl Tasks {
             after,
             limit,
         };
-        match self.ask(list).await? {
+        match self.query(list).await? {
             Reply::Tasks(tasks) => Ok(*tasks),
             other => Err(refusal(&other)),
         }
@@ -225,7 +225,7 @@ impl Tasks {
     /// longest-running at the front; then those waiting for their next burst, the soonest first; then those that have not
     /// begun and could, by group. If there are very many, only some are examined.
     pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
-        match self.ask(Query::Stirring { most }).await? {
+        match self.query(Query::Stirring { most }).await? {
             Reply::Tasks(tasks) => Ok((tasks.tasks, tasks.next.is_some())),
             other => Err(refusal(&other)),
         }
@@ -233,7 +233,7 @@ impl Tasks {
 
     /// Returns the number of tasks, by state.
     pub async fn totals(&self) -> Result<Totals, TaskError> {
-        match self.ask(Query::Totals).await? {
+        match self.query(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
             other => Err(refusal(&other)),
         }
@@ -241,17 +241,17 @@ impl Tasks {
 
     /// Pauses a group, or all tasks if `group` is `None`, to the extent given by `pause`.
     pub async fn pause(&self, group: Option<Name>, pause: Pause) -> Result<(), TaskError> {
-        done(&self.tell(Message::Pause { group, pause }).await?)
+        done(&self.send(Message::Pause { group, pause }).await?)
     }
 
     /// Sets how many tasks of a group may be under way at a time; with 0 none is started.
     pub async fn limit(&self, group: Name, max: u32) -> Result<(), TaskError> {
-        done(&self.tell(Message::Limit { group, max }).await?)
+        done(&self.send(Message::Limit { group, max }).await?)
     }
 
     /// Returns the groups that have tasks under way or ready, or settings of their own.
     pub async fn groups(&self) -> Result<Vec<GroupView>, TaskError> {
-        match self.ask(Query::Groups).await? {
+        match self.query(Query::Groups).await? {
             Reply::Groups(groups) => Ok(groups),
             other => Err(refusal(&other)),
         }
@@ -259,7 +259,7 @@ impl Tasks {
 
     /// Returns all servers, sorted by name.
     pub async fn servers(&self) -> Result<Vec<ServerView>, TaskError> {
-        match self.ask(Query::Servers).await? {
+        match self.query(Query::Servers).await? {
             Reply::Servers(servers) => Ok(servers),
             other => Err(refusal(&other)),
         }
@@ -270,16 +270,16 @@ impl Tasks {
     /// # Errors
     /// Returns [`TaskError::Absent`] if there is no such server, unless the change sets its threads, which adds it.
     pub async fn server(&self, name: Name, change: ServerChange) -> Result<(), TaskError> {
-        done(&self.tell(Message::Server { name, change }).await?)
+        done(&self.send(Message::Server { name, change }).await?)
     }
 
     /// Makes the set of servers match an inventory: adds new ones, removes missing ones, and leaves those disabled by an
     /// operator alone. With `check` nothing changes, and the result is what would.
     pub async fn inventory(&self, hosts: Vec<Host>, check: bool) -> Result<Inventoried, TaskError> {
         let came = if check {
-            self.ask(Query::Inventory(hosts)).await?
+            self.query(Query::Inventory(hosts)).await?
         } else {
-            self.tell(Message::Inventory { hosts }).await?
+            self.send(Message::Inventory { hosts }).await?
         };
         match came {
             Reply::Reconciled {
@@ -305,7 +305,7 @@ impl Tasks {
                 keep,
                 limit,
             };
-            match self.tell(prune).await? {
+            match self.send(prune).await? {
                 Reply::Pruned(count, more) => {
                     all += u64::from(count);
                     if !more {
@@ -334,12 +334,12 @@ impl Tasks {
             report,
             nth,
         };
-        Ok(task(self.tell(message).await?)?.task.revision)
+        Ok(task(self.send(message).await?)?.task.revision)
     }
 
     /// Returns how often the task of an attempt has saved, and the newest saved data.
     pub async fn saved(&self, process: ProcessId) -> Result<(u64, Option<Bytes>), TaskError> {
-        match self.ask(Query::Saved(process)).await? {
+        match self.query(Query::Saved(process)).await? {
             Reply::Saved(revision, body) => Ok((revision, body)),
             other => Err(refusal(&other)),
         }
@@ -350,11 +350,11 @@ impl Tasks {
         self.keeping.reporting()?.process_of(secret)
     }
 
-    async fn tell(&self, message: Message) -> Result<Reply, TaskError> {
+    async fn send(&self, message: Message) -> Result<Reply, TaskError> {
         self.one(Item::once(message, self.key)).await
     }
 
-    async fn ask(&self, query: Query) -> Result<Reply, TaskError> {
+    async fn query(&self, query: Query) -> Result<Reply, TaskError> {
         self.one(Item::Query(query)).await
     }
 

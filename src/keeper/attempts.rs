@@ -4,13 +4,13 @@
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Exited, Report, Started};
 use crate::keeper::record::Record;
-use crate::kernel::wait::Ended;
+use crate::kernel::wait::ChildExit;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum AttemptState {
     /// Its process is our child and has not executed its program yet.
     Starting(Started),
     /// Its process is our child and runs its program.
@@ -23,7 +23,7 @@ pub(crate) enum Held {
     Failed { step: u8, errno: i32 },
 }
 
-impl Held {
+impl AttemptState {
     /// Returns the start of the attempt, if it was started.
     pub(crate) const fn started(&self) -> Option<&Started> {
         match self {
@@ -54,7 +54,7 @@ impl Held {
 /// All attempts held, and which of our children (by PID) belong to one.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    held: BTreeMap<ProcessId, Held>,
+    held: BTreeMap<ProcessId, AttemptState>,
     children: BTreeMap<u32, ProcessId>,
 }
 
@@ -68,11 +68,11 @@ impl Attempts {
         }
         let mut children = BTreeMap::new();
         for (attempt, held) in &mut attempts.held {
-            if let Held::Orphaned(started) = *held
+            if let AttemptState::Orphaned(started) = *held
                 && is_ours(&started)
             {
                 children.insert(started.pid, *attempt);
-                *held = Held::Running(started);
+                *held = AttemptState::Running(started);
             }
         }
         attempts.children = children;
@@ -84,7 +84,7 @@ impl Attempts {
             Record::Intent(_) => {}
             Record::Started(started) => {
                 let attempt = started.attempt;
-                self.held.insert(attempt, Held::Orphaned(started));
+                self.held.insert(attempt, AttemptState::Orphaned(started));
             }
             Record::Exited {
                 attempt,
@@ -97,7 +97,7 @@ impl Attempts {
                 if let Some(held) = self.held.get_mut(&attempt)
                     && let Some(started) = held.started().copied()
                 {
-                    *held = Held::Exited(Exited {
+                    *held = AttemptState::Exited(Exited {
                         started,
                         status,
                         at,
@@ -111,7 +111,8 @@ impl Attempts {
                 step,
                 errno,
             } => {
-                self.held.insert(attempt, Held::Failed { step, errno });
+                self.held
+                    .insert(attempt, AttemptState::Failed { step, errno });
             }
             Record::Forgotten(attempt) => {
                 self.held.remove(&attempt);
@@ -124,13 +125,15 @@ impl Attempts {
         self.held.iter().flat_map(|(attempt, held)| {
             let started = held.started().copied().map(Record::Started);
             let end = match held {
-                Held::Exited(exited) => Some(Record::of_end(exited)),
-                Held::Failed { step, errno } => Some(Record::Failed {
+                AttemptState::Exited(exited) => Some(Record::of_end(exited)),
+                AttemptState::Failed { step, errno } => Some(Record::Failed {
                     attempt: *attempt,
                     step: *step,
                     errno: *errno,
                 }),
-                Held::Starting(_) | Held::Running(_) | Held::Orphaned(_) => None,
+                AttemptState::Starting(_)
+                | AttemptState::Running(_)
+                | AttemptState::Orphaned(_) => None,
             };
             started.into_iter().chain(end)
         })
@@ -152,7 +155,7 @@ impl Attempts {
     }
 
     /// Returns the state of an attempt, if it is held.
-    pub(crate) fn get(&self, attempt: ProcessId) -> Option<&Held> {
+    pub(crate) fn get(&self, attempt: ProcessId) -> Option<&AttemptState> {
         self.held.get(&attempt)
     }
 
@@ -171,37 +174,40 @@ impl Attempts {
     /// Records that the attempt's process has been created.
     pub(crate) fn start(&mut self, started: Started) {
         self.children.insert(started.pid, started.attempt);
-        self.held.insert(started.attempt, Held::Starting(started));
+        self.held
+            .insert(started.attempt, AttemptState::Starting(started));
     }
 
     /// Records that the attempt's process has executed its program.
     pub(crate) fn run(&mut self, attempt: ProcessId) {
         if let Some(held) = self.held.get_mut(&attempt)
-            && let Held::Starting(started) = *held
+            && let AttemptState::Starting(started) = *held
         {
-            *held = Held::Running(started);
+            *held = AttemptState::Running(started);
         }
     }
 
     /// Records that the attempt's process has not executed its program yet, as the previous version of this program knew.
     pub(crate) fn restart(&mut self, attempt: ProcessId) {
         if let Some(held) = self.held.get_mut(&attempt)
-            && let Held::Running(started) = *held
+            && let AttemptState::Running(started) = *held
         {
-            *held = Held::Starting(started);
+            *held = AttemptState::Starting(started);
         }
     }
 
     /// Records that the attempt could not be started. If it has a process, that no longer counts as our child.
     pub(crate) fn fail(&mut self, attempt: ProcessId, step: u8, errno: i32) {
-        let before = self.held.insert(attempt, Held::Failed { step, errno });
-        if let Some(started) = before.as_ref().and_then(Held::started) {
+        let before = self
+            .held
+            .insert(attempt, AttemptState::Failed { step, errno });
+        if let Some(started) = before.as_ref().and_then(AttemptState::started) {
             self.children.remove(&started.pid);
         }
     }
 
     /// Records the end of a child and returns it as that of its attempt; `None` if the child belonged to none.
-    pub(crate) fn end(&mut self, ended: &Ended, at: u64) -> Option<Exited> {
+    pub(crate) fn end(&mut self, ended: &ChildExit, at: u64) -> Option<Exited> {
         let attempt = self.children.remove(&ended.pid)?;
         let held = self.held.get_mut(&attempt)?;
         let exited = Exited {
@@ -211,7 +217,7 @@ impl Attempts {
             cpu_ms: ended.cpu_ms,
             memory_max: ended.memory_max,
         };
-        *held = Held::Exited(exited);
+        *held = AttemptState::Exited(exited);
         Some(exited)
     }
 
@@ -221,10 +227,12 @@ impl Attempts {
     }
 
     /// Forgets an attempt unless its process is our running child. Returns what was known of it.
-    pub(crate) fn forget(&mut self, attempt: ProcessId) -> Option<Held> {
+    pub(crate) fn forget(&mut self, attempt: ProcessId) -> Option<AttemptState> {
         match self.held.get(&attempt)? {
-            Held::Starting(_) | Held::Running(_) => None,
-            Held::Orphaned(_) | Held::Exited(_) | Held::Failed { .. } => self.held.remove(&attempt),
+            AttemptState::Starting(_) | AttemptState::Running(_) => None,
+            AttemptState::Orphaned(_) | AttemptState::Exited(_) | AttemptState::Failed { .. } => {
+                self.held.remove(&attempt)
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Tests of the attempts held, and of the log that describes them.
 
-use super::{Attempts, Held};
+use super::{AttemptState, Attempts};
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Report, Started};
 use crate::keeper::record::Record;
-use crate::kernel::wait::Ended;
+use crate::kernel::wait::ChildExit;
 
 fn started(attempt: u128, pid: u32) -> Started {
     Started {
@@ -18,8 +18,8 @@ fn started(attempt: u128, pid: u32) -> Started {
     }
 }
 
-fn ended(pid: u32) -> Ended {
-    Ended {
+fn ended(pid: u32) -> ChildExit {
+    ChildExit {
         pid,
         status: 0x700,
         cpu_ms: 1,
@@ -50,7 +50,10 @@ fn a_log_tells_what_was_held_but_not_whose_children_they_were() {
     assert_eq!(report(4), None);
     assert_eq!(next.alive(), 0);
     let ours = Attempts::restored(&records, |started| started.pid == 11);
-    assert_eq!(ours.get(ProcessId(1)), Some(&Held::Running(started(1, 11))));
+    assert_eq!(
+        ours.get(ProcessId(1)),
+        Some(&AttemptState::Running(started(1, 11)))
+    );
     assert_eq!((ours.alive(), ours.len()), (1, 3));
 }
 

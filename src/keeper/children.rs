@@ -10,7 +10,7 @@ use crate::keeper::record::Record;
 use crate::kernel::cgroup;
 use crate::kernel::plan::Step;
 use crate::kernel::spawn::Outcome;
-use crate::kernel::wait::{self, Children, Ended};
+use crate::kernel::wait::{self, ChildExit, Children};
 use std::io;
 
 /// How many children are reaped before other events are served.
@@ -76,11 +76,11 @@ impl Keeper {
         // If it cannot be watched, its end will still be noticed.
         drop(self.poll.add(&outcome, Source::Starting(pid)));
         self.starting.insert(pid, outcome);
-        self.hear_of_start(pid);
+        self.note_start(pid);
     }
 
     /// Checks whether a child has executed its program.
-    pub(super) fn hear_of_start(&mut self, pid: u32) {
+    pub(super) fn note_start(&mut self, pid: u32) {
         let Some(outcome) = self.starting.get_mut(&pid) else {
             return;
         };
@@ -118,7 +118,7 @@ impl Keeper {
         Ok(Children::Alive)
     }
 
-    fn end(&mut self, ended: &Ended) {
+    fn end(&mut self, ended: &ChildExit) {
         if let Some(outcome) = self.starting.get_mut(&ended.pid) {
             // It reported any failure before it ended.
             let outcome = outcome.read().unwrap_or(Ok(()));

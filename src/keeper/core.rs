@@ -145,20 +145,20 @@ impl Keeper {
     fn happen(&mut self, happening: Happening) -> io::Result<()> {
         match happening.source {
             Source::Listener => self.accept(),
-            Source::Signals => self.hear()?,
+            Source::Signals => self.receive()?,
             Source::Client(number) => {
                 if let Some(client) = self.clients.get_mut(&number) {
                     client.receive_if(happening.reads, happening.is_closed);
                     self.serve(number);
                 }
             }
-            Source::Starting(pid) => self.hear_of_start(pid),
+            Source::Starting(pid) => self.note_start(pid),
         }
         Ok(())
     }
 
     /// Handles pending signals: children have ended, or a request to terminate, which is ignored while children are alive.
-    fn hear(&mut self) -> io::Result<()> {
+    fn receive(&mut self) -> io::Result<()> {
         while let Some(signal) = self.signals.next()? {
             self.reaps = true;
             if signal != signals::CHILD && self.attempts.alive() == 0 {

@@ -8,7 +8,7 @@ use std::io;
 
 /// The result of looking for a process.
 #[derive(Debug)]
-pub enum Found {
+pub enum Lookup {
     /// It is alive.
     Alive(Pidfd),
     /// It has ended. Its parent may not have reaped it yet; after that the descriptor may provide the exit status.
@@ -74,22 +74,22 @@ fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
 }
 
 /// Looks for the process with this identity.
-pub fn find(identity: &Identity) -> Found {
+pub fn find(identity: &Identity) -> Lookup {
     if (identity.machine, identity.boot) != (host::machine(), host::boot()) {
-        return Found::Gone;
+        return Lookup::Gone;
     }
     match open(identity) {
         Ok(Some(pidfd)) => match pidfd.has_ended() {
-            Ok(false) => Found::Alive(pidfd),
-            Ok(true) => Found::Ended(pidfd),
-            Err(error) => Found::Unknown(error),
+            Ok(false) => Lookup::Alive(pidfd),
+            Ok(true) => Lookup::Ended(pidfd),
+            Err(error) => Lookup::Unknown(error),
         },
         // A process of another namespace may be alive without being visible from here.
         Ok(None) if identity.namespace != host::namespace() => {
-            Found::Unknown(io::Error::from(io::ErrorKind::PermissionDenied))
+            Lookup::Unknown(io::Error::from(io::ErrorKind::PermissionDenied))
         }
-        Ok(None) => Found::Gone,
-        Err(error) => Found::Unknown(error),
+        Ok(None) => Lookup::Gone,
+        Err(error) => Lookup::Unknown(error),
     }
 }
 

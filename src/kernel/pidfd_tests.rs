@@ -2,7 +2,7 @@
 
 use super::{ExitStatus, Pidfd};
 use crate::kernel::host::{Tier, abilities};
-use crate::kernel::identity::{Found, find, identify};
+use crate::kernel::identity::{Lookup, find, identify};
 use std::process::{Child, Command, Stdio};
 
 struct Cat(Child);
@@ -26,7 +26,7 @@ impl Drop for Cat {
 fn a_process_is_found_until_it_ends_and_its_status_after() {
     let mut cat = Cat::start();
     let (pidfd, identity) = identify(cat.0.id()).expect("it can be").expect("it lives");
-    assert!(matches!(find(&identity), Found::Alive(_)));
+    assert!(matches!(find(&identity), Lookup::Alive(_)));
     assert!(!pidfd.has_ended().expect("it polls"));
     let living = match abilities().tier() {
         Tier::A => ExitStatus::Alive,
@@ -40,7 +40,7 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
     )
     .expect("it is our child");
     assert!(
-        matches!(find(&identity), Found::Ended(_)),
+        matches!(find(&identity), Lookup::Ended(_)),
         "nobody has reaped it"
     );
     assert!(pidfd.is_held().expect("it asks"));
@@ -50,7 +50,7 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
     };
     assert_eq!(pidfd.exit_status().expect("it asks"), known, "of a zombie");
     cat.0.wait().expect("it is our child");
-    assert!(matches!(find(&identity), Found::Gone));
+    assert!(matches!(find(&identity), Lookup::Gone));
     assert!(!pidfd.is_held().expect("it asks"));
     assert!(!pidfd.signal(0).expect("it asks"));
     assert_eq!(pidfd.exit_status().expect("it asks"), known);
@@ -62,18 +62,18 @@ fn what_is_of_another_boot_is_gone_and_another_start_is_another_process() {
     let (_, identity) = identify(cat.0.id()).expect("it can be").expect("it lives");
     let mut rebooted = identity;
     rebooted.boot ^= 1;
-    assert!(matches!(find(&rebooted), Found::Gone));
+    assert!(matches!(find(&rebooted), Lookup::Gone));
     let mut reused = identity;
     (reused.inode, reused.ticks) = (0, identity.ticks ^ 1);
-    assert!(matches!(find(&reused), Found::Gone));
+    assert!(matches!(find(&reused), Lookup::Gone));
     let mut elsewhere = reused;
     (elsewhere.namespace, elsewhere.ticks) = (identity.namespace ^ 1, identity.ticks);
-    assert!(matches!(find(&elsewhere), Found::Unknown(_)));
+    assert!(matches!(find(&elsewhere), Lookup::Unknown(_)));
     let by_ticks = crate::actors::process::Identity {
         inode: 0,
         ..identity
     };
-    assert!(matches!(find(&by_ticks), Found::Alive(_)));
+    assert!(matches!(find(&by_ticks), Lookup::Alive(_)));
 }
 
 #[test]

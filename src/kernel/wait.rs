@@ -12,7 +12,7 @@ use std::ptr;
 
 /// A child that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ChildExit {
     /// Its PID, which may be reused from now on.
     pub pid: u32,
     /// Its status in the format of `wait`: the exit code in the second byte, the signal in the first.
@@ -27,7 +27,7 @@ pub struct Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
     /// One has ended and was reaped.
-    Ended(Ended),
+    Ended(ChildExit),
     /// There are children, but none has ended.
     Alive,
     /// There are no children.
@@ -46,7 +46,7 @@ pub fn reap() -> io::Result<Children> {
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut used) };
     match u32::try_from(pid) {
         Ok(0) => Ok(Children::Alive),
-        Ok(pid) => Ok(Children::Ended(Ended {
+        Ok(pid) => Ok(Children::Ended(ChildExit {
             pid,
             status: status.cast_unsigned(),
             cpu_ms: milliseconds(used.ru_utime).saturating_add(milliseconds(used.ru_stime)),

@@ -54,7 +54,11 @@ struct Files {
 
 impl Files {
     /// Writes the ledger's first records and starts the journal thread.
-    fn start(mut self, ledger: &mut Ledger, fsync: Fsync) -> Result<(SpineFiles, Held), NodeError> {
+    fn start(
+        mut self,
+        ledger: &mut Ledger,
+        fsync: Fsync,
+    ) -> Result<(SpineFiles, CoreResources), NodeError> {
         self.writer.write(&mut ledger.take_batch())?;
         self.writer.sync()?;
         let (journal, thread) = Journal::start(self.writer, fsync)?;
@@ -63,12 +67,12 @@ impl Files {
             disk: self.disk,
             slots: self.slots,
         };
-        Ok((files, Held(thread, self.lock)))
+        Ok((files, CoreResources(thread, self.lock)))
     }
 }
 
 /// The resources held until the core thread ends: the journal thread, then the directory lock.
-struct Held(JournalThread, DirLock);
+struct CoreResources(JournalThread, DirLock);
 
 /// A recovered state that has not been started yet.
 struct Past {
@@ -315,7 +319,7 @@ struct Open {
     doors: OpenDoors,
     spine: Rc<Spine>,
     checkpoints: Rc<Checkpoints>,
-    files: Option<Held>,
+    files: Option<CoreResources>,
 }
 
 impl Open {
@@ -395,7 +399,7 @@ async fn say_goodbye(spine: &Spine) {
 }
 
 /// Takes a last snapshot, records the stop, and releases the journal and the directory.
-async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<Held>) {
+async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<CoreResources>) {
     if files.is_some() && checkpoints.uncovered().records > 0 {
         // If the snapshot fails, the reason is logged, and the journal has everything.
         drop(checkpoints.take().await);
@@ -406,7 +410,7 @@ async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<Held>) {
         let stop = spine.stop();
         spine.until_durable_or_halted(stop).await;
     }
-    if let Some(Held(thread, lock)) = files {
+    if let Some(CoreResources(thread, lock)) = files {
         if let Err(error) = thread.stop() {
             tracing::error!(%error, "the journal thread failed while stopping");
         }

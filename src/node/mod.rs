@@ -16,8 +16,9 @@ use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
 pub use crate::handle::{
-    Added, Drain, Drains, Entry, Events, Fault, Handle, Inventoried, JobWait, LeaseError, Leases,
-    Left, LockError, Locks, QueueError, Queues, Requested, Services, TaskError, Tasks, Terms,
+    Added, Drain, Drains, Entry, Events, Fault, Handle, InProgress, Inventoried, JobWait,
+    LeaseError, Leases, LockError, Locks, QueueError, Queues, Requested, Services, TaskError,
+    Tasks, Terms,
 };
 #[cfg(feature = "replay")]
 pub use crate::handle::{Answered, Past, PastError};

@@ -1,7 +1,7 @@
 //! Moves bytes from a socket to a session and back. A connection has at most one open batch of commands, and a client that
 //! does not read its answers is not read from, which bounds what a client can make the node hold.
 
-use crate::protocols::session::{Session, Then};
+use crate::protocols::session::{NextStep, Session};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -123,8 +123,8 @@ pub(crate) async fn serve<S: Session>(
                 output = Vec::new();
             }
             match then {
-                Then::Close => return Ok(()),
-                Then::Wait => {
+                NextStep::Close => return Ok(()),
+                NextStep::Wait => {
                     tokio::select! {
                         () = session.wait(&mut output) => {}
                         ended = read_ahead(stream, &mut rest) => {
@@ -134,8 +134,8 @@ pub(crate) async fn serve<S: Session>(
                     }
                     continue;
                 }
-                Then::Again => continue,
-                Then::Continue => {}
+                NextStep::Again => continue,
+                NextStep::Continue => {}
             }
             if rest.is_empty() {
                 break;

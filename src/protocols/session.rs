@@ -9,7 +9,7 @@ pub(crate) trait Session {
     fn take(&mut self, input: &[u8]) -> usize;
 
     /// Carries out the commands that were taken, and appends the answers to `output`.
-    async fn perform(&mut self, output: &mut Vec<u8>) -> Then;
+    async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep;
 
     /// Returns how much longer the client may take to complete what it has begun to send; `None` if there is no limit.
     fn patience(&self) -> Option<Duration> {
@@ -19,7 +19,7 @@ pub(crate) trait Session {
     /// Called when the answers have been written to the client.
     fn answered(&mut self) {}
 
-    /// Waits for what `perform` returned [`Then::Wait`] for, and appends the answer to `output`. May be cancelled at any
+    /// Waits for what `perform` returned [`NextStep::Wait`] for, and appends the answer to `output`. May be cancelled at any
     /// time and called again.
     async fn wait(&mut self, _output: &mut Vec<u8>) {}
 
@@ -29,7 +29,7 @@ pub(crate) trait Session {
 
 /// What happens to the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum NextStep {
     /// The connection continues.
     Continue,
     /// The answers so far are written, then `perform` is called again.

@@ -23,7 +23,7 @@ mod timeline;
 mod waypoint;
 
 pub use line::{HEADER, Kind, Line, LineError, header_after};
-pub use replayed::{Replayed, Told};
+pub use replayed::{DecodedEntry, Replayed};
 pub use run::{Differing, Mismatch, Replay, ReplayError};
 pub use story::{Before, Followed, StoryEvent};
 pub use timeline::{

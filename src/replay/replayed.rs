@@ -22,7 +22,7 @@ pub trait Replayed: Recovering {
         &self,
         record: &Record<'_>,
         followed: Option<&Followed>,
-    ) -> Result<Told, RecoveryError>;
+    ) -> Result<DecodedEntry, RecoveryError>;
     /// Returns the state of an item before a record is applied.
     fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError>;
     /// Returns the effects on the followed item, once the record that `before` was taken of is applied.
@@ -38,7 +38,7 @@ pub trait Replayed: Recovering {
         said: (&Value, Option<&Value>),
         key: Option<RequestKey>,
         followed: Option<&Followed>,
-    ) -> Result<Option<Told>, String>;
+    ) -> Result<Option<DecodedEntry>, String>;
     /// Applies these rules, as recorded in the log, from here on.
     fn go_by(&mut self, rules: &[u8]);
     /// Returns the message that lets time act on the item due first. Nothing is removed while `held`.
@@ -57,7 +57,7 @@ pub trait Replayed: Recovering {
 
 /// An entry, as JSON.
 #[derive(Debug)]
-pub struct Told {
+pub struct DecodedEntry {
     /// The request.
     pub message: Value,
     /// The decision.
@@ -77,8 +77,8 @@ impl<M: Actor> Replayed for Replica<M> {
         &self,
         record: &Record<'_>,
         followed: Option<&Followed>,
-    ) -> Result<Told, RecoveryError> {
-        Ok(self.told(stamp_of(record), &Self::decode(record)?, followed))
+    ) -> Result<DecodedEntry, RecoveryError> {
+        Ok(self.decoded(stamp_of(record), &Self::decode(record)?, followed))
     }
 
     fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError> {
@@ -115,7 +115,7 @@ impl<M: Actor> Replayed for Replica<M> {
         (message, outcome): (&Value, Option<&Value>),
         key: Option<RequestKey>,
         followed: Option<&Followed>,
-    ) -> Result<Option<Told>, String> {
+    ) -> Result<Option<DecodedEntry>, String> {
         let message: M::Message = from_json(message)?;
         let outcome: M::Outcome = match outcome {
             Some(outcome) => from_json(outcome)?,
@@ -129,7 +129,7 @@ impl<M: Actor> Replayed for Replica<M> {
             outcome,
             key,
         };
-        let mut told = self.told(moment.stamp(), &entry, followed);
+        let mut told = self.decoded(moment.stamp(), &entry, followed);
         Self::commit(self, moment.stamp(), &entry).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
                 format!("it does not follow from what stands before it ({cause})")
@@ -184,9 +184,14 @@ impl<M: Actor> Replayed for Replica<M> {
 
 impl<M: Actor> Replica<M> {
     /// Describes an entry that is not committed yet.
-    fn told(&self, stamp: Stamp, entry: &EntryOf<M>, followed: Option<&Followed>) -> Told {
+    fn decoded(
+        &self,
+        stamp: Stamp,
+        entry: &EntryOf<M>,
+        followed: Option<&Followed>,
+    ) -> DecodedEntry {
         let said = (&entry.message, &entry.outcome);
-        Told {
+        DecodedEntry {
             before: followed.map(|item| item.before(self.machine(), stamp, said)),
             events: Vec::new(),
             message: to_json(&entry.message),

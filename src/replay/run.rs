@@ -9,7 +9,7 @@ use crate::persist::journal::Record;
 use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{Seal, SlotId, Slots};
 use crate::replay::line::{Kind, Line, LineError, NODE};
-use crate::replay::replayed::{Replayed, Told};
+use crate::replay::replayed::{DecodedEntry, Replayed};
 use crate::replay::story::Followed;
 use crate::spine::machine::{Actor, Moment, Now, Stamp, Start};
 use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
@@ -26,7 +26,7 @@ pub struct Replay {
     /// Whether records are only read, because there is no state to apply them to.
     reads_only: bool,
     mismatches: Vec<Mismatch>,
-    noted: Noted,
+    noted: CheckpointDigests,
     pub(super) followed: Option<Followed>,
 }
 
@@ -45,7 +45,7 @@ pub struct Mismatch {
 
 /// The digests that checkpoints recorded, and the results of comparing them.
 #[derive(Default)]
-struct Noted {
+struct CheckpointDigests {
     /// Digests not reached yet, in order.
     states: Vec<Watermark>,
     compared: u64,
@@ -105,7 +105,7 @@ impl Replay {
             verify: false,
             reads_only: false,
             mismatches: Vec::new(),
-            noted: Noted::default(),
+            noted: CheckpointDigests::default(),
             followed: None,
         }
     }
@@ -363,7 +363,7 @@ impl Replay {
         &mut self,
         stamp: Stamp,
         line: &Line,
-    ) -> Result<(Option<Told>, Option<Value>), String> {
+    ) -> Result<(Option<DecodedEntry>, Option<Value>), String> {
         let message = line.message.as_ref().ok_or("an entry has a message")?;
         let actor = self.named(&line.actor)?.actor();
         let moment = self.moment(actor, stamp);

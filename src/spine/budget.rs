@@ -58,12 +58,12 @@ impl Budget {
 
 /// Bytes held in a budget, which are freed on drop.
 #[derive(Debug)]
-pub struct Held {
+pub struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Held {
+impl Reservation {
     /// Creates a holder of zero bytes.
     pub fn new(budget: &Arc<Budget>) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.release();
     }
@@ -109,13 +109,13 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Held};
+    use super::{Budget, Reservation};
 
     #[test]
     fn halves_have_no_more_than_the_whole() {
         let whole = Budget::new(100);
         let halves = [(); 3].map(|()| Budget::half_of(&whole));
-        let mut held = halves.each_ref().map(Held::new);
+        let mut held = halves.each_ref().map(Reservation::new);
         assert!(!held[0].set(51), "more than a half");
         assert!(held[0].set(50) && held[1].set(40));
         assert!(!held[2].set(20) && held[2].set(10));

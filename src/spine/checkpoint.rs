@@ -150,9 +150,9 @@ pub struct SnapshotStatus {
 
 /// The status, shared with its readers.
 #[derive(Clone, Default)]
-pub struct Shown(Arc<Mutex<SnapshotStatus>>);
+pub struct SharedStatus(Arc<Mutex<SnapshotStatus>>);
 
-impl Shown {
+impl SharedStatus {
     /// Returns the current status.
     pub fn get(&self) -> SnapshotStatus {
         self.lock().clone()
@@ -170,7 +170,7 @@ pub type Request = oneshot::Sender<Result<Taken, CheckpointError>>;
 pub struct Checkpoints {
     spine: Rc<Spine>,
     rules: Rules,
-    shown: Shown,
+    shown: SharedStatus,
     /// What had been appended when the newest checkpoint began.
     covered: Cell<Appended>,
     /// The size of the pages in the newest snapshot, in bytes.
@@ -182,7 +182,7 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// Creates the checkpoints of a node whose start found `past`.
     pub fn new(spine: Rc<Spine>, rules: Rules, past: &Past) -> Self {
-        let shown = Shown::default();
+        let shown = SharedStatus::default();
         shown.lock().slots = past.sealed;
         let snapshot = past.snapshot.as_ref();
         Self {
@@ -202,7 +202,7 @@ impl Checkpoints {
     }
 
     /// Returns a handle to the status.
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> SharedStatus {
         self.shown.clone()
     }
 

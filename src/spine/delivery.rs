@@ -2,7 +2,7 @@
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, RequestKey, Seq};
-use crate::spine::machine::{Asked, Machine, Moment, Now};
+use crate::spine::machine::{Machine, Moment, Now, Request};
 use serde::{Deserialize, Serialize};
 
 /// One command of a delivery.
@@ -26,10 +26,10 @@ impl<M: Machine> Item<M> {
     }
 
     /// Returns what the machine is asked.
-    pub fn asked(&self) -> Asked<'_, M> {
+    pub fn request(&self) -> Request<'_, M> {
         match self {
-            Self::Message(message) | Self::Keyed(message, _) => Asked::Message(message),
-            Self::Query(query) => Asked::Query(query),
+            Self::Message(message) | Self::Keyed(message, _) => Request::Message(message),
+            Self::Query(query) => Request::Query(query),
         }
     }
 }

@@ -30,13 +30,13 @@ pub struct Feed {
     open: AtomicBool,
     ring: Mutex<Ring>,
     /// The newest event that may be shown, and whether the feed has ended.
-    shown: watch::Sender<Shown>,
+    shown: watch::Sender<Visible>,
     /// Added to the sequence number of an entry to get its position.
     base: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Shown {
+struct Visible {
     upto: Position,
     ended: bool,
 }
@@ -245,7 +245,7 @@ impl Ring {
 
 /// What a reader receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Notification {
     /// An event.
     Event(Arc<Event>),
     /// The events after `after` and up to `upto` are no longer kept.
@@ -272,12 +272,12 @@ pub struct Reader {
     at: Position,
     /// Whether the reader asked for a position that this node has not reached.
     astray: bool,
-    shown: watch::Receiver<Shown>,
+    shown: watch::Receiver<Visible>,
 }
 
 impl Reader {
     /// Takes at most `most` items that are available now; empty if there are none.
-    pub fn take(&mut self, most: usize) -> Vec<Heard> {
+    pub fn take(&mut self, most: usize) -> Vec<Notification> {
         let upto = self.shown.borrow_and_update().upto;
         let ring = self.feed.ring();
         let mut heard = Vec::new();
@@ -285,10 +285,10 @@ impl Reader {
         let gone = self.at < ring.floor && ring.floor <= upto;
         if std::mem::take(&mut self.astray) {
             let after = std::mem::replace(&mut self.at, upto);
-            heard.push(Heard::Ahead { after, upto });
+            heard.push(Notification::Ahead { after, upto });
         } else if gone {
             let after = std::mem::replace(&mut self.at, ring.floor);
-            heard.push(Heard::Lost {
+            heard.push(Notification::Lost {
                 after,
                 upto: ring.floor,
             });
@@ -301,7 +301,7 @@ impl Reader {
         let events = ring.events.range(from..).take(most);
         for event in events.take_while(|event| event.position <= upto) {
             self.at = event.position;
-            heard.push(Heard::Event(Arc::clone(event)));
+            heard.push(Notification::Event(Arc::clone(event)));
         }
         heard
     }
@@ -347,7 +347,7 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::{EVENT_BYTES_MAX, EVENTS_MAX, Feed, Heard, LINGER_MS, Reader};
+    use super::{EVENT_BYTES_MAX, EVENTS_MAX, Feed, LINGER_MS, Notification, Reader};
     use crate::clock::Timestamp;
     use crate::ids::Seq;
     use crate::spine::event::{Event, Happening, Position};
@@ -360,11 +360,11 @@ mod tests {
     }
 
     /// Takes what is available as text; lost events as a range.
-    fn heard(reader: &mut Reader) -> Vec<String> {
+    fn received(reader: &mut Reader) -> Vec<String> {
         let text = |heard| match heard {
-            Heard::Event(event) => event.position.to_string(),
-            Heard::Lost { after, upto } => format!("{after}..{upto}"),
-            Heard::Ahead { after, upto } => format!("{after}>{upto}"),
+            Notification::Event(event) => event.position.to_string(),
+            Notification::Lost { after, upto } => format!("{after}..{upto}"),
+            Notification::Ahead { after, upto } => format!("{after}>{upto}"),
         };
         reader.take(usize::MAX).into_iter().map(text).collect()
     }
@@ -377,19 +377,19 @@ mod tests {
         for seq in [10, 10, 12] {
             put(&feed, seq);
         }
-        assert!(heard(&mut early).is_empty(), "nothing is durable");
+        assert!(received(&mut early).is_empty(), "nothing is durable");
         feed.show(Seq(11));
-        assert_eq!(heard(&mut early), ["10", "10.1"]);
+        assert_eq!(received(&mut early), ["10", "10.1"]);
         let mut late = feed.listen(Seq(12), None);
         let mut back = feed.listen(Seq(12), Some(Seq(10).into()));
         feed.show(Seq(u64::MAX));
-        assert_eq!(heard(&mut early), ["12"]);
-        assert_eq!(heard(&mut late), ["12"], "from where it came");
-        assert_eq!(heard(&mut back), ["10.1", "12"], "from where it was");
+        assert_eq!(received(&mut early), ["12"]);
+        assert_eq!(received(&mut late), ["12"], "from where it came");
+        assert_eq!(received(&mut back), ["10.1", "12"], "from where it was");
         put(&feed, 12);
         feed.show(Seq(u64::MAX));
-        assert_eq!(heard(&mut early), ["12.1"]);
-        assert!(heard(&mut early).is_empty(), "nothing is heard twice");
+        assert_eq!(received(&mut early), ["12.1"]);
+        assert!(received(&mut early).is_empty(), "nothing is heard twice");
     }
 
     #[test]
@@ -421,13 +421,13 @@ mod tests {
         let behind = || feed.put_behind(AT, "node", Happening::new("checkpoint"));
         behind();
         feed.show(Seq(3));
-        assert_eq!(heard(&mut reader), ["9.1"], "it waits for nothing");
+        assert_eq!(received(&mut reader), ["9.1"], "it waits for nothing");
         put(&feed, 12);
         behind();
         feed.show(Seq(11));
-        assert!(heard(&mut reader).is_empty());
+        assert!(received(&mut reader).is_empty());
         feed.show(Seq(12));
-        assert_eq!(heard(&mut reader), ["12", "12.1"]);
+        assert_eq!(received(&mut reader), ["12", "12.1"]);
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
         feed.retract(Seq(2));
         put(&feed, 3);
         feed.show(Seq(3));
-        assert_eq!(heard(&mut reader), ["1", "3"]);
+        assert_eq!(received(&mut reader), ["1", "3"]);
     }
 
     #[test]
@@ -451,17 +451,17 @@ mod tests {
         let mut astray = feed.listen(Seq(9), Some(Seq(10).into()));
         put(&feed, 10);
         feed.show(Seq(10));
-        assert_eq!(heard(&mut before), ["4..9", "10"]);
-        assert_eq!(heard(&mut exact), ["10"], "there was nothing in between");
+        assert_eq!(received(&mut before), ["4..9", "10"]);
+        assert_eq!(received(&mut exact), ["10"], "there was nothing in between");
         assert_eq!(
-            heard(&mut astray),
+            received(&mut astray),
             ["10>10"],
             "it is a position of another log"
         );
         put(&feed, 11);
         feed.show(Seq(11));
-        assert_eq!(heard(&mut before), ["11"]);
-        assert_eq!(heard(&mut astray), ["11"]);
+        assert_eq!(received(&mut before), ["11"]);
+        assert_eq!(received(&mut astray), ["11"]);
     }
 
     #[test]
@@ -471,11 +471,11 @@ mod tests {
         let many = EVENTS_MAX as u64 + 5;
         (1..=many).for_each(|seq| put(&feed, seq));
         assert!(
-            heard(&mut slow).is_empty(),
+            received(&mut slow).is_empty(),
             "what is not durable is not even lost"
         );
         feed.show(Seq(many));
-        let told = heard(&mut slow);
+        let told = received(&mut slow);
         assert_eq!(told.first().map(String::as_str), Some("0..5"));
         assert_eq!(told.len(), EVENTS_MAX + 1);
         for seq in many + 1..many + 100 {
@@ -499,15 +499,15 @@ mod tests {
         put(&before, 1);
         put(&before, 2);
         before.show(Seq(u64::MAX));
-        let told = heard(&mut reader);
+        let told = received(&mut reader);
         let again = Arc::new(Feed::beginning_at(Timestamp(2)));
         let mut first = again.listen(Seq(0), None);
         (1..=5).for_each(|seq| put(&again, seq));
         again.show(Seq(u64::MAX));
-        let anew = heard(&mut first);
+        let anew = received(&mut first);
         assert!(told.iter().all(|position| !anew.contains(position)));
         let back = told[0].parse().unwrap();
-        let back = heard(&mut again.listen(Seq(5), Some(back)));
+        let back = received(&mut again.listen(Seq(5), Some(back)));
         assert!(back[0].starts_with(&format!("{}..", told[0])), "{back:?}");
         assert_eq!(back[1..], anew, "everything of this life");
     }
@@ -522,12 +522,12 @@ mod tests {
         at(2, 5 + LINGER_MS);
         feed.show(Seq(2));
         let mut again = feed.listen(Seq(2), Some(Position::default()));
-        assert_eq!(heard(&mut again), ["1", "2"], "it may come back");
+        assert_eq!(received(&mut again), ["1", "2"], "it may come back");
         drop(again);
         at(3, 6 + LINGER_MS);
         at(4, 7 + 2 * LINGER_MS);
         assert!(!feed.is_open() && feed.ring().events.is_empty());
         let mut new = feed.listen(Seq(4), Some(Seq(2).into()));
-        assert_eq!(heard(&mut new), ["2..4"]);
+        assert_eq!(received(&mut new), ["2..4"]);
     }
 }

@@ -5,7 +5,7 @@
 //! alone. A machine requests everything outside itself through effects (`effect.rs`). See `ARCHITECTURE.md`.
 //!
 //! The contract is split by concern, and an [`Actor`] is all of it: rules ([`Machine`]), time ([`Timed`]), snapshots
-//! ([`Paged`]), and what users are shown ([`Shown`]). What most machines do not need has a default.
+//! ([`Paged`]), and what users are shown ([`Observable`]). What most machines do not need has a default.
 
 pub use crate::clock::Now;
 use crate::clock::{Offset, Timestamp};
@@ -92,7 +92,7 @@ pub trait Machine: Send + Sized + 'static {
     /// Answers a query. Never expires anything.
     fn query(&self, now: Now, query: &Self::Query) -> Self::Reply;
     /// Returns the cost of a request, where 1 is a usual command: after a certain total, others have their turn.
-    fn cost(_asked: Asked<'_, Self>) -> usize {
+    fn cost(_asked: Request<'_, Self>) -> usize {
         1
     }
     /// Returns what a message from a client or another actor does to space that is running out. Ticks are never refused.
@@ -120,7 +120,7 @@ pub trait Machine: Send + Sized + 'static {
 
 /// A request to a machine.
 #[derive(Debug)]
-pub enum Asked<'a, M: Machine> {
+pub enum Request<'a, M: Machine> {
     /// A message, which may change state.
     Message(&'a M::Message),
     /// A query.
@@ -175,7 +175,7 @@ pub trait Paged: Machine {
 }
 
 /// What users and programs are shown of a machine. Nothing depends on it.
-pub trait Shown: Machine {
+pub trait Observable: Machine {
     /// The kinds of events that it publishes, besides those of every actor. A subscription to any other kind is refused, so that a
     /// misspelled kind is not waited for in vain.
     const KINDS: &'static [&'static str] = &[];
@@ -196,7 +196,7 @@ pub trait Shown: Machine {
         Vec::new()
     }
     /// Publishes the events of an outcome, in order. Called just before the commit, and only while there are subscribers or if the
-    /// machine has [`Shown::WARNINGS`].
+    /// machine has [`Observable::WARNINGS`].
     fn events(
         &self,
         _entry: Stamp,
@@ -227,9 +227,9 @@ pub trait Shown: Machine {
 }
 
 /// A machine with everything that a host needs.
-pub trait Actor: Machine + Timed + Paged + Shown {}
+pub trait Actor: Machine + Timed + Paged + Observable {}
 
-impl<M: Machine + Timed + Paged + Shown> Actor for M {}
+impl<M: Machine + Timed + Paged + Observable> Actor for M {}
 
 /// The action type of a machine without actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,16 +13,16 @@ use std::rc::Rc;
 
 /// Answers and actions, in order. Clones share one outbox.
 pub struct Outbox<M: Machine> {
-    held: Rc<RefCell<VecDeque<Held<M>>>>,
+    held: Rc<RefCell<VecDeque<PendingOutput<M>>>>,
     port: Rc<RefCell<Option<Box<dyn Port<M>>>>>,
 }
 
-struct Held<M: Machine> {
+struct PendingOutput<M: Machine> {
     rests_on: Seq,
-    what: What<M>,
+    what: Output<M>,
 }
 
-enum What<M: Machine> {
+enum Output<M: Machine> {
     Answers(Vec<Answer<M::Reply>>, ReplyTo<M::Reply>),
     Action(Action<M::Action>),
 }
@@ -53,15 +53,15 @@ impl<M: Machine> Outbox<M> {
 
     /// Holds answers until the entry `rests_on` is durable. It must not be earlier than that of the previous call.
     pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<M::Reply>>, reply_to: ReplyTo<M::Reply>) {
-        self.push(rests_on, What::Answers(answers, reply_to));
+        self.push(rests_on, Output::Answers(answers, reply_to));
     }
 
     /// Holds an action until the entry `rests_on` is durable. It must not be earlier than that of the previous call.
     pub fn hold_action(&self, rests_on: Seq, action: Action<M::Action>) {
-        self.push(rests_on, What::Action(action));
+        self.push(rests_on, Output::Action(action));
     }
 
-    fn push(&self, rests_on: Seq, what: What<M>) {
+    fn push(&self, rests_on: Seq, what: Output<M>) {
         let mut held = self.held.borrow_mut();
         if let Some(before) = held.back() {
             assert!(
@@ -69,7 +69,7 @@ impl<M: Machine> Outbox<M> {
                 "effects come in the order of what they rest on"
             );
         }
-        held.push_back(Held { rests_on, what });
+        held.push_back(PendingOutput { rests_on, what });
     }
 
     /// Releases everything that depends on no entry later than `durable`.
@@ -82,8 +82,8 @@ impl<M: Machine> Outbox<M> {
                 .pop_front_if(|held| held.rests_on <= durable);
             match next.map(|held| held.what) {
                 None => return,
-                Some(What::Answers(answers, reply_to)) => reply_to(answers),
-                Some(What::Action(action)) => {
+                Some(Output::Answers(answers, reply_to)) => reply_to(answers),
+                Some(Output::Action(action)) => {
                     let mut port = self.port.borrow_mut();
                     let port = port.as_mut();
                     port.expect("an actor that acts has a port before it starts")

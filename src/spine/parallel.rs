@@ -28,14 +28,14 @@ pub type Coming<'a, T> = &'a mut (dyn Iterator<Item = T> + Send);
 /// Runs `make` on another thread, while `take` consumes on this one what it has made. The result of `make` covers only as much as was
 /// taken: `take` may stop early.
 pub fn ahead<T: Send, M: Send, R>(
-    make: impl FnOnce(&mut Made<T>) -> M + Send,
+    make: impl FnOnce(&mut BatchSender<T>) -> M + Send,
     take: impl FnOnce(Coming<'_, T>) -> R,
 ) -> (M, R) {
     thread::scope(|scope| {
         let (sender, batches) = bounded(BATCHES_MAX);
         let making = scope.spawn(move || {
             let batch = Vec::with_capacity(BATCH);
-            let mut made = Made { batch, sender };
+            let mut made = BatchSender { batch, sender };
             let result = make(&mut made);
             made.hand_over();
             result
@@ -47,12 +47,12 @@ pub fn ahead<T: Send, M: Send, R>(
 }
 
 /// Receives what was made, for the other thread.
-pub struct Made<T> {
+pub struct BatchSender<T> {
     batch: Vec<T>,
     sender: Sender<Vec<T>>,
 }
 
-impl<T> Made<T> {
+impl<T> BatchSender<T> {
     /// Hands a thing over. Returns false if the consumer has stopped taking.
     pub fn push(&mut self, thing: T) -> bool {
         self.batch.push(thing);
@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn what_is_made_is_taken_in_order_and_whole() {
         for things in [0, 1, BATCH - 1, BATCH, 3 * BATCHES_MAX * BATCH + 1] {
-            let make = |made: &mut super::Made<usize>| (0..things).all(|thing| made.push(thing));
+            let make =
+                |made: &mut super::BatchSender<usize>| (0..things).all(|thing| made.push(thing));
             let (all, taken) = ahead(make, |things| things.collect::<Vec<_>>());
             assert!(all);
             assert_eq!(taken, (0..things).collect::<Vec<_>>());
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_for_nobody() {
-        let make = |made: &mut super::Made<usize>| {
+        let make = |made: &mut super::BatchSender<usize>| {
             (0..100_000).take_while(|thing| made.push(*thing)).count()
         };
         let (made, taken) = ahead(make, |things| things.take(3).collect::<Vec<_>>());
@@ -104,7 +105,7 @@ mod tests {
     #[should_panic(expected = "told")]
     fn a_panic_of_who_makes_goes_on_in_who_asked() {
         ahead(
-            |_: &mut super::Made<u8>| panic!("told"),
+            |_: &mut super::BatchSender<u8>| panic!("told"),
             |things| things.count(),
         );
     }

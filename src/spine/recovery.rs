@@ -12,13 +12,13 @@ use crate::persist::disk::Disk;
 use crate::persist::format::Kind;
 use crate::persist::journal::{Begin, Reader, Record, Tail};
 use crate::persist::mark::{Mark, Marked, Watermark};
-use crate::persist::snapshots::{BySlot, Found, Look, Page, Seal, SlotId, Slots};
+use crate::persist::snapshots::{BySlot, Look, Page, Seal, SlotId, SlotStatus, Slots};
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::Entry;
 use crate::spine::loading::{self, Arriving};
 use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
 use crate::spine::pages;
-use crate::spine::parallel::{Coming, Made, ahead, both};
+use crate::spine::parallel::{BatchSender, Coming, ahead, both};
 use crate::spine::receipts::Receipts;
 use crate::spine::record::decode_record;
 pub use crate::spine::record::{RecoveryError, decode_mark};
@@ -269,13 +269,13 @@ pub fn recover(
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
 ) -> Result<Past, RecoveryError> {
-    let Looked {
+    let SnapshotSurvey {
         sealed,
         wrong: mut mended,
         reaches,
     } = match slots {
         Some(slots) => look(disk, slots)?,
-        None => Looked::default(),
+        None => SnapshotSurvey::default(),
     };
     let mut reliable = BySlot::default();
     for (slot, seal) in &sealed {
@@ -339,7 +339,7 @@ pub type Snapshots = Vec<(SlotId, Seal)>;
 
 /// The result of examining the snapshots.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct SnapshotSurvey {
     /// Complete snapshots, newest first.
     pub sealed: Snapshots,
     /// What is wrong with the others, as text.
@@ -349,12 +349,12 @@ pub struct Looked {
 }
 
 /// Finds the complete snapshots of this log, and what is wrong with the others.
-pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
+pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
         let look = slots.look_closely(slot)?;
         let belongs = match &look.found {
-            Found::Sealed(seal) => belongs(disk, seal),
-            Found::Absent | Found::Unsealed | Found::Damaged(_) => false,
+            SlotStatus::Sealed(seal) => belongs(disk, seal),
+            SlotStatus::Absent | SlotStatus::Unsealed | SlotStatus::Damaged(_) => false,
         };
         Ok::<_, RecoveryError>((look, belongs))
     };
@@ -364,19 +364,19 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<Looked, RecoveryError> {
         let (Look { found, seal, .. }, belongs) = examined?;
         reaches = reaches.max(seal.map_or(Seq(0), |seal| seal.mark));
         match found {
-            Found::Absent => {}
-            Found::Unsealed => wrong.push(format!(
+            SlotStatus::Absent => {}
+            SlotStatus::Unsealed => wrong.push(format!(
                 "snapshot {slot} was being written when the coordinator went down"
             )),
-            Found::Sealed(seal) if belongs => sealed.push((slot, seal)),
-            Found::Sealed(Seal { mark, .. }) => wrong.push(format!(
+            SlotStatus::Sealed(seal) if belongs => sealed.push((slot, seal)),
+            SlotStatus::Sealed(Seal { mark, .. }) => wrong.push(format!(
                 "snapshot {slot} belongs to another log: this one has no mark of it at {mark}"
             )),
-            Found::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
+            SlotStatus::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
         }
     }
     sealed.sort_by_key(|(_, seal)| std::cmp::Reverse(seal.manifest.begun));
-    Ok(Looked {
+    Ok(SnapshotSurvey {
         sealed,
         wrong,
         reaches,
@@ -490,7 +490,7 @@ fn repeat(
     });
     let actors: Vec<Repeating> = actors.collect();
     let mut reader = Reader::open_after(disk, begin)?;
-    let read = |made: &mut Made<_>| read(&mut reader, &actors, scope, made);
+    let read = |made: &mut BatchSender<_>| read(&mut reader, &actors, scope, made);
     let (read, repeated) = ahead(read, |steps| {
         for step in steps {
             match step? {
@@ -539,7 +539,7 @@ fn read(
     reader: &mut Reader<'_>,
     actors: &[Repeating],
     scope: Scope,
-    made: &mut Made<Result<Step, RecoveryError>>,
+    made: &mut BatchSender<Result<Step, RecoveryError>>,
 ) -> Result<(), PersistError> {
     while let Some(record) = reader.next()? {
         let seq = record.seq;

@@ -4,7 +4,7 @@
 use crate::client_programs;
 use crate::left_out::left_out;
 use crate::patience::until;
-use crate::unheard;
+use crate::unserved;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
@@ -35,7 +35,7 @@ impl Drop for Server {
 
 /// An address that nobody listens on, with this port or any.
 fn free(port: u16) -> std::io::Result<SocketAddr> {
-    Ok((Ipv4Addr::LOCALHOST, unheard::port(port)?).into())
+    Ok((Ipv4Addr::LOCALHOST, unserved::port(port)?).into())
 }
 
 /// Runs a command to its end; what it said, if it ended well.

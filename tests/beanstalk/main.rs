@@ -25,6 +25,6 @@ mod left_out;
 mod patience;
 #[path = "../support/resources.rs"]
 mod resources;
-#[path = "../support/unheard.rs"]
+#[path = "../support/unserved.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
-mod unheard;
+mod unserved;

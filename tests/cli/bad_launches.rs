@@ -142,9 +142,9 @@ fn limit(of: Pid, free: usize) -> u64 {
 }
 
 /// Lets a process open only so many more, until this is dropped.
-struct Few(Pid, Rlimit);
+struct DescriptorLimit(Pid, Rlimit);
 
-impl Few {
+impl DescriptorLimit {
     fn of(pid: Pid, more: usize) -> Self {
         let few = Rlimit {
             current: Some(limit(pid, more)),
@@ -157,7 +157,7 @@ impl Few {
     }
 }
 
-impl Drop for Few {
+impl Drop for DescriptorLimit {
     fn drop(&mut self) {
         // It may have ended.
         let _ended = prlimit(Some(self.0), Resource::Nofile, self.1);
@@ -170,7 +170,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     let tree = Tree::start();
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
     let keeper = tree.keeper().expect("it runs");
-    let few = Few::of(keeper, 0);
+    let few = DescriptorLimit::of(keeper, 0);
     let (status, err, failure) = fails(&tree, &["--", "true"]);
     assert_eq!(
         (status, failure["errno"].as_i64()),
@@ -186,7 +186,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     let mut tries = 0;
     let done = until("a connection has the last", || {
         tries += 1;
-        let few = Few::of(coordinator, 1);
+        let few = DescriptorLimit::of(coordinator, 1);
         let done = tree.run(&["run", "--detach", "--", "true"]);
         if done.status != 125 && tries % 1000 == 0 {
             // If this never happens, the state of these tries is printed with the failure.

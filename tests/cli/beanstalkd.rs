@@ -1,7 +1,7 @@
 //! sexton in beanstalkd's place, as its users start it: the command line, signals, exit statuses, and what is kept.
 
 use crate::patience::until;
-use crate::unheard;
+use crate::unserved;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, words: &[&str]) -> Self {
-        let port = unheard::port(0).expect("there is a free one");
+        let port = unserved::port(0).expect("there is a free one");
         let child = Command::new(program)
             .args(["-l127.0.0.1", "-p", &port.to_string()])
             .args(words)
@@ -188,7 +188,7 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let path = directory.path().join("socket");
     let word = format!("unix:{}", path.display());
     // Left behind by one that was killed.
-    unheard::left_behind(&path).expect("a socket");
+    unserved::left_behind(&path).expect("a socket");
     let mut child = Command::new(&program)
         .args(["-l", &word, "-z", "10"])
         .spawn()

@@ -234,7 +234,7 @@ struct Served {
 }
 
 impl Served {
-    fn service(&self, words: &[&str]) -> coordinator::Done {
+    fn service(&self, words: &[&str]) -> coordinator::CommandOutput {
         let words = [&["service"], words].concat();
         let mut command = coordinator::command(&self.data, &words);
         coordinator::done(command.output().expect("it runs"))

@@ -1,7 +1,7 @@
 //! `sexton serve` as PID 1 of a PID namespace, as in a container: what it inherits is reaped, how what it follows ended is known
 //! all the same, and nothing is cut off when it stops.
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve_by, text};
 use crate::groups;
 use crate::left_out::left_out;
@@ -56,7 +56,7 @@ impl Container {
     }
 
     /// A command in the namespace.
-    fn inside(&self, words: &[&str]) -> Done {
+    fn inside(&self, words: &[&str]) -> CommandOutput {
         let mut command = Command::new("nsenter");
         forget_environment(&mut command);
         let init = self.init.as_raw_nonzero().to_string();

@@ -35,14 +35,14 @@ fn said(output: &Output) -> String {
 }
 
 /// What stands in the directory that is damaged: its segments in order, and which snapshot is newer.
-struct Made {
+struct DamagedDirectory {
     data: PathBuf,
     segments: Vec<PathBuf>,
     newer: &'static str,
     older: &'static str,
 }
 
-impl Made {
+impl DamagedDirectory {
     fn at(data: &Path) -> Self {
         let (status, found) = json(data);
         assert_eq!(status, Some(0), "{found}");
@@ -140,7 +140,7 @@ fn used(file: &Path) -> u64 {
 }
 
 /// Moves what has this name away, and leaves a link to it.
-fn linked(made: &Made, name: impl AsRef<Path>) {
+fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
     let away = tempfile::tempdir_in(made.data.parent().expect("it is in a directory"));
     let away = away.expect("it can be made").keep().join("away");
     let path = made.data.join(name);
@@ -148,7 +148,7 @@ fn linked(made: &Made, name: impl AsRef<Path>) {
     std::os::unix::fs::symlink(&away, &path).expect("a link can be made");
 }
 
-type Plant = fn(&Made);
+type Plant = fn(&DamagedDirectory);
 
 /// What is done, with which status `inspect` ends, and what it says.
 const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
@@ -384,7 +384,7 @@ fn each_planted_damage_is_named_and_nothing_is_changed() {
     for (what, plant, status, words) in PLANTED {
         let data = files.path().join("data");
         copy(&made, &data);
-        plant(&Made::at(&data));
+        plant(&DamagedDirectory::at(&data));
         let before = everything(&data);
         let output = inspect(&data, &[]);
         let text = said(&output);

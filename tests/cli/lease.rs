@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::{CommandOutput, done};
 use crate::daemon::text;
 use crate::patience::until;
 use crate::tree::Tree;
@@ -121,7 +121,7 @@ fn show(tree: &Tree, name: &str) -> Value {
     serde_json::from_str(&printed).expect("it is JSON")
 }
 
-fn ended(child: Child) -> Done {
+fn ended(child: Child) -> CommandOutput {
     done(child.wait_with_output().expect("it is ours"))
 }
 
@@ -555,7 +555,7 @@ fn of_three_at_once_one_is_turned_away_whichever_it_is() {
     });
     passes.let_end();
     let done = asked.map(ended);
-    let turned_away = |done: &&Done| done.err.contains("not needed");
+    let turned_away = |done: &&CommandOutput| done.err.contains("not needed");
     assert_eq!(done.iter().filter(turned_away).count(), 1, "{done:?}");
     assert!(done.iter().all(|it| it.status == 0), "{done:?}");
     assert_eq!(passes.begun().len(), 2, "{done:?}");

@@ -1,6 +1,6 @@
 //! `sexton lock run`: nobody else has the lock while anything of the command lives, whoever is killed.
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
@@ -81,7 +81,7 @@ fn locks(tree: &Tree) -> Vec<Value> {
         .clone()
 }
 
-fn conflict(tree: &Tree) -> Done {
+fn conflict(tree: &Tree) -> CommandOutput {
     tree.run(&["lock", "run", "--no-wait", "k", "--", "true"])
 }
 

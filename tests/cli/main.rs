@@ -24,8 +24,8 @@ mod init;
 mod inspect;
 mod interrupted;
 mod lease;
-mod lease_given_back;
-mod lease_shown;
+mod lease_returned;
+mod lease_show;
 mod lock;
 mod lock_run;
 mod log;
@@ -78,9 +78,9 @@ mod work_any;
 mod work_bounds;
 mod work_kept;
 mod work_lines;
+mod work_progress;
 mod work_report;
 mod work_result;
-mod work_shown;
 mod workers;
 mod zoo;
 
@@ -108,5 +108,5 @@ mod lockserver;
 mod node;
 #[path = "../support/patience.rs"]
 mod patience;
-#[path = "../support/unheard.rs"]
-mod unheard;
+#[path = "../support/unserved.rs"]
+mod unserved;

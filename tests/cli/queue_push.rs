@@ -1,11 +1,11 @@
 //! What a shell adds to queues: batches, and jobs of root jobs.
 
-use crate::coordinator::{Coordinator, Done, done};
+use crate::coordinator::{CommandOutput, Coordinator, done};
 use std::io::Write as _;
 use std::process::Stdio;
 
 /// Runs a command with this on its standard input.
-fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> Done {
+fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput {
     let mut command = coordinator.command(words);
     command
         .stdin(Stdio::piped())

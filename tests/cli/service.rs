@@ -20,9 +20,9 @@ fn files() -> TempDir {
 }
 
 /// A service manager's ear.
-struct Ear(UnixDatagram);
+struct NotifySocket(UnixDatagram);
 
-impl Ear {
+impl NotifySocket {
     fn at(path: &Path) -> Self {
         let socket = UnixDatagram::bind(path).expect("a socket");
         socket
@@ -31,7 +31,7 @@ impl Ear {
         Self(socket)
     }
 
-    fn hear(&self) -> String {
+    fn receive(&self) -> String {
         let mut told = [0; 512];
         let len = self.0.recv(&mut told).expect("it is told something");
         let told = told.get(..len).expect("it is as long as it says");
@@ -40,9 +40,9 @@ impl Ear {
 
     /// Everything up to a notice that has this line.
     fn until(&self, line: &str) -> Vec<String> {
-        let mut heard = vec![self.hear()];
+        let mut heard = vec![self.receive()];
         while !heard.last().is_some_and(|last| has(last, line)) {
-            heard.push(self.hear());
+            heard.push(self.receive());
         }
         heard
     }
@@ -68,7 +68,7 @@ fn has(notice: &str, line: &str) -> bool {
 fn a_service_manager_is_told_of_start_and_stop() {
     let files = files();
     let path = files.path().join("notify");
-    let ear = Ear::at(&path);
+    let ear = NotifySocket::at(&path);
     let data = files.path().join("data");
     let mut command = serve(&["--data", text(&data)]);
     command.env("NOTIFY_SOCKET", &path);
@@ -102,7 +102,7 @@ fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
     use std::os::linux::net::SocketAddrExt as _;
     let name = format!("sexton-test-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
-    let ear = Ear(UnixDatagram::bind_addr(&address).expect("a socket"));
+    let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket"));
     ear.0
         .set_read_timeout(Some(patience::PATIENCE))
         .expect("a limit");
@@ -124,7 +124,7 @@ fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
 fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     let files = files();
     let path = files.path().join("notify");
-    let ear = Ear::at(&path);
+    let ear = NotifySocket::at(&path);
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", &path);
     command.env("WATCHDOG_USEC", "20000");
@@ -136,7 +136,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     daemon.kill();
 
     let path = files.path().join("other");
-    let ear = Ear::at(&path);
+    let ear = NotifySocket::at(&path);
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", &path);
     command.env("WATCHDOG_USEC", "1").env("WATCHDOG_PID", "1");
@@ -208,7 +208,7 @@ fn healthy(mut stream: impl std::io::Read + std::io::Write) -> bool {
 fn passed_listeners_become_doors() {
     let files = files();
     let notify = files.path().join("notify");
-    let ear = Ear::at(&notify);
+    let ear = NotifySocket::at(&notify);
     let (lockserver, lockserver_at) = listener();
     let (http, http_at) = listener();
     // Who connects before it runs is served once it does.

@@ -1,6 +1,6 @@
 //! Services with the real program: defined in its configuration, brought back when they end, and ended with it.
 
-use crate::coordinator::{Done, command, done};
+use crate::coordinator::{CommandOutput, command, done};
 use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,7 +66,7 @@ impl Application {
         log
     }
 
-    fn run(&self, words: &[&str]) -> Done {
+    fn run(&self, words: &[&str]) -> CommandOutput {
         let words = [&["service"], words].concat();
         let mut command = command(&self.data(), &words);
         done(command.stdin(Stdio::null()).output().expect("it runs"))

@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::coordinator::{Coordinator, Done, done};
+use crate::coordinator::{CommandOutput, Coordinator, done};
 use crate::daemon::{Daemon, serve, serve_by, sexton, text};
 use crate::left_out::left_out;
 use rustix::process::{Pid, Signal, kill_process};
@@ -112,7 +112,7 @@ impl Tree {
         command
     }
 
-    pub(crate) fn run(&self, words: &[&str]) -> Done {
+    pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
         done(self.command(words).output().expect("it runs"))
     }
 

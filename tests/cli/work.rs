@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::{CommandOutput, done};
 use crate::daemon::text;
 use crate::patience::until;
 use crate::tree::Tree;
@@ -24,7 +24,7 @@ pub(crate) fn job(tree: &Tree, id: &str) -> Value {
 }
 
 /// Runs a shell script for each job, and says what came of it.
-pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Done) {
+pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
     let all = [
         &["work"],
         words,

@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::{CommandOutput, done};
 use crate::daemon::text;
 use crate::left_out::left_out;
 use crate::patience::until;
@@ -27,7 +27,7 @@ fn worker(each: &str) -> String {
 
 const WELL: &str = r#"echo "{\"id\":$id,\"ok\":true}" >&3"#;
 
-fn lines(tree: &Tree, words: &[&str], script: &str) -> (Value, Done) {
+fn lines(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
     work(tree, &[words, &["--lines"]].concat(), script)
 }
 

@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::coordinator::{Done, done};
+use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
@@ -42,7 +42,7 @@ fn until_done(tree: &Tree, id: &str) {
 }
 
 /// What `sexton config` says of a file.
-fn config(text_of: &str) -> Done {
+fn config(text_of: &str) -> CommandOutput {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("app.toml");
     std::fs::write(&file, text_of).expect("it can be written");

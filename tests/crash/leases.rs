@@ -40,7 +40,7 @@ echo "e $SEXTON_PROCESS_ID $2" >> "$1"
 
 /// What the file says of passes and requests. Of a request there is a line `q REQUEST` before it is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct Observations {
     begun: u64,
     whole: u64,
     /// Who began last: its PID.
@@ -51,7 +51,7 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-impl Seen {
+impl Observations {
     fn read(file: &Path) -> Self {
         // Before the first request, there is none.
         Self::of(&std::fs::read_to_string(file).unwrap_or_default())
@@ -184,7 +184,7 @@ impl Lease {
             let lease = self.host.get("/v1/leases/lease?name=k");
             let is = |place: &str| lease.pointer(place).and_then(Value::as_bool);
             let is_quiet = is("/owed") != Some(true) && is("/current/running") != Some(true);
-            let seen = Seen::read(&self.file);
+            let seen = Observations::read(&self.file);
             assert_eq!(seen.wrong, Vec::<String>::new());
             let is_met = seen.open.is_disjoint(&self.acknowledged);
             (is_quiet && is_met).then_some(())
@@ -224,7 +224,7 @@ impl Lease {
     }
 
     fn kill_pass(&self) -> bool {
-        let newest = Seen::read(&self.file).newest;
+        let newest = Observations::read(&self.file).newest;
         let Some(Ok(Some(pidfd))) = newest.map(Pidfd::open) else {
             return false;
         };
@@ -239,7 +239,7 @@ impl Lease {
     }
 
     /// Ends the coordinator, and reads in the journal when each pass began: no two within one period. How many did.
-    fn judge(mut self) -> (Seen, Killed, u64) {
+    fn judge(mut self) -> (Observations, Killed, u64) {
         self.daemon.take().expect("one runs").kill();
         let mut replay = sexton();
         replay.args(["replay", "--actor", "lease", "--json"]);
@@ -257,7 +257,7 @@ impl Lease {
                 "{first} and {second} of {begun:?}"
             );
         }
-        let seen = Seen::read(&self.file);
+        let seen = Observations::read(&self.file);
         assert!(
             seen.begun <= begun.len() as u64,
             "each began by the journal"
@@ -306,15 +306,15 @@ fn every_request_is_followed_by_a_whole_pass_whoever_is_killed() {
 
 #[test]
 fn the_judge_finds_overlaps_second_launches_and_requests_without_a_pass() {
-    let well = Seen::of("q 1\nb p 1 7\nq 2\ne p 1\nb r 2 8\nb s 2 9\nh s\ne s 2\n");
+    let well = Observations::of("q 1\nb p 1 7\nq 2\ne p 1\nb r 2 8\nb s 2 9\nh s\ne s 2\n");
     assert_eq!((well.begun, well.whole, well.newest), (3, 2, Some(9)));
     assert_eq!((well.open.len(), well.wrong.len()), (0, 0), "{well:?}");
     // A pass that had begun before the request is none that follows it, nor is one that was killed.
     for text in ["b p 1 7\nq 2\ne p 1\n", "q 2\nb p 2 7\n"] {
-        let open = Seen::of(text).open;
+        let open = Observations::of(text).open;
         assert_eq!(open, BTreeSet::from(["2".to_owned()]), "{text}");
     }
     for text in ["b p 1 7\nb r 1 8\nh p\n", "b p 1 7\ne p 1\nb p 1 8\n"] {
-        assert_eq!(Seen::of(text).wrong.len(), 1, "{text}");
+        assert_eq!(Observations::of(text).wrong.len(), 1, "{text}");
     }
 }

@@ -4,7 +4,7 @@ use crate::directory::{self, request, settings};
 use crate::node::wait;
 use crate::patience::until;
 use sexton::persist::disk::RealDisk;
-use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use sexton::persist::snapshots::{SledStores, SlotId, SlotStatus, Slots};
 use sexton::spine::progress::Step;
 use sexton::{Config, Node};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
         );
         for slot in SlotId::ALL {
             let found = slots.look(slot).expect("it can be read");
-            assert!(matches!(found, Found::Sealed(_)), "{slot}: {found:?}");
+            assert!(matches!(found, SlotStatus::Sealed(_)), "{slot}: {found:?}");
         }
         drop(asked.join().expect("asking does not panic"));
     });

@@ -8,7 +8,7 @@ use sexton::ids::RequestKey;
 use sexton::node::{Added, Drain, QueueError, Queues};
 use sexton::spine::delivery::Item;
 use sexton::spine::event::{Field, Happening};
-use sexton::spine::feed::Heard;
+use sexton::spine::feed::Notification;
 use sexton::{Config, Node, block_on};
 use std::collections::BTreeSet;
 use std::task::{Context, Waker};
@@ -246,7 +246,7 @@ fn what_happens_to_jobs_is_told_in_order() {
             .await
             .expect("it is all possible");
         for expected in TOLD {
-            let Some(Heard::Event(event)) = events.next().await else {
+            let Some(Notification::Event(event)) = events.next().await else {
                 panic!("nothing is lost");
             };
             assert_eq!(

@@ -7,7 +7,7 @@ use sexton::actors;
 use sexton::actors::lock::Message;
 use sexton::spine::delivery::Stage;
 use sexton::spine::event::Position;
-use sexton::spine::feed::Heard;
+use sexton::spine::feed::Notification;
 use std::io::{Read as _, Write as _};
 
 const ACQUIRE: &str = "/v1/locks/acquire";
@@ -23,7 +23,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     let mut opened = Opened::new();
     let mut listener = Listener::new(&opened, "/v1/events", "");
     let token = acquire(&opened, "a", "one")["token"].clone();
-    let granted = listener.hear(&["granted"]).remove(0);
+    let granted = listener.receive(&["granted"]).remove(0);
     assert_eq!(granted.id, token.to_string(), "its place is its entry's");
     let mut expected = json!({
         "position": token.to_string(), "at": granted.data["at"], "actor": "lock", "kind": "granted",
@@ -37,14 +37,14 @@ fn the_life_of_a_lock_is_told_in_order() {
         ACQUIRE,
         &json!({"key": "a", "owner": "two", "wait": 60, "ttl": 7}),
     );
-    let queued = listener.hear(&["waiting"]).remove(0);
+    let queued = listener.receive(&["waiting"]).remove(0);
     assert_eq!(
         (&queued.data["owner"], &queued.data["place"]),
         (&"two".into(), &2.into())
     );
     let released = json!({"key": "a", "owner": "one", "token": token});
     opened.post(RELEASE, &released).json();
-    let passed = listener.hear(&["released", "granted"]);
+    let passed = listener.receive(&["released", "granted"]);
     assert_eq!(passed[0].data["token"], token);
     assert_eq!(passed[1].id, format!("{}.1", passed[0].id));
     expected["position"] = passed[1].id.as_str().into();
@@ -58,16 +58,16 @@ fn the_life_of_a_lock_is_told_in_order() {
     opened
         .post("/v1/locks/release-all", &json!({"owner": "two"}))
         .json();
-    listener.hear(&["released"]);
+    listener.receive(&["released"]);
     opened.post("/v1/checkpoint", &Value::Null).json();
-    let taken = listener.hear(&["checkpoint"]).remove(0);
+    let taken = listener.receive(&["checkpoint"]).remove(0);
     assert_eq!(taken.data["actor"], "node");
     assert!(taken.data["upto"].as_u64() > token.as_u64());
     opened.post("/v1/drain", &Value::Null).json();
-    let draining = listener.hear(&["draining"]).remove(0);
+    let draining = listener.receive(&["draining"]).remove(0);
     assert_eq!(draining.data["actor"], "node");
     opened.stop();
-    listener.hear(&["stopping"]);
+    listener.receive(&["stopping"]);
     assert!(listener.next().is_none(), "it ends well");
 }
 
@@ -79,7 +79,7 @@ fn what_ends_by_itself_says_so() {
     opened.post(ACQUIRE, &held).json();
     let wait = json!({"key": "a", "owner": "two", "wait": 1});
     let refused = opened.begin(ACQUIRE, &wait);
-    let told = listener.hear(&["granted", "waiting", "timed-out", "expired"]);
+    let told = listener.receive(&["granted", "waiting", "timed-out", "expired"]);
     assert_eq!(told[2].data["owner"], "two");
     assert_eq!(told[3].data["token"], told[0].data["token"]);
     drop(refused);
@@ -88,7 +88,7 @@ fn what_ends_by_itself_says_so() {
     opened
         .post("/v1/locks/release-all", &json!({"owner": "one"}))
         .json();
-    let told = listener.hear(&["granted", "granted", "released", "released"]);
+    let told = listener.receive(&["granted", "granted", "released", "released"]);
     assert_eq!([&told[2].data["key"], &told[3].data["key"]], ["b", "c"]);
 }
 
@@ -165,18 +165,18 @@ fn events_are_filtered() {
         .post(RELEASE, &json!({"key": "other", "owner": "o"}))
         .json();
     opened.post("/v1/checkpoint", &Value::Null).json();
-    let told = of_key.hear(&["granted", "granted"]);
+    let told = of_key.receive(&["granted", "granted"]);
     assert_eq!(
         [&told[0].data["key"], &told[1].data["key"]],
         ["account", "account-2"]
     );
-    of_kind.hear(&["released", "checkpoint"]);
-    of_node.hear(&["checkpoint"]);
-    assert_eq!(of_bytes.hear(&["granted"])[0].data["key_b64"], "/+o=");
+    of_kind.receive(&["released", "checkpoint"]);
+    of_node.receive(&["checkpoint"]);
+    assert_eq!(of_bytes.receive(&["granted"])[0].data["key_b64"], "/+o=");
     let many = vec!["granted"; 1000].join(",");
     let mut of_many = listen(&format!("kind={many}"));
     acquire(&opened, "many", "o");
-    assert_eq!(of_many.hear(&["granted"])[0].data["key"], "many");
+    assert_eq!(of_many.receive(&["granted"])[0].data["key"], "many");
     let origins = format!("{}, node", actors::names().join(", "));
     for (query, known) in [
         ("kind=granted,expird", "expired"),
@@ -218,13 +218,13 @@ fn a_panic_is_told_and_what_it_undid_is_not() {
     for key in ["decide", "commit"] {
         let fields = json!({"key": key, "owner": "o"});
         opened.post(ACQUIRE, &fields).because(500, "failed");
-        let told = listener.hear(&["restarted"]).remove(0);
+        let told = listener.receive(&["restarted"]).remove(0);
         assert_eq!(told.data["stage"], key);
         assert_eq!(told.data["cause"], "planted");
         assert_eq!(told.data["actor"], "lock");
     }
     acquire(&opened, "fine", "o");
-    assert_eq!(listener.hear(&["granted"])[0].data["key"], "fine");
+    assert_eq!(listener.receive(&["granted"])[0].data["key"], "fine");
 }
 
 #[test]
@@ -288,16 +288,16 @@ fn a_program_that_embeds_the_node_listens_too() {
     let mut events = run(handle.events(None)).expect("it runs");
     assert!(events.at_once().is_none());
     acquire(&opened, "a", "one");
-    let Some(Heard::Event(event)) = run(events.next()) else {
+    let Some(Notification::Event(event)) = run(events.next()) else {
         panic!("an event was expected");
     };
     assert_eq!((event.actor, event.what.kind), ("lock", "granted"));
     assert_eq!(event.what.subject(), Some(&b"a"[..]));
     let mut again = run(handle.events(Some(Position::default()))).expect("it runs");
-    assert!(matches!(again.at_once(), Some(Heard::Lost { .. })));
-    assert_eq!(again.at_once(), Some(Heard::Event(event)));
+    assert!(matches!(again.at_once(), Some(Notification::Lost { .. })));
+    assert_eq!(again.at_once(), Some(Notification::Event(event)));
     opened.stop();
-    let Some(Heard::Event(last)) = run(events.next()) else {
+    let Some(Notification::Event(last)) = run(events.next()) else {
         panic!("the end is told");
     };
     assert_eq!(last.what.kind, "stopping");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A request, not yet sent.
 #[derive(Clone)]
-pub(crate) struct Asking {
+pub(crate) struct PendingRequest {
     method: String,
     target: String,
     host: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Asking {
     body: Option<String>,
 }
 
-impl Asking {
+impl PendingRequest {
     /// What a path takes, if the lock `held` is held by `me`.
     pub(crate) fn well(path: &str, method: &str) -> Self {
         let entry = "key=held&owner=me";
@@ -211,7 +211,7 @@ impl Nodes {
         let is_of_queues = path.starts_with("/v1/queues");
         let well = match status {
             200 | 422 if is_of_queues => queue_status::well(path, method, &self.well),
-            _ => Asking::well(path, method),
+            _ => PendingRequest::well(path, method),
         };
         match (status, path) {
             (200, "/v1/drain") => well.of(&self.draining),
@@ -229,20 +229,20 @@ impl Nodes {
             (404, _) => absent(path, well).of(&self.well),
             (405, _) => {
                 let method = "PUT".to_owned();
-                Asking { method, ..well }.of(&self.well)
+                PendingRequest { method, ..well }.of(&self.well)
             }
             (409, "/v1/checkpoint") => well.of(&self.memory),
             (409, _) if is_of_queues => queue_status::conflict(path, method, &self.well),
             (409, _) => conflict(path, &well).of(&self.well),
             (413, _) => {
                 let body = None;
-                let large = Asking { body, ..well };
+                let large = PendingRequest { body, ..well };
                 large.with("Content-Length: 100000000").of(&self.well)
             }
             (415, _) => well.with("Content-Type: text/plain").of(&self.well),
             (421, _) => {
                 let host = "evil.example";
-                Asking { host, ..well }.of(&self.well)
+                PendingRequest { host, ..well }.of(&self.well)
             }
             (422, _) => {
                 let key = format!("Idempotency-Key: {path}");
@@ -311,10 +311,10 @@ impl Nodes {
 }
 
 /// A request for a lock, or its entry, that is not there.
-fn absent(path: &str, well: Asking) -> Asking {
+fn absent(path: &str, well: PendingRequest) -> PendingRequest {
     if ["/v1/locks/owner", "/v1/locks/place"].contains(&path) {
         let target = well.target.replace("held", "absent");
-        return Asking { target, ..well };
+        return PendingRequest { target, ..well };
     }
     if path == "/v1/locks/force" {
         return well.about(&json!({"key": "absent"}));
@@ -323,7 +323,7 @@ fn absent(path: &str, well: Asking) -> Asking {
 }
 
 /// A request for a lock that does not go together with who holds it.
-fn conflict(path: &str, well: &Asking) -> Asking {
+fn conflict(path: &str, well: &PendingRequest) -> PendingRequest {
     well.clone().about(&if path == "/v1/locks/acquire" {
         json!({"key": "held", "owner": "other"})
     } else {
@@ -365,7 +365,7 @@ impl FullDisk {
     fn repeat(&self, fields: impl Fn(u32) -> Value) {
         for round in 0..1000_u32 {
             let asking = |entry| {
-                let well = Asking::well("/v1/locks/acquire", "POST");
+                let well = PendingRequest::well("/v1/locks/acquire", "POST");
                 well.about(&fields(round * 200 + entry)).text()
             };
             let text: String = (0..200).map(asking).collect();
@@ -399,7 +399,7 @@ impl FullDisk {
             let socket = self.files.path().join("data/sexton.sock");
             return task_status::full(path, method, &socket);
         }
-        let asking = Asking::well(path, method);
+        let asking = PendingRequest::well(path, method);
         if !path.starts_with("/v1/locks") {
             return asking.at(self.daemon.http());
         }
@@ -418,7 +418,7 @@ fn every_answer_that_is_described_is_given() {
         .iter()
         .filter(|(_, _, status)| *status == 408)
         .map(|(path, method, _)| {
-            let text = Asking::well(path, method).text();
+            let text = PendingRequest::well(path, method).text();
             let begun = text.split_once("\r\n").expect("a first line").0;
             (path, method, send(nodes.well.address(), begun))
         })

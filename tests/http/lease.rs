@@ -1,6 +1,6 @@
 //! Leases over HTTP, for clients that run passes themselves, and for those who ask for a command.
 
-use crate::every_status::Asking;
+use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, finish};
 use crate::patience::until;
 use crate::process_status::{at, launches};
@@ -127,8 +127,12 @@ fn a_client_that_says_nothing_for_its_ttl_is_taken_for_dead() {
 fn a_claim_is_bound_to_a_process_of_the_user() {
     let opened = with_period(1);
     let socket = opened.socket();
-    let ask =
-        |path: &str, body: &Value| at(&Asking::as_described(path, "POST").about(body), &socket);
+    let ask = |path: &str, body: &Value| {
+        at(
+            &PendingRequest::as_described(path, "POST").about(body),
+            &socket,
+        )
+    };
     let launched = ask(
         "/v1/processes/launch",
         &json!({"command": ["sleep", "600"]}),
@@ -157,7 +161,7 @@ fn a_command_is_launched_once_for_a_key_and_waited_for() {
     let launch = json!({"command": ["sh", "-c", "exit 4"]});
     let body = json!({"name": "k", "launch": launch, "wait": 60, "until": "ended"});
     let ask = || {
-        let asking = Asking::as_described("/v1/leases/run", "POST");
+        let asking = PendingRequest::as_described("/v1/leases/run", "POST");
         at(
             &asking.about(&body).with("Idempotency-Key: one"),
             &opened.socket(),

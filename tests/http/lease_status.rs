@@ -1,6 +1,6 @@
 //! What is asked of leases so that each answer is given that is described.
 
-use crate::every_status::Asking;
+use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
 use crate::process_status::at;
 use serde_json::{Value, json};
@@ -54,8 +54,8 @@ fn next(opened: &Opened, name: &str) -> u64 {
 }
 
 /// A request that is answered as asked.
-pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
-    let asking = Asking::as_described(path, method);
+pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     let lease = || {
         let set = opened.handle().leases();
         let name = named("well");
@@ -83,8 +83,8 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
 }
 
 /// A request about one that is not there, or whose process is not.
-fn absent(path: &str, method: &str) -> Asking {
-    let asking = Asking::as_described(path, method);
+fn absent(path: &str, method: &str) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     match path {
         "/v1/leases/lease" => asking.at_target("/v1/leases/lease?name=none"),
         "/v1/leases/claim" => asking.about(&json!({"name": "none", "process": ABSENT})),
@@ -96,7 +96,7 @@ fn absent(path: &str, method: &str) -> Asking {
 }
 
 /// A request that does not go together with how a lease stands.
-fn conflict(path: &str, method: &str, opened: &Opened) -> Asking {
+fn conflict(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let leases = opened.handle().leases();
     let body = match path {
         "/v1/leases/run" | "/v1/leases/claim" => {
@@ -117,12 +117,12 @@ fn conflict(path: &str, method: &str, opened: &Opened) -> Asking {
         }
         _ => json!({"name": "busy", "token": 1}),
     };
-    Asking::as_described(path, method).about(&body)
+    PendingRequest::as_described(path, method).about(&body)
 }
 
 /// A request that comes as far as the actor.
-pub(crate) fn least(path: &str, method: &str) -> Asking {
-    let asking = Asking::as_described(path, method);
+pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     match path {
         "/v1/leases/run" => asking.about(&json!({"name": "x", "launch": {"command": ["true"]}})),
         "/v1/leases/lease" | "/v1/leases/check" => asking.at_target(&format!("{path}?name=x")),

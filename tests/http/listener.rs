@@ -19,7 +19,7 @@ pub(crate) struct Listener {
 
 /// An event, taken apart.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ReceivedEvent {
     pub(crate) id: String,
     pub(crate) kind: String,
     pub(crate) data: Value,
@@ -54,7 +54,7 @@ impl Listener {
     }
 
     /// The next event; none at the end of the stream.
-    pub(crate) fn next(&mut self) -> Option<Told> {
+    pub(crate) fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             let block = self.block()?;
             if block == ":" {
@@ -65,7 +65,7 @@ impl Listener {
                 let line = lines.next().and_then(|line| line.strip_prefix(name));
                 line.unwrap_or_else(|| panic!("no {name} in {block:?}"))
             };
-            let told = Told {
+            let told = ReceivedEvent {
                 id: field("id: ").to_owned(),
                 kind: field("event: ").to_owned(),
                 data: serde_json::from_str(field("data: ")).expect("it is JSON"),
@@ -80,8 +80,8 @@ impl Listener {
     }
 
     /// The next events, which must be of these kinds.
-    pub(crate) fn hear(&mut self, kinds: &[&str]) -> Vec<Told> {
-        let told: Vec<Told> = kinds.iter().map_while(|_| self.next()).collect();
+    pub(crate) fn receive(&mut self, kinds: &[&str]) -> Vec<ReceivedEvent> {
+        let told: Vec<ReceivedEvent> = kinds.iter().map_while(|_| self.next()).collect();
         let found: Vec<&str> = told.iter().map(|told| told.kind.as_str()).collect();
         assert_eq!(found, kinds, "{told:?}");
         told

@@ -17,9 +17,9 @@ mod patience;
 #[path = "../support/resources.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod resources;
-#[path = "../support/unheard.rs"]
+#[path = "../support/unserved.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
-mod unheard;
+mod unserved;
 
 mod access;
 mod browser;

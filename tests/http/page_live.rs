@@ -9,7 +9,7 @@ fn listen(opened: &Opened) -> TcpStream {
     let mut stream = opened.connect();
     let request = "GET /page/changes HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.write_all(request.as_bytes()).expect("it is read");
-    let head = heard(&mut stream, ":\n\n");
+    let head = received(&mut stream, ":\n\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let head = head.to_lowercase();
     for header in [
@@ -23,7 +23,7 @@ fn listen(opened: &Opened) -> TcpStream {
 }
 
 /// Reads until this stands at the end of what came, past the framing of chunks.
-fn heard(stream: &mut TcpStream, end: &str) -> String {
+fn received(stream: &mut TcpStream, end: &str) -> String {
     let mut bytes = Vec::new();
     loop {
         let mut byte = [0];
@@ -45,7 +45,7 @@ fn a_stream_reports_that_something_happened_and_not_what() {
             opened.post("/v1/locks/acquire", &fields).json();
         }
         for stream in &mut streams {
-            let told = heard(stream, "event: changed\ndata: \n\n");
+            let told = received(stream, "event: changed\ndata: \n\n");
             assert!(!told.contains("secret") && !told.contains("one"), "{told}");
         }
     }

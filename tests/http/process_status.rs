@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::every_status::Asking;
+use crate::every_status::PendingRequest;
 use crate::opened::{Answer, answers, read_all};
 use serde_json::{Value, json};
 use sexton::actors::process::{Definition, Policy};
@@ -42,11 +42,15 @@ pub(crate) fn serves(config: &mut Config) {
 
 fn post(socket: &Path, what: &str, body: &Value) -> Value {
     let path = format!("/v1/processes/{what}");
-    at(&Asking::as_described(&path, "POST").about(body), socket).json()
+    at(
+        &PendingRequest::as_described(&path, "POST").about(body),
+        socket,
+    )
+    .json()
 }
 
 /// Asks over a socket.
-pub(crate) fn at(asking: &Asking, socket: &Path) -> Answer {
+pub(crate) fn at(asking: &PendingRequest, socket: &Path) -> Answer {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     let text = asking.clone().with("Connection: close").text();
     stream.write_all(text.as_bytes()).expect("it is read");
@@ -62,15 +66,15 @@ pub(crate) fn launched(socket: &Path) -> String {
 /// Ends one.
 pub(crate) fn ended(socket: &Path, id: &str) {
     // It may have ended already.
-    let stop = Asking::as_described("/v1/processes/stop", "POST");
+    let stop = PendingRequest::as_described("/v1/processes/stop", "POST");
     at(&stop.about(&json!({"id": id, "grace_ms": 0})), socket);
     let record = post(socket, "wait", &json!({"id": id, "wait": 60}));
     assert_eq!(record["status"], "exited");
 }
 
 /// A request that is answered as asked, and which process it is about, if that is to be ended afterwards.
-pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (Asking, Option<String>) {
-    let asking = Asking::as_described(path, method);
+pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, Option<String>) {
+    let asking = PendingRequest::as_described(path, method);
     let mine = json!({"pid": std::process::id()});
     let registered = || post(socket, "register", &mine)["id"].clone();
     match path {
@@ -110,8 +114,8 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (Asking, Option<S
 }
 
 /// A request that comes as far as the actor.
-pub(crate) fn least(path: &str, method: &str) -> Asking {
-    let asking = Asking::as_described(path, method);
+pub(crate) fn least(path: &str, method: &str) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     match path {
         "/v1/processes/usage" => asking.about(&json!({"ids": [ABSENT]})),
         _ => asking,
@@ -119,8 +123,8 @@ pub(crate) fn least(path: &str, method: &str) -> Asking {
 }
 
 /// A request about one that is not there.
-pub(crate) fn absent(path: &str, method: &str) -> Asking {
-    let asking = Asking::as_described(path, method);
+pub(crate) fn absent(path: &str, method: &str) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     match path {
         "/v1/services/service" => asking.at_target(&format!("{path}?name=none")),
         _ if path.starts_with("/v1/services") => asking.about(&json!({"name": "none"})),
@@ -136,7 +140,7 @@ pub(crate) fn absent(path: &str, method: &str) -> Asking {
 pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
     let id = launched(socket);
     ended(socket, &id);
-    let asking = Asking::as_described(path, method);
+    let asking = PendingRequest::as_described(path, method);
     let body = match path {
         "/v1/processes/finish" => json!({"id": id, "code": 0}),
         "/v1/processes/signal" => json!({"id": id, "signal": 18}),
@@ -147,7 +151,7 @@ pub(crate) fn conflict(path: &str, method: &str, socket: &Path) -> Answer {
 
 /// A request that is refused where the disk is full, with one process that was launched before.
 pub(crate) fn full(path: &str, method: &str, (socket, id): (&Path, &str)) -> Answer {
-    let asking = Asking::as_described(path, method);
+    let asking = PendingRequest::as_described(path, method);
     let body = match path {
         "/v1/processes/launch" => json!({"command": ["true"]}),
         "/v1/processes/register" => json!({"pid": std::process::id()}),

@@ -2,7 +2,7 @@
 
 use crate::opened::Opened;
 use serde_json::{Value, json};
-use sexton::actors::queue::{Across, Backoff, Class, Order, Rules, TenantRules, TypeRules};
+use sexton::actors::queue::{Backoff, Class, Order, Rules, SharedRules, TenantRules, TypeRules};
 use std::collections::BTreeMap;
 
 /// A coordinator that goes by these.
@@ -46,9 +46,9 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         roots_max: 15,
         default: TypeRules::default(),
         types: BTreeMap::from([("purges".to_owned(), purges)]),
-        across: Across {
+        across: SharedRules {
             tenants: BTreeMap::from([("acme".to_owned(), TenantRules { weight: 3 })]),
-            ..Across::default()
+            ..SharedRules::default()
         },
     };
     let told = opened(&rules).get("/v1/queues/config", "").json();

@@ -5,7 +5,7 @@
     reason = "an answer that lacks a part fails the test"
 )]
 
-use crate::every_status::Asking;
+use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
 use crate::process_status;
 use crate::queue::{POP, PUSH, pop, push, target};
@@ -56,17 +56,17 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
 }
 
 /// A request that is answered as asked.
-pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
+pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     push(opened, QUEUE, "claimed");
     let claim = pop(opened, QUEUE);
     let ready = push(opened, QUEUE, "ready");
-    let asking = Asking::well(path, method);
+    let asking = PendingRequest::well(path, method);
     match path {
         "/v1/queues/job" | "/v1/queues/result" => asking.at_target(&format!("{path}?id={ready}")),
         KEEP => asking.about(&kept(&target(&claim))),
         "/v1/queues/delete" | "/v1/queues/cancel" => asking.about(&json!({"id": ready})),
         "/v1/queues/kick-job" | "/v1/queues/kick" => {
-            let bury = Asking::well("/v1/queues/bury", "POST").about(&target(&claim));
+            let bury = PendingRequest::well("/v1/queues/bury", "POST").about(&target(&claim));
             assert_eq!(bury.of(opened).status, 200);
             if path == "/v1/queues/kick" {
                 return asking;
@@ -80,7 +80,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
         "/v1/queues/repush" => {
             push(opened, FEW, "x");
             let claim = pop(opened, FEW);
-            let release = Asking::well("/v1/queues/release", "POST").about(&target(&claim));
+            let release = PendingRequest::well("/v1/queues/release", "POST").about(&target(&claim));
             assert_eq!(release.of(opened).status, 200);
             asking.about(&json!({"queue": FEW}))
         }
@@ -94,7 +94,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> Asking {
 
 /// An answer that says that there is nothing of the kind.
 pub(crate) fn absent(path: &str, method: &str, opened: &Opened) -> Answer {
-    let asking = Asking::well(path, method);
+    let asking = PendingRequest::well(path, method);
     let absent = match path {
         "/v1/queues/job" | "/v1/queues/result" => asking.at_target(&format!("{path}?id=999999999")),
         KEEP => asking.about(&kept(&json!({"id": 999_999_999, "token": 1}))),
@@ -129,7 +129,7 @@ pub(crate) fn conflict(path: &str, method: &str, opened: &Opened) -> Answer {
         POP => return claim_again(opened),
         path => panic!("{path} has no conflict here"),
     };
-    Asking::well(path, method).about(&fields).of(opened)
+    PendingRequest::well(path, method).about(&fields).of(opened)
 }
 
 /// That the result of this claim is to be kept.
@@ -140,9 +140,9 @@ fn kept(claim: &Value) -> Value {
 /// Asks again for a claim that has ended.
 fn claim_again(opened: &Opened) -> Answer {
     push(opened, QUEUE, "claimed again");
-    let once = Asking::well(POP, "POST").with("Idempotency-Key: claimed");
+    let once = PendingRequest::well(POP, "POST").with("Idempotency-Key: claimed");
     let claims = once.of(opened).json();
-    let ack = Asking::well("/v1/queues/ack", "POST").about(&target(&claims["jobs"][0]));
+    let ack = PendingRequest::well("/v1/queues/ack", "POST").about(&target(&claims["jobs"][0]));
     assert_eq!(ack.of(opened).status, 200);
     once.of(opened)
 }

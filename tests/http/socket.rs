@@ -1,7 +1,7 @@
 //! The Unix socket, and what closing leaves behind.
 
 use crate::opened::{Opened, write_private};
-use crate::unheard;
+use crate::unserved;
 use sexton::config::{Config, HttpConfig};
 use sexton::node::{Node, NodeError};
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use std::path::Path;
 fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let socket = directory.path().join("s");
-    unheard::left_behind(&socket).expect("it can be bound");
+    unserved::left_behind(&socket).expect("it can be bound");
     assert!(UnixStream::connect(&socket).is_err(), "it is stale");
     let mut opened = Opened::with(|http| http.socket = Some(socket.clone()));
     let metadata = std::fs::symlink_metadata(&socket).expect("it is there");

@@ -1,6 +1,6 @@
 //! What is asked of tasks and servers so that each answer is given that is described.
 
-use crate::every_status::Asking;
+use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
 use crate::patience::until;
 use crate::process_status::at;
@@ -49,8 +49,8 @@ fn named(name: &str) -> Name {
 }
 
 /// A request that is answered as asked.
-fn well(path: &str, method: &str, opened: &Opened) -> Asking {
-    let asking = Asking::as_described(path, method);
+fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     let body = match path {
         "/v1/tasks" | "/v1/tasks/groups" | "/v1/servers" => return asking,
         "/v1/tasks/task" | "/v1/tasks/transcript" => {
@@ -83,8 +83,8 @@ fn refreshing(opened: &Opened, setting: Setting) {
 }
 
 /// A request about one that is not there.
-fn absent(path: &str, method: &str) -> Asking {
-    let asking = Asking::as_described(path, method);
+fn absent(path: &str, method: &str) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     match path {
         "/v1/tasks/task" | "/v1/tasks/transcript" => asking.at_target(&format!("{path}?id=1")),
         "/v1/tasks/act" => asking.about(&json!({"id": 1, "act": "pause"})),
@@ -95,8 +95,8 @@ fn absent(path: &str, method: &str) -> Asking {
 }
 
 /// A request that comes as far as the actor.
-fn least(path: &str, method: &str) -> Asking {
-    let asking = Asking::as_described(path, method);
+fn least(path: &str, method: &str) -> PendingRequest {
+    let asking = PendingRequest::as_described(path, method);
     match path {
         "/v1/tasks/task" | "/v1/tasks/transcript" => asking.at_target(&format!("{path}?id=1")),
         "/v1/tasks/add" => asking.about(&json!({"launch": {"command": ["true"]}, "paused": true})),
@@ -118,7 +118,7 @@ fn least(path: &str, method: &str) -> Asking {
 /// Makes what a request needs, before the disk is full.
 pub(crate) fn before_it_is_full(socket: &Path) {
     let lease = json!({"name": REFRESH, "launch": {"command": ["true"], "dir": "/"}});
-    let set = Asking::as_described("/v1/leases/set", "POST").about(&lease);
+    let set = PendingRequest::as_described("/v1/leases/set", "POST").about(&lease);
     let answer = at(&set, socket);
     assert_eq!(answer.status, 200, "{answer:?}");
 }

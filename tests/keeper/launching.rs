@@ -3,7 +3,7 @@
 use crate::patience::until;
 use crate::wire::{Kept, attempt, bytes, path_bytes, until_reaped};
 use sexton::keeper::protocol::{Launch, Report, Request, step};
-use sexton::kernel::identity::{Found, find, identify};
+use sexton::kernel::identity::{Lookup, find, identify};
 use sexton::kernel::proc;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -34,7 +34,7 @@ fn what_is_told_of_a_child_is_its_identity() {
         (started.inode, started.ticks)
     );
     assert_eq!(identity.namespace, started.namespace);
-    assert!(matches!(find(&identity), Found::Alive(_)));
+    assert!(matches!(find(&identity), Lookup::Alive(_)));
     let stat = proc::stat(started.pid)
         .expect("it reads")
         .expect("it lives");

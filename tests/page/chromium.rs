@@ -141,12 +141,12 @@ impl Chromium {
                     Err(refusal)
                 };
             }
-            self.hear(&told);
+            self.receive(&told);
         }
     }
 
     /// Records the errors that the browser reports.
-    fn hear(&mut self, told: &Value) {
+    fn receive(&mut self, told: &Value) {
         let entry = &told["params"]["entry"];
         let is_complaint = match told["method"].as_str() {
             Some("Runtime.exceptionThrown" | "Page.javascriptDialogOpening") => true,

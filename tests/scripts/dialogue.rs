@@ -7,7 +7,7 @@ const WRITES: &str = "writing to memory does not fail";
 /// Whoever answers.
 pub(crate) trait Listener {
     /// The answer to the lines of one block.
-    fn hear(&mut self, said: &[&str]) -> Vec<String>;
+    fn receive(&mut self, said: &[&str]) -> Vec<String>;
 }
 
 /// A script, as blocks.
@@ -69,7 +69,7 @@ impl Dialogue {
             .filter(|block| !block.said.is_empty())
         {
             let said: Vec<&str> = block.said.iter().map(String::as_str).collect();
-            let back = listener.hear(&said);
+            let back = listener.receive(&said);
             if back != block.back {
                 let said = block.said.join(" | ");
                 writeln!(difference, "{}: {said}", block.line).expect(WRITES);

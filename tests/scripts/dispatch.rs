@@ -5,14 +5,14 @@
     reason = "what has no words of its own is passed over"
 )]
 
-use crate::node::{Heard, Tongue, milliseconds, number, split};
-use sexton::actors::binding::{Exit, Gone, Until};
+use crate::node::{Parsed, Vocabulary, milliseconds, number, split};
+use sexton::actors::binding::{EndNotice, Exit, Until};
 use sexton::actors::dispatch::{
     Act, Adding, DispatchMachine, FarEnd, Host, Message, Outcome, Past, Pause, Priority, Query,
     Remote, Reply, Report, Rules, ServerChange, Stage, Step, TaskStep, TaskView, Terms, Verdict,
     Watch,
 };
-use sexton::actors::lock::{Held, Name};
+use sexton::actors::lock::{LockState, Name};
 use sexton::actors::process::{Launching, Spec};
 use sexton::bytes::Bytes;
 use sexton::ids::{ProcessId, Slot, Token};
@@ -47,7 +47,7 @@ type Options<'w> = BTreeMap<&'w str, &'w str>;
 
 /// What the journal tells of a task.
 #[derive(Default)]
-struct Known {
+struct TrackedTask {
     id: u64,
     token: Token,
     process: Option<ProcessId>,
@@ -60,19 +60,19 @@ struct Known {
 /// Tasks by name, and names by slot.
 #[derive(Default)]
 pub(crate) struct Words {
-    tasks: BTreeMap<String, Known>,
+    tasks: BTreeMap<String, TrackedTask>,
     names: BTreeMap<Slot, String>,
     servers: BTreeMap<Slot, String>,
 }
 
-impl Tongue for Words {
+impl Vocabulary for Words {
     type Machine = DispatchMachine;
 
     fn rules() -> Rules {
         Rules::default()
     }
 
-    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+    fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         let (_, options) = split(words, OPTIONS);
         rules.tasks_max = number(&options, "tasks_max", rules.tasks_max)?;
         rules.local_threads = number(&options, "local", rules.local_threads)?;
@@ -86,7 +86,7 @@ impl Tongue for Words {
         Ok(())
     }
 
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<DispatchMachine>>> {
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<DispatchMachine>>> {
         let (places, options) = split(words, OPTIONS);
         let query = match places.as_slice() {
             ["show", task] => Some(Query::Task(self.id(task)?)),
@@ -103,7 +103,7 @@ impl Tongue for Words {
         Ok(message.map(Item::Message))
     }
 
-    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Parsed<Option<(String, Watch)>> {
         match words {
             ["wait", who, "idle"] => Ok(Some(((*who).to_owned(), Watch::Idle))),
             ["wait", who, "servers"] => Ok(Some(((*who).to_owned(), Watch::ServersWanted))),
@@ -146,7 +146,7 @@ impl Words {
                 return None;
             }
             Step::ServerRemoved(slot) => {
-                let runs = |it: &Known| it.server == Some(*slot);
+                let runs = |it: &TrackedTask| it.server == Some(*slot);
                 if !self.tasks.values().any(runs) {
                     self.servers.remove(slot);
                 }
@@ -159,9 +159,9 @@ impl Words {
             let name = adding.name.to_text();
             self.names.insert(*slot, name.clone());
             let id = stamp.seq.0;
-            let known = Known {
+            let known = TrackedTask {
                 id,
-                ..Known::default()
+                ..TrackedTask::default()
             };
             self.tasks.insert(name, known);
         }
@@ -196,26 +196,26 @@ impl Words {
         })
     }
 
-    fn known(&self, task: &str) -> Heard<&Known> {
+    fn known(&self, task: &str) -> Parsed<&TrackedTask> {
         let known = self.tasks.get(task);
         known.ok_or_else(|| format!("there is no task `{task}`"))
     }
 
-    fn id(&self, task: &str) -> Heard<u64> {
+    fn id(&self, task: &str) -> Parsed<u64> {
         match task.parse() {
             Ok(id) => Ok(id),
             Err(_) => Ok(self.known(task)?.id),
         }
     }
 
-    fn process(&self, task: &str) -> Heard<ProcessId> {
+    fn process(&self, task: &str) -> Parsed<ProcessId> {
         let process = self.known(task)?.process;
         process.ok_or_else(|| format!("`{task}` never began"))
     }
 
-    fn held(&self, task: &str, key: &str, granted: bool) -> Heard<Message> {
+    fn held(&self, task: &str, key: &str, granted: bool) -> Parsed<Message> {
         let known = self.known(task)?;
-        Ok(Message::Held(Held {
+        Ok(Message::Held(LockState {
             key: name(&format!("wip-pool-lock-{key}"))?,
             index: name(&known.id.to_string())?,
             owner: name(&format!("attempt-{}", known.token))?,
@@ -223,7 +223,7 @@ impl Words {
         }))
     }
 
-    fn message(&self, places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+    fn message(&self, places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
         let act = |task: &str, act| {
             Ok(Some(Message::Act {
                 task: self.id(task)?,
@@ -292,7 +292,7 @@ impl Words {
 }
 
 /// What became of an attempt on another machine.
-fn there(how: &[&str]) -> Heard<FarEnd> {
+fn there(how: &[&str]) -> Parsed<FarEnd> {
     let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
     Ok(match how {
         ["unreachable"] => FarEnd::Unreachable,
@@ -304,7 +304,7 @@ fn there(how: &[&str]) -> Heard<FarEnd> {
 }
 
 /// What an operator says.
-fn operating(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let server = |server: &str, change| {
         let name = name(server)?;
         Ok(Some(Message::Server { name, change }))
@@ -350,7 +350,7 @@ fn operating(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
                     remote,
                 })
             };
-            let hosts: Heard<Vec<Host>> = hosts.iter().map(host).collect();
+            let hosts: Parsed<Vec<Host>> = hosts.iter().map(host).collect();
             Ok(Some(Message::Inventory { hosts: hosts? }))
         }
         ["prune"] => Ok(Some(Message::Prune {
@@ -362,7 +362,7 @@ fn operating(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
     }
 }
 
-fn adding(task: &str, more: &[&str], options: &Options<'_>) -> Heard<Message> {
+fn adding(task: &str, more: &[&str], options: &Options<'_>) -> Parsed<Message> {
     let named = |option| {
         options
             .get(option)
@@ -398,7 +398,7 @@ fn adding(task: &str, more: &[&str], options: &Options<'_>) -> Heard<Message> {
     })))
 }
 
-fn gone(process: ProcessId, more: &[&str], options: &Options<'_>) -> Heard<Message> {
+fn gone(process: ProcessId, more: &[&str], options: &Options<'_>) -> Parsed<Message> {
     let signal: u8 = number(options, "signal", 0)?;
     let exit = match more.first() {
         Some(&"unlaunched") => Exit::Failed,
@@ -406,7 +406,7 @@ fn gone(process: ProcessId, more: &[&str], options: &Options<'_>) -> Heard<Messa
         _ if signal > 0 => Exit::Signal(signal),
         _ => Exit::Code(number(options, "code", 0)?),
     };
-    Ok(Message::Gone(Gone {
+    Ok(Message::Gone(EndNotice {
         process,
         until: Until::Tree,
         exit: Some(exit),
@@ -424,7 +424,7 @@ fn command(word: &str) -> Arc<Launching> {
     })
 }
 
-fn pause(how: &str) -> Heard<Pause> {
+fn pause(how: &str) -> Parsed<Pause> {
     match how {
         "off" => Ok(Pause::Off),
         "soft" => Ok(Pause::Soft),
@@ -433,7 +433,7 @@ fn pause(how: &str) -> Heard<Pause> {
     }
 }
 
-fn name(text: &str) -> Heard<Name> {
+fn name(text: &str) -> Parsed<Name> {
     Name::try_from(text).map_err(|error| error.to_string())
 }
 

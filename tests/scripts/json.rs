@@ -3,7 +3,7 @@
 //! `{"add":{…}}` or `"drain"` is a message, `rules {…}` are all rules at once. Every entry is shown, and each answer as
 //! Rust writes it. State is asked for by `view`: questions and waits are of no type that can be read here.
 
-use crate::node::{Heard, Tongue};
+use crate::node::{Parsed, Vocabulary};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sexton::spine::delivery::Item;
@@ -19,19 +19,19 @@ impl<M> Default for Json<M> {
     }
 }
 
-impl<M: Actor> Tongue for Json<M> {
+impl<M: Actor> Vocabulary for Json<M> {
     type Machine = M;
 
     fn rules() -> M::Rules {
         M::Rules::default()
     }
 
-    fn rule(rules: &mut M::Rules, words: &[&str]) -> Heard<()> {
+    fn rule(rules: &mut M::Rules, words: &[&str]) -> Parsed<()> {
         *rules = read(words)?;
         Ok(())
     }
 
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<M>>> {
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<M>>> {
         let is_message = words
             .first()
             .is_some_and(|word| word.starts_with(['{', '"', '[']));
@@ -40,7 +40,7 @@ impl<M: Actor> Tongue for Json<M> {
             .transpose()
     }
 
-    fn watch(&self, _: &[&str]) -> Heard<Option<(String, M::Watch)>> {
+    fn watch(&self, _: &[&str]) -> Parsed<Option<(String, M::Watch)>> {
         Ok(None)
     }
 
@@ -57,7 +57,7 @@ impl<M: Actor> Tongue for Json<M> {
     }
 }
 
-fn read<T: DeserializeOwned>(words: &[&str]) -> Heard<T> {
+fn read<T: DeserializeOwned>(words: &[&str]) -> Parsed<T> {
     serde_json::from_str(&words.join(" ")).map_err(|error| error.to_string())
 }
 

@@ -5,10 +5,10 @@
     reason = "what has no words of its own is passed over"
 )]
 
-use crate::node::{Heard, Tongue, milliseconds, number, split};
-use sexton::actors::binding::{Binding, Exit, Gone, Until};
+use crate::node::{Parsed, Vocabulary, milliseconds, number, split};
+use sexton::actors::binding::{Binding, EndNotice, Exit, Until};
 use sexton::actors::lease::{
-    Action, Claim, Command, Four, Holder, Imported, LeaseMachine, LeaseView, Message, Noted,
+    Action, Claim, Command, Four, Holder, Imported, LeaseMachine, LeaseView, LogEvent, Message,
     Outcome, Query, Reply, Requesting, Rules, Setting, Step, Watch,
 };
 use sexton::actors::lock::Name;
@@ -46,20 +46,20 @@ pub(crate) struct Words {
     names: BTreeMap<Slot, Name>,
 }
 
-impl Tongue for Words {
+impl Vocabulary for Words {
     type Machine = LeaseMachine;
 
     fn rules() -> Rules {
         Rules::default()
     }
 
-    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+    fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         let (_, options) = split(words, OPTIONS);
         rules.leases_max = number(&options, "leases_max", rules.leases_max)?;
         Ok(())
     }
 
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<LeaseMachine>>> {
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<LeaseMachine>>> {
         let (places, options) = split(words, OPTIONS);
         if let ["show", lease] = places.as_slice() {
             return Ok(Some(Item::Query(Query::Of(name(lease)?))));
@@ -68,7 +68,7 @@ impl Tongue for Words {
         Ok(message.map(Item::Message))
     }
 
-    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Parsed<Option<(String, Watch)>> {
         let ["wait", who, what, lease, nth] = words else {
             return Ok(None);
         };
@@ -93,8 +93,8 @@ impl Tongue for Words {
     fn action(what: &Action) -> String {
         let Action { file, token, .. } = what;
         let what = match &what.what {
-            Noted::Began => "began".to_owned(),
-            Noted::Ended { ran_ms, exit, .. } => format!("ended after {ran_ms} ms, {exit:?}"),
+            LogEvent::Began => "began".to_owned(),
+            LogEvent::Ended { ran_ms, exit, .. } => format!("ended after {ran_ms} ms, {exit:?}"),
         };
         format!("{file}: {token} {what}")
     }
@@ -149,12 +149,12 @@ impl Words {
         }
     }
 
-    fn process(&self, lease: &str) -> Heard<ProcessId> {
+    fn process(&self, lease: &str) -> Parsed<ProcessId> {
         let process = self.processes.get(&name(lease)?).copied();
         process.ok_or_else(|| format!("nothing was launched for `{lease}`"))
     }
 
-    fn message(&self, places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+    fn message(&self, places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
         let period = options.get("period").map(|span| milliseconds(span));
         let period_ms = period.transpose()?;
         Ok(Some(match places {
@@ -225,7 +225,7 @@ impl Words {
     }
 }
 
-fn setting(what: &str, value: &str) -> Heard<Setting> {
+fn setting(what: &str, value: &str) -> Parsed<Setting> {
     let on = value == "on";
     Ok(match what {
         "period" => Setting::Period(milliseconds(value)?),
@@ -245,7 +245,7 @@ fn setting(what: &str, value: &str) -> Heard<Setting> {
 }
 
 /// A lease as Fossil has it, in milliseconds since the script began, as all else here.
-fn import(lease: &str, text: &str, options: &Options<'_>) -> Heard<Message> {
+fn import(lease: &str, text: &str, options: &Options<'_>) -> Parsed<Message> {
     let Four([current, until, next, until_next]) = Four::read(text);
     let alive = options.get("alive").map_or("", |pids| *pids);
     let is_alive = |pid: u64| alive.split(',').any(|it| it.parse() == Ok(pid));
@@ -263,7 +263,7 @@ fn import(lease: &str, text: &str, options: &Options<'_>) -> Heard<Message> {
 
 fn gone(process: ProcessId, exit: Option<Exit>) -> Message {
     let until = Until::Tree;
-    Message::Gone(Gone {
+    Message::Gone(EndNotice {
         process,
         until,
         exit,
@@ -289,11 +289,11 @@ fn command(word: &str) -> Command {
     })
 }
 
-fn name(text: &str) -> Heard<Name> {
+fn name(text: &str) -> Parsed<Name> {
     Name::try_from(text).map_err(|error| error.to_string())
 }
 
-fn of(text: &str) -> Heard<Token> {
+fn of(text: &str) -> Parsed<Token> {
     let token = text.parse().map_err(|_| format!("`{text}` is no token"))?;
     Ok(Token(token))
 }

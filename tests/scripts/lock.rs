@@ -1,9 +1,10 @@
 //! The lock actor's words. Every word of a script that is the actor's own is in [`Words::item`].
 
-use crate::node::{Heard, Tongue, moment, number, split};
+use crate::node::{Parsed, Vocabulary, moment, number, split};
 use sexton::actors::binding::{self, Binding, Until};
 use sexton::actors::lock::{
-    Gone, Listed, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Tie, Watch,
+    EntryView, LockMachine, Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Tie,
+    Watch,
 };
 use sexton::ids::{ProcessId, Slot, Token};
 use sexton::spine::delivery::Item;
@@ -17,25 +18,25 @@ pub(crate) struct Words {
     owners: BTreeSet<Slot>,
 }
 
-impl Tongue for Words {
+impl Vocabulary for Words {
     type Machine = LockMachine;
 
     fn rules() -> Rules {
         Rules::default()
     }
 
-    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+    fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         let (_, options) = split(words, &["priority", "entries_max"]);
         rules.high_first = options.get("priority") != Some(&"low");
         rules.entries_max = number(&options, "entries_max", rules.entries_max)?;
         Ok(())
     }
 
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
         item(words)
     }
 
-    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Parsed<Option<(String, Watch)>> {
         Ok(match words {
             ["watch-empty", name] => Some(((*name).to_owned(), Watch::Empty)),
             _ => None,
@@ -89,7 +90,7 @@ impl Words {
         ends
     }
 
-    fn end(&mut self, gone: &Gone) -> String {
+    fn end(&mut self, gone: &Removal) -> String {
         let [key, index, owner] = self.entries.remove(&gone.slot).unwrap_or_default();
         let owned = self.owners.remove(&gone.slot);
         match gone.heir.map(|heir| (heir, self.entries.get(&heir))) {
@@ -106,7 +107,7 @@ impl Words {
 }
 
 /// What is said to the actor; `None` for other words.
-fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
+fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
         ["request", ..] => &["ttl", "ttw", "prio"],
         ["acquire", ..] => &["ttl", "ttw", "prio", "attended", "bound"],
@@ -167,7 +168,7 @@ fn item(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
 }
 
 /// What is said without options.
-fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
+fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     Ok(Some(match words {
         ["release-all", owner] => Item::Message(Message::ReleaseAll {
             owner: name(owner)?,
@@ -187,7 +188,7 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
         }),
         ["gone", process] => {
             let Binding { process, until, .. } = binding(process)?;
-            Item::Message(Message::Gone(binding::Gone {
+            Item::Message(Message::Gone(binding::EndNotice {
                 process,
                 until,
                 exit: None,
@@ -210,7 +211,7 @@ fn plain(words: &[&str]) -> Heard<Option<Item<LockMachine>>> {
 
 /// A process by a small number, and how much of it has to end: `7`, `7:tree` or `7:fence`.
 /// `7` until the process 7 has ended, `7:tree` until its tree has, `7:fence` killed if need be.
-pub(crate) fn binding(word: &str) -> Heard<Binding> {
+pub(crate) fn binding(word: &str) -> Parsed<Binding> {
     let (number, until) = word.split_once(':').unwrap_or((word, "process"));
     let number: u128 = number
         .parse()
@@ -251,9 +252,9 @@ fn told(reply: &Reply) -> Vec<String> {
     }]
 }
 
-fn listed(entry: &Listed) -> String {
+fn listed(entry: &EntryView) -> String {
     let [key, index, owner] = [&entry.key, &entry.index, &entry.owner].map(shown);
-    let Listed {
+    let EntryView {
         place,
         ttl,
         ttw,
@@ -286,7 +287,7 @@ fn reason(refused: Refused) -> &'static str {
 }
 
 /// A name as scripts write it: `''` for the empty one, `k{255}` for 255 times k, `\xNN` for any byte.
-fn name(word: &str) -> Heard<Name> {
+fn name(word: &str) -> Parsed<Name> {
     if word == "''" {
         return Ok(Name::default());
     }

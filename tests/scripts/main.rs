@@ -18,7 +18,7 @@ mod queue_views;
 
 use dialogue::Dialogue;
 use json::Json;
-use node::{Node, Tongue};
+use node::{Node, Vocabulary};
 use sexton::spine::each::Family;
 use sexton::spine::machine::{Actor, Machine};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn every_other_dialogue_goes_as_recorded() {
     each!(type M => of::<M>());
 }
 
-fn every_dialogue_goes_as_recorded<T: Tongue>(least: usize) {
+fn every_dialogue_goes_as_recorded<T: Vocabulary>(least: usize) {
     let actor = <T::Machine as Machine>::NAME;
     let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
     let mut differences = String::new();

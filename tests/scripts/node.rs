@@ -2,7 +2,7 @@
 //!
 //! The real spine stands behind it: ledger, host, journal files and recovery, driven by hand, with a clock that moves
 //! when told to. What is said about the world around the actor is in [`Node::around`]; the actor's own words are its
-//! [`Tongue`]'s.
+//! [`Vocabulary`]'s.
 
 use crate::dialogue::Listener;
 use sexton::clock::{Clock, ManualClock, Timestamp};
@@ -16,7 +16,7 @@ use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Wait};
 use sexton::spine::effect::Action;
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine::{Actor, Machine, Paged as _, Shown as _, Stamp};
+use sexton::spine::machine::{Actor, Machine, Observable as _, Paged as _, Stamp};
 use sexton::spine::port::Port;
 use sexton::spine::recovery::{Recovering as _, Replica, Scope, recover};
 use std::collections::BTreeMap;
@@ -31,23 +31,23 @@ const SIZES: Sizes = Sizes {
     max_bytes: 64 << 10,
 };
 
-pub(crate) type Heard<T> = Result<T, String>;
+pub(crate) type Parsed<T> = Result<T, String>;
 
 /// What a delivery comes back with.
 type Answers<M> = Vec<Answer<<M as Machine>::Reply>>;
 
 /// The words of an actor.
-pub(crate) trait Tongue: Default + 'static {
+pub(crate) trait Vocabulary: Default + 'static {
     type Machine: Actor;
 
     /// The rules that hold unless a script says otherwise.
     fn rules() -> <Self::Machine as Machine>::Rules;
     /// Other rules.
-    fn rule(rules: &mut <Self::Machine as Machine>::Rules, words: &[&str]) -> Heard<()>;
+    fn rule(rules: &mut <Self::Machine as Machine>::Rules, words: &[&str]) -> Parsed<()>;
     /// What is said to the actor; `None` for other words.
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<Self::Machine>>>;
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<Self::Machine>>>;
     /// Who waits, and for what; `None` for other words.
-    fn watch(&self, words: &[&str]) -> Heard<Option<(String, <Self::Machine as Machine>::Watch)>>;
+    fn watch(&self, words: &[&str]) -> Parsed<Option<(String, <Self::Machine as Machine>::Watch)>>;
     /// An answer in words.
     fn told(&self, reply: &<Self::Machine as Machine>::Reply) -> Vec<String>;
     /// What is to be done in the world, in words.
@@ -66,7 +66,7 @@ pub(crate) trait Tongue: Default + 'static {
 }
 
 /// A node that a script speaks to. Begins at the first word, so that rules can be chosen before.
-pub(crate) struct Node<T: Tongue> {
+pub(crate) struct Node<T: Vocabulary> {
     rules: <T::Machine as Machine>::Rules,
     clock: Arc<ManualClock>,
     folder: tempfile::TempDir,
@@ -89,8 +89,8 @@ struct Running<M: Actor> {
     host: Host<M>,
 }
 
-impl<T: Tongue> Listener for Node<T> {
-    fn hear(&mut self, said: &[&str]) -> Vec<String> {
+impl<T: Vocabulary> Listener for Node<T> {
+    fn receive(&mut self, said: &[&str]) -> Vec<String> {
         match self.answer(said) {
             Ok(back) => back,
             Err(problem) => vec![format!("?? {problem}")],
@@ -98,7 +98,7 @@ impl<T: Tongue> Listener for Node<T> {
     }
 }
 
-impl<T: Tongue> Node<T> {
+impl<T: Vocabulary> Node<T> {
     pub(crate) fn new() -> Self {
         Self {
             rules: T::rules(),
@@ -114,7 +114,7 @@ impl<T: Tongue> Node<T> {
         }
     }
 
-    fn answer(&mut self, said: &[&str]) -> Heard<Vec<String>> {
+    fn answer(&mut self, said: &[&str]) -> Parsed<Vec<String>> {
         let mut items = Vec::new();
         let mut back = Vec::new();
         for line in said {
@@ -132,7 +132,7 @@ impl<T: Tongue> Node<T> {
     }
 
     /// The wall clock is set, so far from the node's time, and that is noticed.
-    fn set_wall_clock(&mut self, offset: &str) -> Heard<Vec<String>> {
+    fn set_wall_clock(&mut self, offset: &str) -> Parsed<Vec<String>> {
         let (sign, span) = match (offset.strip_prefix('+'), offset.strip_prefix('-')) {
             (Some(span), _) => (1, span),
             (None, Some(span)) => (-1, span),
@@ -145,7 +145,7 @@ impl<T: Tongue> Node<T> {
     }
 
     /// What is said not to the actor but about the world around it.
-    fn around(&mut self, words: &[&str]) -> Heard<Vec<String>> {
+    fn around(&mut self, words: &[&str]) -> Parsed<Vec<String>> {
         if let Some((name, watch)) = self.tongue.watch(words)? {
             return self.watch(&name, watch);
         }
@@ -213,7 +213,7 @@ impl<T: Tongue> Node<T> {
         }
     }
 
-    fn running(&mut self) -> Heard<&mut Running<T::Machine>> {
+    fn running(&mut self) -> Parsed<&mut Running<T::Machine>> {
         if self.running.is_none() {
             self.begin()?;
         }
@@ -223,7 +223,7 @@ impl<T: Tongue> Node<T> {
     }
 
     /// Opens the data directory, as a start of the coordinator does; the digest before spans begin again.
-    fn begin(&mut self) -> Heard<(Tail, Digest)> {
+    fn begin(&mut self) -> Parsed<(Tail, Digest)> {
         let disk = Arc::new(RealDisk::new(self.folder.path()));
         let mut replica = Replica::<T::Machine>::new(self.rules.clone());
         let past = recover(disk.as_ref(), None, &mut [&mut replica], Scope::default())
@@ -241,8 +241,10 @@ impl<T: Tongue> Node<T> {
         );
         let mut host = Host::new(replica.into_parts());
         let stamp = ledger.start(Chance([0; 32]));
-        host.outbox()
-            .perform_by(Box::new(Done::<T>(Arc::clone(&self.woken), PhantomData)));
+        host.outbox().perform_by(Box::new(RecordingPort::<T>(
+            Arc::clone(&self.woken),
+            PhantomData,
+        )));
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
@@ -262,7 +264,7 @@ impl<T: Tongue> Node<T> {
         Ok((tail, digest))
     }
 
-    fn start_again(&mut self, clean: bool) -> Heard<Vec<String>> {
+    fn start_again(&mut self, clean: bool) -> Parsed<Vec<String>> {
         let running = self.running()?;
         if clean {
             running.ledger.stop();
@@ -278,7 +280,7 @@ impl<T: Tongue> Node<T> {
         Ok(vec![format!("began again with entry {begun}")])
     }
 
-    fn watch(&mut self, name: &str, watch: <T::Machine as Machine>::Watch) -> Heard<Vec<String>> {
+    fn watch(&mut self, name: &str, watch: <T::Machine as Machine>::Watch) -> Parsed<Vec<String>> {
         let ticket = Ticket(self.given + 1);
         self.given += 1;
         self.tickets.insert(name.to_owned(), ticket);
@@ -301,7 +303,7 @@ impl<T: Tongue> Node<T> {
     }
 
     /// One delivery, with the Supervisor's part in it: a spent machine is rebuilt from the log.
-    fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Heard<Vec<String>> {
+    fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Parsed<Vec<String>> {
         let rules = self.rules.clone();
         let running = self.running()?;
         let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
@@ -352,7 +354,7 @@ impl<T: Tongue> Node<T> {
     }
 
     /// What time has done since the last word, as the journal has it.
-    fn ticks(&mut self) -> Heard<Vec<String>> {
+    fn ticks(&mut self) -> Parsed<Vec<String>> {
         let disk = RealDisk::new(self.folder.path());
         let mut reader = Reader::open(&disk).map_err(|error| error.to_string())?;
         let mut told = Vec::new();
@@ -376,7 +378,7 @@ impl<T: Tongue> Node<T> {
     }
 
     /// The whole log, one line a record.
-    fn log(&mut self) -> Heard<Vec<String>> {
+    fn log(&mut self) -> Parsed<Vec<String>> {
         self.running()?;
         let disk = RealDisk::new(self.folder.path());
         let mut reader = Reader::open(&disk).map_err(|error| error.to_string())?;
@@ -395,9 +397,9 @@ impl<T: Tongue> Node<T> {
 }
 
 /// The world: says what it is asked to do, and does nothing.
-struct Done<T>(Arc<Mutex<Vec<String>>>, PhantomData<fn(T)>);
+struct RecordingPort<T>(Arc<Mutex<Vec<String>>>, PhantomData<fn(T)>);
 
-impl<T: Tongue> Port<T::Machine> for Done<T> {
+impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
     fn perform(&mut self, Action { id, attempt, what }: Action<<T::Machine as Machine>::Action>) {
         let what = T::action(&what);
         let words = format!("action {id} by entry {attempt}: {what}");
@@ -439,7 +441,7 @@ pub(crate) fn number<T: std::str::FromStr>(
     options: &BTreeMap<&str, &str>,
     option: &str,
     otherwise: T,
-) -> Heard<T> {
+) -> Parsed<T> {
     match options.get(option) {
         None => Ok(otherwise),
         Some(value) => value
@@ -457,7 +459,7 @@ pub(crate) fn moment(at: Timestamp) -> String {
     }
 }
 
-pub(crate) fn milliseconds(span: &str) -> Heard<u64> {
+pub(crate) fn milliseconds(span: &str) -> Parsed<u64> {
     let (digits, factor) = match (span.strip_suffix("ms"), span.strip_suffix('s')) {
         (Some(digits), _) => (digits, 1),
         (None, Some(digits)) => (digits, 1000),

@@ -7,7 +7,7 @@
     reason = "what has no words of its own is shown as it is"
 )]
 
-use crate::node::{Heard, Split, Tongue, milliseconds, number, split};
+use crate::node::{Parsed, Split, Vocabulary, milliseconds, number, split};
 use crate::process_service;
 use sexton::actors::binding;
 use sexton::actors::process::{
@@ -68,14 +68,14 @@ pub(crate) struct Words {
     slots: BTreeMap<Slot, String>,
 }
 
-impl Tongue for Words {
+impl Vocabulary for Words {
     type Machine = ProcessMachine;
 
     fn rules() -> Rules {
         Rules::default()
     }
 
-    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+    fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         let (_, options) = split(words, OPTIONS);
         rules.records_max = number(&options, "records_max", rules.records_max)?;
         rules.live_max = number(&options, "live_max", rules.live_max)?;
@@ -85,7 +85,7 @@ impl Tongue for Words {
         Ok(())
     }
 
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<ProcessMachine>>> {
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<ProcessMachine>>> {
         let parts = split(words, OPTIONS);
         if let Some(query) = self.question(&parts)? {
             return Ok(Some(Item::Query(query)));
@@ -97,7 +97,7 @@ impl Tongue for Words {
         Ok(message.map(Item::Message))
     }
 
-    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Parsed<Option<(String, Watch)>> {
         if let ["wait", who, "services"] = words {
             return Ok(Some(((*who).to_owned(), Watch::Services(None))));
         }
@@ -167,7 +167,7 @@ impl Tongue for Words {
 }
 
 impl Words {
-    fn id(&self, name: &str) -> Heard<ProcessId> {
+    fn id(&self, name: &str) -> Parsed<ProcessId> {
         if name == "nobody" {
             return Ok(ProcessId(1));
         }
@@ -183,7 +183,7 @@ impl Words {
         known.map_or_else(|| "one above".to_owned(), |(name, _)| name.clone())
     }
 
-    fn parentage(&self, options: &Options<'_>) -> Heard<Parentage> {
+    fn parentage(&self, options: &Options<'_>) -> Parsed<Parentage> {
         let named = options.get("under").map(|name| self.id(name)).transpose()?;
         let pids = options.get("line").map_or("", |line| *line).split(',');
         let mut line = Vec::new();
@@ -194,7 +194,7 @@ impl Words {
         Ok(Parentage { named, line, bound })
     }
 
-    fn launching(&self, kind: &str, argv: &[&str], options: &Options<'_>) -> Heard<Launching> {
+    fn launching(&self, kind: &str, argv: &[&str], options: &Options<'_>) -> Parsed<Launching> {
         let timeout = options.get("timeout").map(|span| milliseconds(span));
         let spec = Spec {
             argv: argv
@@ -215,7 +215,7 @@ impl Words {
     }
 
     /// What clients, and other actors, ask for.
-    fn asked(&self, (places, options): &Split<'_>) -> Heard<Option<Message>> {
+    fn asked(&self, (places, options): &Split<'_>) -> Parsed<Option<Message>> {
         Ok(Some(match places.as_slice() {
             ["launch", kind, argv @ ..] => {
                 Message::Launch(Box::new(self.launching(kind, argv, options)?))
@@ -271,7 +271,7 @@ impl Words {
     }
 
     /// What the port reports.
-    fn reported(&self, (places, options): &Split<'_>) -> Heard<Option<Message>> {
+    fn reported(&self, (places, options): &Split<'_>) -> Parsed<Option<Message>> {
         let at = || date(options, "at").map(|at| at.unwrap_or(Date(BEGIN)));
         Ok(Some(match places.as_slice() {
             ["started", name, contained @ ..] => Message::Started {
@@ -341,7 +341,7 @@ impl Words {
         }))
     }
 
-    fn question(&self, (places, options): &Split<'_>) -> Heard<Option<Query>> {
+    fn question(&self, (places, options): &Split<'_>) -> Parsed<Option<Query>> {
         Ok(Some(match places.as_slice() {
             ["services"] => Query::Services(None),
             ["service", name] => Query::Services(Some((*name).to_owned())),
@@ -449,17 +449,17 @@ fn for_another(message: &Message, outcome: &Outcome) -> Option<String> {
     Some(format!("{what} of #{}: {came}", id.0))
 }
 
-fn actor(number: &str) -> Heard<ActorId> {
+fn actor(number: &str) -> Parsed<ActorId> {
     let number = number.parse().map_err(|_| "an actor has a number")?;
     Ok(ActorId(number))
 }
 
-fn grace(options: &Options<'_>) -> Heard<Option<u32>> {
+fn grace(options: &Options<'_>) -> Parsed<Option<u32>> {
     let grace = options.get("grace").map(|span| milliseconds(span));
     Ok(grace.transpose()?.map(small))
 }
 
-fn signal(options: &Options<'_>) -> Heard<Option<u8>> {
+fn signal(options: &Options<'_>) -> Parsed<Option<u8>> {
     let signal = options.get("signal").map(|_| number(options, "signal", 0));
     signal.transpose()
 }
@@ -522,13 +522,13 @@ fn small(ms: u64) -> u32 {
 }
 
 /// `at=5s`: five seconds after the script began.
-fn date(options: &Options<'_>, option: &str) -> Heard<Option<Date>> {
+fn date(options: &Options<'_>, option: &str) -> Parsed<Option<Date>> {
     let span = options.get(option).map(|span| milliseconds(span));
     Ok(span.transpose()?.map(|ms| Date(BEGIN + ms)))
 }
 
 /// `pid=50`, and what else tells processes apart.
-fn identity(options: &Options<'_>) -> Heard<Identity> {
+fn identity(options: &Options<'_>) -> Parsed<Identity> {
     Ok(Identity {
         machine: number(options, "machine", 7)?,
         boot: number(options, "boot", 1)?,
@@ -539,7 +539,7 @@ fn identity(options: &Options<'_>) -> Heard<Identity> {
     })
 }
 
-fn end(options: &Options<'_>) -> Heard<End> {
+fn end(options: &Options<'_>) -> Parsed<End> {
     if options.contains_key("signal") {
         let signal = number(options, "signal", 0)?;
         let dumped = false;
@@ -554,7 +554,7 @@ fn end(options: &Options<'_>) -> Heard<End> {
     })
 }
 
-fn selection(kind: &[&str], options: &Options<'_>) -> Heard<Selection> {
+fn selection(kind: &[&str], options: &Options<'_>) -> Parsed<Selection> {
     let phase = |name: &&str| Phase::ALL.into_iter().find(|it| it.name() == *name);
     let machine = options.get("machine");
     Ok(Selection {

@@ -5,19 +5,19 @@
     reason = "what has no words of its own is shown as it is"
 )]
 
-use crate::node::{Heard, milliseconds};
+use crate::node::{Parsed, milliseconds};
 use sexton::actors::process::{
-    Definition, InstanceView, Message, Policy, Ready, ServiceMessage, ServiceStep as Step,
-    ServiceView, Then, Turn, Verdict,
+    Consequence, Definition, InstanceView, Message, Policy, Ready, ServiceMessage,
+    ServiceStep as Step, ServiceView, Turn, Verdict,
 };
 use sexton::bytes::Bytes;
 
 /// What is asked of services; `None` for other words.
-pub(crate) fn asked(places: &[&str]) -> Heard<Option<ServiceMessage>> {
+pub(crate) fn asked(places: &[&str]) -> Parsed<Option<ServiceMessage>> {
     let name = |name: &str| (name != "all").then(|| name.to_owned());
     Ok(Some(match places {
         ["configure", all @ ..] => {
-            let all: Heard<Vec<Definition>> = all.iter().map(|words| defined(words)).collect();
+            let all: Parsed<Vec<Definition>> = all.iter().map(|words| defined(words)).collect();
             ServiceMessage::Configure(all?)
         }
         ["service", "start", which] => ServiceMessage::Start(name(which)),
@@ -28,7 +28,7 @@ pub(crate) fn asked(places: &[&str]) -> Heard<Option<ServiceMessage>> {
     }))
 }
 
-fn defined(words: &str) -> Heard<Definition> {
+fn defined(words: &str) -> Parsed<Definition> {
     let mut parts = words.split('/');
     let name = parts.next().unwrap_or_default();
     let mut it = Definition {
@@ -94,10 +94,10 @@ fn step(step: &Step) -> String {
         Step::Removed { .. } => "a service is removed".to_owned(),
         Step::Deferred { .. } => "a launch is put off".to_owned(),
         Step::Ended { then, .. } => match then {
-            Then::Nothing => "a process has ended as it was to".to_owned(),
-            Then::Again { .. } => "a process has ended, and is launched again".to_owned(),
-            Then::Never(Verdict::Finished) => "a process has done its work".to_owned(),
-            Then::Never(Verdict::Failed) => "a process is given up".to_owned(),
+            Consequence::Nothing => "a process has ended as it was to".to_owned(),
+            Consequence::Again { .. } => "a process has ended, and is launched again".to_owned(),
+            Consequence::Never(Verdict::Finished) => "a process has done its work".to_owned(),
+            Consequence::Never(Verdict::Failed) => "a process is given up".to_owned(),
         },
         other => format!("{other:?}"),
     }

@@ -6,9 +6,9 @@
 )]
 
 use crate::lock::binding;
-use crate::node::{Heard, Tongue, milliseconds, moment, number, split};
+use crate::node::{Parsed, Vocabulary, milliseconds, moment, number, split};
 use crate::queue_views::{backoff, job_in_words, queue_in_words, result_in_words, totals_in_words};
-use sexton::actors::binding::{Binding, Gone};
+use sexton::actors::binding::{Binding, EndNotice};
 use sexton::actors::queue::{
     AnyType, Body, Choice, Claim, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order,
     Outcome, Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right,
@@ -28,7 +28,7 @@ pub(crate) struct Words {
     jobs: BTreeMap<Slot, u64>,
 }
 
-impl Tongue for Words {
+impl Vocabulary for Words {
     type Machine = QueueMachine;
 
     /// Claims of an hour, and no end of tries, where a script says nothing else.
@@ -45,7 +45,7 @@ impl Tongue for Words {
         }
     }
 
-    fn rule(rules: &mut Rules, words: &[&str]) -> Heard<()> {
+    fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         const KNOWN: &[&str] = &[
             "order",
             "claim_ttl",
@@ -115,14 +115,14 @@ impl Tongue for Words {
         Ok(())
     }
 
-    fn item(&self, words: &[&str]) -> Heard<Option<Item<QueueMachine>>> {
+    fn item(&self, words: &[&str]) -> Parsed<Option<Item<QueueMachine>>> {
         if let Some(query) = question(words)? {
             return Ok(Some(Item::Query(query)));
         }
         Ok(message(words)?.map(Item::Message))
     }
 
-    fn watch(&self, words: &[&str]) -> Heard<Option<(String, Watch)>> {
+    fn watch(&self, words: &[&str]) -> Parsed<Option<(String, Watch)>> {
         Ok(match words {
             ["wait", who, queues @ ..] => {
                 let watch = Watch::Job(pop(queues, claimant(who), true)?);
@@ -179,7 +179,7 @@ impl Tongue for Words {
     }
 }
 
-fn message(words: &[&str]) -> Heard<Option<Message>> {
+fn message(words: &[&str]) -> Parsed<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
         "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant", "for", "done",
@@ -191,7 +191,7 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
             let (places, options) = split(put, KNOWN);
             put_of(&places, &options)
         });
-        return Ok(Some(Message::Batch(puts.collect::<Heard<_>>()?)));
+        return Ok(Some(Message::Batch(puts.collect::<Parsed<_>>()?)));
     }
     let (places, options) = split(words, KNOWN);
     Ok(Some(match places.as_slice() {
@@ -236,7 +236,7 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
         ["gone", process] => {
             let Binding { process, until, .. } = binding(process)?;
             let exit = None;
-            Message::Gone(Gone {
+            Message::Gone(EndNotice {
                 process,
                 until,
                 exit,
@@ -249,7 +249,7 @@ fn message(words: &[&str]) -> Heard<Option<Message>> {
 }
 
 /// What is said of a job that somebody has, or that nobody has.
-fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
+fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let priority = || match options.get("prio") {
         None => Ok(None),
         Some(_) => number(options, "prio", 0).map(Some),
@@ -322,12 +322,12 @@ fn about(places: &[&str], options: &Options<'_>) -> Heard<Option<Message>> {
 }
 
 /// When it is tried again, if that is said.
-fn after(options: &Options<'_>) -> Heard<Option<u64>> {
+fn after(options: &Options<'_>) -> Parsed<Option<u64>> {
     let after = options.get("after").map(|after| milliseconds(after));
     after.transpose()
 }
 
-fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
+fn put_of(places: &[&str], options: &Options<'_>) -> Parsed<Put> {
     let [to, body] = places else {
         return Err(format!("`{}` is no queue and body", places.join(" ")));
     };
@@ -352,7 +352,7 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Heard<Put> {
 }
 
 /// `signature@time`.
-fn root_of(word: &str) -> Heard<Root> {
+fn root_of(word: &str) -> Parsed<Root> {
     let (key, at) = word
         .split_once('@')
         .ok_or_else(|| format!("`{word}` is no root job: signature@time"))?;
@@ -362,7 +362,7 @@ fn root_of(word: &str) -> Heard<Root> {
     })
 }
 
-fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Heard<bool> {
+fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Parsed<bool> {
     match options.get(option) {
         None => Ok(otherwise),
         Some(&"yes") => Ok(true),
@@ -371,7 +371,7 @@ fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Heard<bool> {
     }
 }
 
-fn question(words: &[&str]) -> Heard<Option<Query>> {
+fn question(words: &[&str]) -> Parsed<Option<Query>> {
     Ok(Some(match words {
         ["peek", id] => Query::Peek { id: id_of(id)? },
         ["next", of, phase] => Query::PeekNext {
@@ -401,7 +401,7 @@ fn question(words: &[&str]) -> Heard<Option<Query>> {
 }
 
 /// A claim of whichever tenant's turn it is.
-fn turn(types: &[&str], options: &Options<'_>) -> Heard<Pop> {
+fn turn(types: &[&str], options: &Options<'_>) -> Parsed<Pop> {
     let text = |word: &str| word.to_owned();
     let except = options.get("except").into_iter();
     let any = AnyType {
@@ -415,7 +415,7 @@ fn turn(types: &[&str], options: &Options<'_>) -> Heard<Pop> {
     })
 }
 
-fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
+fn pop(from: &[&str], by: Claimant, waits: bool) -> Parsed<Pop> {
     Ok(Pop {
         queues: queues(from)?,
         weights: [].into(),
@@ -427,20 +427,20 @@ fn pop(from: &[&str], by: Claimant, waits: bool) -> Heard<Pop> {
     })
 }
 
-fn queues(names: &[&str]) -> Heard<Arc<[QueueName]>> {
+fn queues(names: &[&str]) -> Parsed<Arc<[QueueName]>> {
     names.iter().map(|name| queue(name)).collect()
 }
 
-fn queue(name: &str) -> Heard<QueueName> {
+fn queue(name: &str) -> Parsed<QueueName> {
     QueueName::parse(name.as_bytes()).ok_or_else(|| format!("`{name}` is no queue"))
 }
 
-fn id_of(word: &str) -> Heard<u64> {
+fn id_of(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| format!("`{word}` is no number"))
 }
 
 /// `''` for an empty body, `x{255}` for 255 times x.
-fn body_of(word: &str) -> Heard<Body> {
+fn body_of(word: &str) -> Parsed<Body> {
     if word == "''" {
         return Ok(Body::default());
     }
@@ -463,7 +463,7 @@ fn key_of(word: &str) -> DedupKey {
 }
 
 /// Nobody's claim but by token, unless it is said whose.
-fn by(options: &Options<'_>) -> Heard<Claimant> {
+fn by(options: &Options<'_>) -> Parsed<Claimant> {
     Ok(match (options.get("by"), options.get("bound")) {
         (Some(who), _) => claimant(who),
         (None, Some(process)) => Claimant::Process(binding(process)?),
@@ -482,7 +482,7 @@ fn worker(who: &str) -> Worker {
     )
 }
 
-fn right(options: &Options<'_>) -> Heard<Right> {
+fn right(options: &Options<'_>) -> Parsed<Right> {
     Ok(match (options.get("by"), options.get("token")) {
         (Some(who), None) => Right::Worker(worker(who)),
         (None, Some(_)) => Right::Token(Token(number(options, "token", 0)?)),
@@ -491,7 +491,7 @@ fn right(options: &Options<'_>) -> Heard<Right> {
     })
 }
 
-fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Heard<u64> {
+fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Parsed<u64> {
     options
         .get(option)
         .map_or(Ok(otherwise), |span| milliseconds(span))

@@ -1,6 +1,6 @@
 //! Jobs and queues in words, as answers show them.
 
-use crate::node::{Heard, milliseconds, moment};
+use crate::node::{Parsed, milliseconds, moment};
 use crate::queue::named;
 use sexton::actors::queue::{Backoff, JobResult, JobView, Progress, QueueView, Totals};
 use sexton::clock::Timestamp;
@@ -130,7 +130,7 @@ pub(crate) fn totals_in_words(totals: &Totals) -> String {
 }
 
 /// `first,factor,max,jitter`, the last in thousandths.
-pub(crate) fn backoff(words: &str) -> Heard<Backoff> {
+pub(crate) fn backoff(words: &str) -> Parsed<Backoff> {
     let parts: Vec<&str> = words.split(',').collect();
     let [first, factor, max, jitter] = parts.as_slice() else {
         return Err(format!("`{words}` is no back-off: first,factor,max,jitter"));

@@ -69,7 +69,7 @@ pub(crate) struct Wait<R: Reference> {
     pub(crate) answer: Option<ReplyOf<R>>,
 }
 
-enum Mail<R: Reference> {
+enum QueuedMail<R: Reference> {
     Call(Vec<Ask<R>>),
     Tell(MessageOf<R>, ActorId),
 }
@@ -127,7 +127,7 @@ pub(crate) type Swap<R> = fn(&<R as Reference>::Machine, &MessageOf<R>) -> Optio
 pub(crate) struct Actor<R: Reference> {
     pub(crate) host: Host<R::Machine>,
     pub(crate) trap: Trap,
-    mailbox: VecDeque<Mail<R>>,
+    mailbox: VecDeque<QueuedMail<R>>,
     /// The call that the host works on.
     current: Option<usize>,
     /// The host asked for another turn.
@@ -200,12 +200,12 @@ impl<R: Reference> Actor<R> {
     }
 
     pub(crate) fn post(&mut self, asks: Vec<Ask<R>>) {
-        self.mailbox.push_back(Mail::Call(asks));
+        self.mailbox.push_back(QueuedMail::Call(asks));
     }
 
     pub(crate) fn post_tell(&mut self, tell: &Tell) {
         let message = rmp_serde::from_slice(&tell.message).expect("tells decode");
-        self.mailbox.push_back(Mail::Tell(message, tell.from));
+        self.mailbox.push_back(QueuedMail::Tell(message, tell.from));
     }
 
     pub(crate) fn has_mail(&self) -> bool {
@@ -265,12 +265,12 @@ impl<R: Reference> Actor<R> {
         }
     }
 
-    fn deliver(&mut self, ledger: &mut Ledger, mail: Mail<R>) -> Flow {
+    fn deliver(&mut self, ledger: &mut Ledger, mail: QueuedMail<R>) -> Flow {
         let (asks, id) = match mail {
-            Mail::Tell(message, teller) => {
+            QueuedMail::Tell(message, teller) => {
                 return self.host.deliver(ledger, Delivery::told(message, teller));
             }
-            Mail::Call(asks) => {
+            QueuedMail::Call(asks) => {
                 self.calls.push(Call {
                     asks: asks.clone(),
                     from: self.host.last(),

@@ -16,7 +16,7 @@ const STEPS: u64 = 1200;
 const THREADS: usize = 2;
 
 /// What the environment asks for.
-struct Wish {
+struct CampaignOptions {
     seeds: Range<u64>,
     steps: u64,
     single: bool,
@@ -34,10 +34,10 @@ fn number(name: &str) -> Option<u64> {
     variable(name).map(|value| value.parse().expect("the variable holds a number"))
 }
 
-fn wish() -> Wish {
+fn wish() -> CampaignOptions {
     let steps = number("SEXTON_SIM_STEPS").unwrap_or(STEPS);
     if let Some(seed) = number("SEXTON_SIM_SEED") {
-        return Wish {
+        return CampaignOptions {
             seeds: seed..seed + 1,
             steps,
             single: true,
@@ -53,7 +53,7 @@ fn wish() -> Wish {
             None => 0..parse(&value),
         }
     });
-    Wish {
+    CampaignOptions {
         seeds,
         steps,
         single: false,

@@ -8,10 +8,10 @@ use crate::counters::Counters;
 use crate::coverage::Coverage;
 use crate::disk::SimDisk;
 use crate::each::{Each, Witnesses, each};
-use crate::jobs::Given;
+use crate::jobs::IssuedNumbers;
 use crate::locks::Locks;
 use crate::node::Node;
-use crate::reference::{MessageOf, OutcomeOf, Reference, ReplyOf, Told};
+use crate::reference::{AnsweredMessages, MessageOf, OutcomeOf, Reference, ReplyOf};
 use crate::setting::Policy;
 use crate::violation::{Promise, Violation, ensure};
 use crate::witness::{Kept, Witness, decode};
@@ -39,7 +39,7 @@ pub(crate) struct Checker {
     /// Who was told which token of which lock.
     tokens: BTreeMap<(Token, lock::Name, lock::Name), lock::Name>,
     /// What clients of queues were told, that nobody may be told again.
-    pub(crate) given: Given,
+    pub(crate) given: IssuedNumbers,
 }
 
 /// What the crash before a start could take.
@@ -323,7 +323,7 @@ impl Past<'_> {
         (actor, log): (&Actor<R>, &[Kept]),
         coverage: &mut Coverage,
     ) -> Result<(), Violation> {
-        let told = || -> Told<'_, R> { Box::new(actor.calls.iter().flat_map(told)) };
+        let told = || -> AnsweredMessages<'_, R> { Box::new(actor.calls.iter().flat_map(told)) };
         let torn = |call: &&Call<R>| {
             call.answers.is_some()
                 && call.saw > self.survived

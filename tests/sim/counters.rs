@@ -2,7 +2,9 @@
 
 use crate::actor::Ask;
 use crate::chance::Chance;
-use crate::counter::{Counter, CounterMachine, Message, PANICS, SILENCE_MS, STRIDE, What};
+use crate::counter::{
+    Counter, CounterMachine, CounterMessage, Message, PANICS, SILENCE_MS, STRIDE,
+};
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Clients, Origin, Reference};
@@ -10,7 +12,7 @@ use crate::setting::Setting;
 use sexton::clock::Timestamp;
 use sexton::ids::Slot;
 use sexton::spine::delivery::{Answer, Failed};
-use sexton::spine::machine::{Never, Refusal, Shown as _, Stamp, Start};
+use sexton::spine::machine::{Never, Observable as _, Refusal, Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counters, as their module's text has them.
@@ -78,13 +80,16 @@ impl<const ID: u8> Clients<Counters<ID>> for Counting {
 pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
     let bytes = 600_000 + chance.index(700_000);
     let label = "y".repeat(bytes);
-    vec![Ask::Message((name(chance), What::Add(1, 500, label)))]
+    vec![Ask::Message((
+        name(chance),
+        CounterMessage::Add(1, 500, label),
+    ))]
 }
 
-fn addition(chance: &mut Chance) -> What {
+fn addition(chance: &mut Chance) -> CounterMessage {
     let by = u32::try_from(chance.below(8)).expect("a small number");
     let span_ms = u32::try_from(chance.within(1, 6000)).expect("a short span");
-    What::Add(by, span_ms, "x".repeat(chance.index(40)))
+    CounterMessage::Add(by, span_ms, "x".repeat(chance.index(40)))
 }
 
 fn name(chance: &mut Chance) -> Slot {
@@ -104,7 +109,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         (outcome, _): (&Option<Counter>, &Reply),
     ) -> Result<(), String> {
         let due = self.first_due(stamp.at);
-        let lapses = (*what == What::Lapse).then_some(*name);
+        let lapses = (*what == CounterMessage::Lapse).then_some(*name);
         if lapses.is_some() && due != lapses {
             return Err(format!("time acted on {lapses:?}, where {due:?} is due"));
         }
@@ -114,7 +119,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         let counter = self.counters.entry(*name).or_default();
         let before = counter.clone();
         match what {
-            What::Add(by, span_ms, label) => {
+            CounterMessage::Add(by, span_ms, label) => {
                 (counter.since, counter.span_ms) = (stamp.at, *span_ms);
                 for _ in 0..*by {
                     counter.value += 1;
@@ -129,12 +134,12 @@ impl<const ID: u8> Reference for Counters<ID> {
                     (counter.luck, counter.on) = (outcome.luck, outcome.on);
                 }
             }
-            What::Lapse => {
+            CounterMessage::Lapse => {
                 counter.value = 0;
                 (counter.since, counter.span_ms) = (stamp.at, SILENCE_MS);
             }
-            What::Heard(strides) => counter.heard = *strides,
-            What::Rung(attempt, refused) => {
+            CounterMessage::Heard(strides) => counter.heard = *strides,
+            CounterMessage::Rung(attempt, refused) => {
                 if !before.silent || before.attempt != *attempt {
                     return Err(format!("attempt {attempt} was not waited for"));
                 }
@@ -166,7 +171,7 @@ impl<const ID: u8> Reference for Counters<ID> {
     }
 
     fn poisoned(&mut self, (name, what): &Message) {
-        if *what == What::Lapse {
+        if *what == CounterMessage::Lapse {
             self.quarantined.insert(*name);
         }
     }
@@ -176,7 +181,7 @@ impl<const ID: u8> Reference for Counters<ID> {
     }
 
     fn without_change(&self, (name, what): &Message) -> Option<Reply> {
-        (*what == What::Lapse && self.value(*name) == 0).then_some(Ok(None))
+        (*what == CounterMessage::Lapse && self.value(*name) == 0).then_some(Ok(None))
     }
 
     fn answer(&self, name: &Slot) -> Answer<Reply> {
@@ -195,9 +200,9 @@ impl<const ID: u8> Reference for Counters<ID> {
 
     fn origin((_, what): &Message) -> Origin {
         match what {
-            What::Lapse => Origin::Tick,
-            What::Heard(_) | What::Rung(..) => Origin::Tell,
-            What::Add(..) => Origin::Client,
+            CounterMessage::Lapse => Origin::Tick,
+            CounterMessage::Heard(_) | CounterMessage::Rung(..) => Origin::Tell,
+            CounterMessage::Add(..) => Origin::Client,
         }
     }
 
@@ -213,19 +218,19 @@ impl<const ID: u8> Reference for Counters<ID> {
     fn count((_, what): &Message, outcome: &Option<Counter>, counted: &mut Coverage) {
         let restated = outcome.as_ref().is_some_and(|counter| counter.silent);
         match what {
-            What::Lapse => {
+            CounterMessage::Lapse => {
                 counted.counter_lapses += 1;
                 counted.actions_restated += u64::from(restated);
             }
-            What::Heard(_) => counted.tells += 1,
-            What::Rung(_, true) => counted.actions_refused += 1,
-            What::Rung(_, false) => counted.actions_done += 1,
-            What::Add(..) => counted.counter_changes += 1,
+            CounterMessage::Heard(_) => counted.tells += 1,
+            CounterMessage::Rung(_, true) => counted.actions_refused += 1,
+            CounterMessage::Rung(_, false) => counted.actions_done += 1,
+            CounterMessage::Add(..) => counted.counter_changes += 1,
         }
     }
 
     fn may_be_refused((_, what): &Message) -> bool {
-        matches!(what, What::Add(..))
+        matches!(what, CounterMessage::Add(..))
     }
 
     fn is_disk_full(reply: &Reply) -> bool {

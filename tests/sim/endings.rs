@@ -20,7 +20,7 @@ use sexton::clock::Now;
 use sexton::ids::{Seq, Slot};
 use sexton::persist::journal::segment;
 use sexton::spine::items::Itemized as _;
-use sexton::spine::machine::{Machine as _, Shown as _};
+use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
 /// After this, what was lost on its way to the world or refused by an actor was stated again.
@@ -356,7 +356,7 @@ impl Run<'_> {
         none_silent(&node.actors.left)?;
         none_silent(&node.actors.right)?;
         let (left, right) = (strides(&node.actors.left), strides(&node.actors.right));
-        let heard = (heard(&node.actors.right), heard(&node.actors.left));
+        let heard = (received(&node.actors.right), received(&node.actors.left));
         ensure(
             (&left, &right) == (&heard.0, &heard.1),
             Promise::Told,
@@ -449,7 +449,7 @@ fn strides<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<Slot, u64> {
     counted(actor, |counter| counter.strides)
 }
 
-fn heard<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<Slot, u64> {
+fn received<const ID: u8>(actor: &Actor<Counters<ID>>) -> BTreeMap<Slot, u64> {
     counted(actor, |counter| counter.heard)
 }
 

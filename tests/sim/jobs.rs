@@ -38,12 +38,12 @@ pub(crate) struct Jobs {
 
 /// Every number and every token that was given on this disk.
 #[derive(Default)]
-pub(crate) struct Given {
+pub(crate) struct IssuedNumbers {
     ids: BTreeSet<u64>,
     tokens: BTreeSet<Token>,
 }
 
-impl Given {
+impl IssuedNumbers {
     /// Notes what a call was answered.
     pub(crate) fn note(&mut self, call: &Call<Queues>) -> Result<(), Violation> {
         for answer in call.answers.iter().flatten().flatten() {

@@ -25,7 +25,7 @@ use sexton::ids::{ProcessId, Seq, Token};
 use sexton::persist::mark::Marked;
 use sexton::schedule::Schedule;
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::{Shown as _, Stamp, Start};
+use sexton::spine::machine::{Observable as _, Stamp, Start};
 use std::sync::Arc;
 
 #[path = "../../src/actors/lease/model/mod.rs"]
@@ -86,7 +86,7 @@ impl Reference for Leases {
     const WATCHES: u64 = 6;
     const TURNS: u64 = 60;
 
-    type Clients = Askers;
+    type Clients = LeaseClients;
     type Machine = LeaseMachine;
 
     /// Few, so that the bound is met.
@@ -152,7 +152,7 @@ impl Reference for Leases {
     fn agrees(&self, machine: &LeaseMachine) -> Result<(), String> {
         let mut mine: Vec<_> = self.model.all.iter().collect();
         mine.sort_by_key(|it| it.slot);
-        let mine: Vec<_> = mine.into_iter().map(model::Known::view).collect();
+        let mine: Vec<_> = mine.into_iter().map(model::ModelLease::view).collect();
         let view = machine.view();
         (view == mine)
             .then_some(())
@@ -213,7 +213,7 @@ impl Reference for Leases {
 }
 
 /// Clients of one run.
-pub(crate) struct Askers {
+pub(crate) struct LeaseClients {
     names: Vec<Name>,
     /// Tokens of passes and places that were shown, the newest last.
     tokens: Vec<Token>,
@@ -221,7 +221,7 @@ pub(crate) struct Askers {
     processes: Vec<ProcessId>,
 }
 
-impl Askers {
+impl LeaseClients {
     /// These processes have records, or had.
     pub(crate) fn see(&mut self, processes: Vec<ProcessId>) {
         self.processes = processes;
@@ -325,7 +325,7 @@ fn setting(chance: &mut Chance) -> Set {
     }
 }
 
-impl Clients<Leases> for Askers {
+impl Clients<Leases> for LeaseClients {
     fn new(_: &Setting) -> Self {
         let names = ["a", "b", "c", "d"];
         Self {

@@ -6,12 +6,13 @@ use crate::reference::{Origin, Reference};
 use crate::workload::Workload;
 use model::Model;
 use sexton::actors::lock::{
-    Gone, Hold, LockMachine, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+    Hold, LockMachine, Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Standing,
+    Watch,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{Seq, Slot};
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 use sexton::spine::machine::{Stamp, Start};
 
 #[path = "../../src/actors/lock/model.rs"]
@@ -66,18 +67,18 @@ impl Locks {
     }
 
     /// The entries that are there no more, each with the one that owns its lock now if it was its owner, by slot.
-    fn gone(&self, after: &Model) -> Vec<Gone> {
+    fn gone(&self, after: &Model) -> Vec<Removal> {
         let is_there = |slot: Slot| after.entries.iter().any(|it| it.slot == slot);
         let entries = self.model.entries.iter();
         let gone = entries.filter(|it| !is_there(it.slot)).map(|it| {
             let line = after.line(&it.lock);
             let heir = line.first().map(|heir| heir.slot);
-            Gone {
+            Removal {
                 slot: it.slot,
                 heir: heir.filter(|_| it.owns()),
             }
         });
-        let mut gone: Vec<Gone> = gone.collect();
+        let mut gone: Vec<Removal> = gone.collect();
         gone.sort_by_key(|it| it.slot);
         gone
     }

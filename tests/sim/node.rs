@@ -73,7 +73,7 @@ pub(crate) struct Node {
     pub(crate) ledger: Ledger,
     pub(crate) log: Log,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) found: Found,
+    pub(crate) found: StartFindings,
     pub(crate) slots: Slots,
     /// Up to where each slot goes that is sealed.
     pub(crate) sealed: BySlot<Option<Seq>>,
@@ -100,7 +100,7 @@ impl Family for CallsOf {
 
 /// What a start found.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct StartFindings {
     pub(crate) tail: Tail,
     /// It began with a snapshot.
     pub(crate) from_snapshot: bool,
@@ -157,7 +157,7 @@ impl Node {
             ledger,
             log,
             clock,
-            found: Found {
+            found: StartFindings {
                 tail,
                 from_snapshot: snapshot.is_some(),
                 mended,

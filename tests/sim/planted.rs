@@ -10,7 +10,7 @@ use crate::planted_claims;
 use crate::processes::{is_service_stop, without_waits};
 use crate::setting::{Plant, Setting};
 use crate::violation::{Promise, Violation};
-use sexton::actors::binding::{Gone, ToHolder, ToProcesses, Until};
+use sexton::actors::binding::{EndNotice, ToHolder, ToProcesses, Until};
 use sexton::actors::lock;
 use sexton::actors::queue;
 use sexton::clock::Timestamp;
@@ -92,7 +92,7 @@ pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
     else {
         return None;
     };
-    let gone = ToHolder::Gone(Gone {
+    let gone = ToHolder::Gone(EndNotice {
         process,
         until: Until::Tree,
         exit: None,

@@ -9,7 +9,7 @@ use crate::setting::Plant;
 use crate::violation::Promise;
 use sexton::actors::queue::{Message, Phase, QueueMachine, Right};
 use sexton::persist::format::{Batch, Kind};
-use sexton::spine::machine::{Machine as _, Shown as _};
+use sexton::spine::machine::{Machine as _, Observable as _};
 use sexton::spine::recovery::EntryOf;
 
 /// The delete of a job by whoever had it once, as it would be by who has it now, or of one that nobody has.

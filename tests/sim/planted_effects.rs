@@ -1,7 +1,7 @@
 //! Faults planted between cause and effect, and the tests that show each one caught.
 
 use crate::actor::Ask;
-use crate::counter::{LEFT, RIGHT, STRIDE, What};
+use crate::counter::{CounterMessage, LEFT, RIGHT, STRIDE};
 use crate::coverage::Coverage;
 use crate::planted::{caught, caught_as};
 use crate::run::Run;
@@ -48,7 +48,7 @@ fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     let mut run = Run::new(setting, false);
     run.start()?;
     let by = u32::try_from(STRIDE).expect("a small number");
-    let addition = (Slot(0), What::Add(by, DAY_MS, String::new()));
+    let addition = (Slot(0), CounterMessage::Add(by, DAY_MS, String::new()));
     if let Some(node) = &mut run.node {
         node.actors.left.post(vec![Ask::Message(addition)]);
     }
@@ -149,7 +149,7 @@ fn panics(stage: Stage, count: Count) -> Result<u64, Violation> {
         | Stage::Tick
         | Stage::Due => {
             node.actors.left.trap.set(stage);
-            let addition = (Slot(1), What::Add(3, 0, String::new()));
+            let addition = (Slot(1), CounterMessage::Add(3, 0, String::new()));
             node.actors.left.post(vec![Ask::Message(addition)]);
         }
     }

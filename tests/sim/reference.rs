@@ -117,7 +117,7 @@ pub(crate) trait Reference: Clone + Default {
     /// process. `told` are all replies of the same life, with what they are to.
     fn may_pass<'a>(
         _ask: (&MessageOf<Self>, &ReplyOf<Self>),
-        _told: impl Fn() -> Told<'a, Self>,
+        _told: impl Fn() -> AnsweredMessages<'a, Self>,
     ) -> bool
     where
         Self: 'a,
@@ -141,7 +141,8 @@ pub(crate) trait Reference: Clone + Default {
 }
 
 /// Messages and replies to them.
-pub(crate) type Told<'a, R> = Box<dyn Iterator<Item = (&'a MessageOf<R>, &'a ReplyOf<R>)> + 'a>;
+pub(crate) type AnsweredMessages<'a, R> =
+    Box<dyn Iterator<Item = (&'a MessageOf<R>, &'a ReplyOf<R>)> + 'a>;
 
 /// A machine with nothing in it, to be brought to where a log ends.
 pub(crate) fn replica<R: Reference>() -> Replica<R::Machine> {

@@ -4,7 +4,7 @@
 
 use crate::actor::Ask;
 use crate::chance::Chance;
-use crate::counter::{LEFT, What};
+use crate::counter::{CounterMessage, LEFT};
 use crate::killed::calm;
 use crate::run::Run;
 use crate::setting::Power;
@@ -21,7 +21,7 @@ const SPAN_MS: u32 = 3_600_000;
 /// One of a few requests: always the same addition under the same key.
 fn request(number: u32) -> Ask<crate::counters::Counters<LEFT>> {
     let (id, fingerprint) = (number.into(), u128::MAX - u128::from(number));
-    let addition = What::Add(1 + number, SPAN_MS, format!("request {number}"));
+    let addition = CounterMessage::Add(1 + number, SPAN_MS, format!("request {number}"));
     Ask::Keyed((Slot(number), addition), RequestKey { id, fingerprint })
 }
 

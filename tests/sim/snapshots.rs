@@ -12,7 +12,7 @@ use crate::violation::{Promise, Violation, ensure};
 use sexton::ids::{Digest, Seq};
 use sexton::persist::disk::Disk as _;
 use sexton::persist::journal::{Begin, Reader, segment};
-use sexton::persist::snapshots::{FOLDER, Found, Seal, SlotId, Slots};
+use sexton::persist::snapshots::{FOLDER, Seal, SlotId, SlotStatus, Slots};
 use sexton::spine::recovery::{Past, RecoveryError, Scope, recover};
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ pub(crate) fn whole(disk: &SimDisk) -> Vec<(SlotId, Seal)> {
     let slots = Slots::new(Arc::new(disk.clone()), stores);
     let looks = SlotId::ALL.map(|slot| (slot, slots.look(slot)));
     let whole = looks.into_iter().filter_map(|(slot, look)| match look {
-        Ok(Found::Sealed(seal)) => Some((slot, seal)),
-        Ok(Found::Absent | Found::Unsealed | Found::Damaged(_)) | Err(_) => None,
+        Ok(SlotStatus::Sealed(seal)) => Some((slot, seal)),
+        Ok(SlotStatus::Absent | SlotStatus::Unsealed | SlotStatus::Damaged(_)) | Err(_) => None,
     });
     whole.collect()
 }

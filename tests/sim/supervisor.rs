@@ -7,7 +7,7 @@ use sexton::actors::supervisor::{Cause, Outcome, Query, Record, Reply, Rules, Su
 use sexton::clock::Timestamp;
 use sexton::ids::Slot;
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::{Never, Shown as _, Stamp, Start};
+use sexton::spine::machine::{Never, Observable as _, Stamp, Start};
 use sexton::spine::supervision::{Intensity, Panicked, Verdict};
 use std::collections::BTreeMap;
 

@@ -205,7 +205,7 @@ struct Cursor<'a, R: Reference> {
 }
 
 /// What the log comes to here: the reference, and what was done under which key.
-type Here<'r, R> = (&'r R, &'r Requests<R>);
+type LogPosition<'r, R> = (&'r R, &'r Requests<R>);
 
 /// Whether what was done by this entry is known at this time.
 fn is_known(entry: Stamp, at: Timestamp) -> bool {
@@ -240,7 +240,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
     /// An entry or a poisoned message (with no reply) stands in the log here.
     fn meet(
         &mut self,
-        here: Here<'_, R>,
+        here: LogPosition<'_, R>,
         seq: Seq,
         message: &MessageOf<R>,
         reply: Option<&ReplyOf<R>>,
@@ -277,7 +277,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
     }
 
     /// Finds the place of items that changed nothing, as far as they are right in this state.
-    fn settle(&mut self, here: Here<'_, R>, before: Seq) {
+    fn settle(&mut self, here: LogPosition<'_, R>, before: Seq) {
         while let Next::Item(call, ask, answer) = self.next() {
             if call.from >= before || !is_right(here, call.at, ask, answer) {
                 return;
@@ -291,7 +291,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
     }
 
     /// The life of the node, or the log, ends here.
-    fn end(&mut self, here: Here<'_, R>) -> Result<(), Violation> {
+    fn end(&mut self, here: LogPosition<'_, R>) -> Result<(), Violation> {
         self.settle(here, Seq(u64::MAX));
         loop {
             match self.next() {
@@ -310,7 +310,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
 
 /// Whether this answer, which says that nothing changed, is right in this state at this time.
 fn is_right<R: Reference>(
-    (reference, done): Here<'_, R>,
+    (reference, done): LogPosition<'_, R>,
     at: Timestamp,
     ask: &Ask<R>,
     answer: &Answer<ReplyOf<R>>,

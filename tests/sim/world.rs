@@ -4,7 +4,7 @@
 //! again. The faults of a port are planted here.
 
 use crate::chance::Chance;
-use crate::counter::{CounterMachine, Message, What};
+use crate::counter::{CounterMachine, CounterMessage, Message};
 use crate::processes;
 use crate::setting::Plant;
 use crate::violation::{Promise, Violation, ensure};
@@ -136,7 +136,7 @@ impl World {
             _ => attempt,
         };
         let name = Slot(u32::try_from(id.1).expect("bells have the names of counters"));
-        let message: Message = (name, What::Rung(attempt, refused));
+        let message: Message = (name, CounterMessage::Rung(attempt, refused));
         Some(Tell {
             from: id.0,
             to: id.0,

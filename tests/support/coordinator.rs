@@ -17,7 +17,7 @@ pub(crate) struct Coordinator {
 
 /// What a command did.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CommandOutput {
     pub(crate) status: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -58,7 +58,7 @@ impl Coordinator {
         command(&self.data, &[self.of, words].concat())
     }
 
-    pub(crate) fn run(&self, words: &[&str]) -> Done {
+    pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
         done(self.command(words).output().expect("it runs"))
     }
 
@@ -88,8 +88,8 @@ pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn done(output: Output) -> Done {
-    Done {
+pub(crate) fn done(output: Output) -> CommandOutput {
+    CommandOutput {
         status: output.status.code().expect("it ended by itself"),
         out: String::from_utf8(output.stdout).expect("it is text"),
         err: String::from_utf8(output.stderr).expect("it is text"),

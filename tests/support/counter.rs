@@ -11,7 +11,7 @@ use sexton::lookup::kept::Plain;
 use sexton::spine::effect::{Action, To};
 use sexton::spine::items::{Itemized, Items};
 use sexton::spine::machine::{
-    Effects, Keeping, Machine, Moment, Never, Now, Refusal, Shown, Stamp, Start, Weight,
+    Effects, Keeping, Machine, Moment, Never, Now, Observable, Refusal, Stamp, Start, Weight,
 };
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ pub(crate) const PLANTED: &str = "planted panic";
 pub(crate) const PANICS: Slot = Slot(u32::MAX);
 
 /// A message is about one counter.
-pub(crate) type Message = (Slot, What);
+pub(crate) type Message = (Slot, CounterMessage);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum What {
+pub(crate) enum CounterMessage {
     /// Adds so much, and begins the span anew, in milliseconds: a quarantine ends with it, also for a rebuilt machine,
     /// which has no more to tell that by than the deadline. The label may have any length.
     Add(u32, u32, String),
@@ -91,7 +91,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         let before = self.0.get_or_default(*name);
         let mut counter = before.clone();
         match what {
-            What::Add(by, span_ms, label) => {
+            CounterMessage::Add(by, span_ms, label) => {
                 (counter.since, counter.span_ms) = (moment.now.at, *span_ms);
                 counter.value += u64::from(*by);
                 counter.strides += counter.value / STRIDE - before.value / STRIDE;
@@ -101,16 +101,18 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
                 counter.label.clone_from(label);
                 (counter.luck, counter.on) = (moment.draw(0), moment.now.date());
             }
-            What::Lapse => {
+            CounterMessage::Lapse => {
                 counter.value = 0;
                 (counter.since, counter.span_ms) = (moment.now.at, SILENCE_MS);
             }
-            What::Heard(strides) => counter.heard = before.heard.max(*strides),
-            What::Rung(attempt, refused) if counter.silent && counter.attempt == *attempt => {
+            CounterMessage::Heard(strides) => counter.heard = before.heard.max(*strides),
+            CounterMessage::Rung(attempt, refused)
+                if counter.silent && counter.attempt == *attempt =>
+            {
                 counter.silent = *refused;
                 counter.attempt = if *refused { moment.seq } else { *attempt };
             }
-            What::Rung(..) => {}
+            CounterMessage::Rung(..) => {}
         }
         Some(counter).filter(|counter| *counter != before)
     }
@@ -128,7 +130,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     ) {
         let make = |counter: &mut Counter| *counter = new.clone().unwrap_or_default();
         let counter = self.0.change(entry.seq, message.0, make);
-        if counter.attempt == entry.seq || message.1 == What::Lapse {
+        if counter.attempt == entry.seq || message.1 == CounterMessage::Lapse {
             Self::state(message.0, counter, effects);
         }
     }
@@ -144,8 +146,10 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
 
     fn weight(&self, (_, what): &Message) -> Weight {
         match what {
-            What::Add(..) => Weight::Adds,
-            What::Lapse | What::Heard(_) | What::Rung(..) => Weight::Keeps,
+            CounterMessage::Add(..) => Weight::Adds,
+            CounterMessage::Lapse | CounterMessage::Heard(_) | CounterMessage::Rung(..) => {
+                Weight::Keeps
+            }
         }
     }
 
@@ -166,7 +170,7 @@ impl<const ID: u8> CounterMachine<ID> {
         let (id, attempt, what) = (slot.0.into(), counter.attempt, counter.strides);
         if what > 0 {
             let other = ActorId(if ID == LEFT { RIGHT } else { LEFT });
-            effects.tell(To::new(other), &(slot, What::Heard(what)));
+            effects.tell(To::new(other), &(slot, CounterMessage::Heard(what)));
         }
         if counter.silent {
             effects.act(Action { id, attempt, what });
@@ -186,11 +190,11 @@ impl<const ID: u8> Itemized for CounterMachine<ID> {
     }
 
     fn lapse(&self, slot: Slot) -> Message {
-        (slot, What::Lapse)
+        (slot, CounterMessage::Lapse)
     }
 }
 
-impl<const ID: u8> Shown for CounterMachine<ID> {
+impl<const ID: u8> Observable for CounterMachine<ID> {
     type View = BTreeMap<Slot, Counter>;
 
     fn sample(&self, _most: usize) -> Self::View {

@@ -6,7 +6,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
-use sexton::ports::process::{ExitStatus, Found, Survivors, Tree, World};
+use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// PIDs that there are: few, so that they are reused.
@@ -375,14 +375,14 @@ impl World for Kernel {
         self.now
     }
 
-    fn find(&mut self, identity: &Identity) -> Found<Handle> {
+    fn find(&mut self, identity: &Identity) -> Lookup<Handle> {
         if self.exhausted {
-            return Found::Unknown;
+            return Lookup::Unknown;
         }
         if self.lives((identity.boot, identity.inode)) {
-            Found::Alive(Handle(identity.inode))
+            Lookup::Alive(Handle(identity.inode))
         } else {
-            Found::Gone(None)
+            Lookup::Gone(None)
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct Client {
 
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Listed {
+pub(crate) struct ListedEntry {
     /// Standing among contenders.
     pub(crate) priority: u8,
     /// Seconds to live as owner.
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Every entry of a key.
-    pub(crate) fn list(&mut self, key: &str) -> io::Result<Vec<Listed>> {
+    pub(crate) fn list(&mut self, key: &str) -> io::Result<Vec<ListedEntry>> {
         let count = self.number(&list(key))?;
         (0..count)
             .map(|_| {
@@ -124,7 +124,7 @@ impl Client {
                 let index = self.receive_name()?;
                 let owner = self.receive_name()?;
                 let owns = self.receive_byte()? == 1;
-                Ok(Listed {
+                Ok(ListedEntry {
                     priority,
                     ttl,
                     ttw,

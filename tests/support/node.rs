@@ -1,6 +1,6 @@
 //! A node inside the test's own process, with a LockServer door on a free port, and how to wait for what it says.
 
-use sexton::actors::lock::{Listed, Query, Reply};
+use sexton::actors::lock::{EntryView, Query, Reply};
 use sexton::config::LockserverConfig;
 use sexton::node::Handle;
 use sexton::spine::delivery::Item;
@@ -32,7 +32,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Every lock entry of a node.
-pub(crate) fn entries(handle: &Handle) -> Vec<Listed> {
+pub(crate) fn entries(handle: &Handle) -> Vec<EntryView> {
     let all = Query::List {
         key: None,
         entries_max: u32::MAX,

@@ -53,7 +53,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("croner", &["src/schedule/"]),
     (
         "jiff",
-        &["src/protocols/http/page/shown.rs", "src/schedule/"],
+        &["src/protocols/http/page/render.rs", "src/schedule/"],
     ),
     ("psutil", &["src/handle/system.rs"]),
     (

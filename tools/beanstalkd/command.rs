@@ -1,7 +1,7 @@
 //! A server that replaces beanstalkd: one listener, jobs in memory or in a directory, and beanstalkd's signals and exit statuses.
 
 use crate::allocator::{give_back, give_back_forever};
-use crate::beanstalkd::flag::{self, Asked, Flags, Sync, USAGE};
+use crate::beanstalkd::flag::{self, Flags, Invocation, Sync, USAGE};
 use crate::beanstalkd::user;
 use crate::log;
 use crate::notify::Notify;
@@ -76,8 +76,8 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let words = words.into_iter();
     let asked = flag::read(words.map(|word| word.to_string_lossy().into_owned()));
     match asked {
-        Ok(Asked::Serve(flags)) => serve(&flags),
-        Ok(Asked::Version) => {
+        Ok(Invocation::Serve(flags)) => serve(&flags),
+        Ok(Invocation::Version) => {
             let (theirs, ours) = (
                 sexton::protocols::beanstalk::VERSION,
                 env!("CARGO_PKG_VERSION"),
@@ -85,7 +85,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
             let line = format!("beanstalkd {theirs} (sexton {ours})\n");
             crate::report::written(std::io::stdout().lock().write_all(line.as_bytes()))
         }
-        Ok(Asked::Help) => {
+        Ok(Invocation::Help) => {
             crate::report::written(std::io::stderr().lock().write_all(USAGE.as_bytes()))
         }
         Err(words) => Err(Failure::of_beanstalkd(WRONG_WORDS, words).help("-h shows the flags")),
@@ -214,12 +214,13 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
 }
 
 async fn until_signal(config: Config) -> Result<(), Failure> {
-    let unheard = |error| Failure::unreachable(format!("failed to listen for signals: {error}"));
-    outlive_file_limit().map_err(unheard)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(unheard)?;
-    let mut drain = signal(SignalKind::user_defined1()).map_err(unheard)?;
+    let cannot_listen =
+        |error| Failure::unreachable(format!("failed to listen for signals: {error}"));
+    outlive_file_limit().map_err(cannot_listen)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot_listen)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot_listen)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot_listen)?;
+    let mut drain = signal(SignalKind::user_defined1()).map_err(cannot_listen)?;
     let notify = Notify::from_environment();
     let node = Node::open(config)?;
     notify.ready("all listeners are open");

@@ -25,7 +25,7 @@ pub(crate) const USAGE: &str = "Use: beanstalkd [FLAGS], any of
 
 /// The request of a command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Invocation {
     /// Run the server.
     Serve(Flags),
     /// Print the version.
@@ -75,7 +75,7 @@ impl Default for Flags {
 }
 
 /// Parses a command line. The error is a message.
-pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Asked, String> {
+pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Invocation, String> {
     let mut words: VecDeque<String> = words.into_iter().collect();
     let mut flags = Flags::default();
     while let Some(word) = words.pop_front() {
@@ -108,13 +108,13 @@ pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Asked, Str
                 }
                 'c' | 'n' => flags.ignored.push(letter),
                 'V' => flags.verbosity += 1,
-                'v' => return Ok(Asked::Version),
-                'h' => return Ok(Asked::Help),
+                'v' => return Ok(Invocation::Version),
+                'h' => return Ok(Invocation::Help),
                 _ => return Err(format!("unknown flag: -{letter}")),
             }
         }
     }
-    Ok(Asked::Serve(flags))
+    Ok(Invocation::Serve(flags))
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -123,9 +123,9 @@ fn size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Flags, Sync, read};
+    use super::{Flags, Invocation, Sync, read};
 
-    fn read_words(line: &str) -> Result<Asked, String> {
+    fn read_words(line: &str) -> Result<Invocation, String> {
         read(line.split_whitespace().map(str::to_owned))
     }
 
@@ -147,13 +147,13 @@ mod tests {
             "-VVcnl127.0.0.1 -p11301 -Vb/data -f7 -Fz100 -s4096 -unobody",
             "-VVVcnFl 127.0.0.1 -b /else -b/data -z 7 -z100 -s4096 -p 11301 -u nobody",
         ] {
-            let Ok(Asked::Serve(mut flags)) = read_words(line) else {
+            let Ok(Invocation::Serve(mut flags)) = read_words(line) else {
                 panic!("{line}");
             };
             flags.ignored.sort_unstable();
             assert_eq!(flags, expected, "{line}");
         }
-        assert_eq!(read_words(""), Ok(Asked::Serve(Flags::default())));
+        assert_eq!(read_words(""), Ok(Invocation::Serve(Flags::default())));
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             ("-f100F", Sync::Never),
         ] {
             match read_words(line) {
-                Ok(Asked::Serve(flags)) => assert_eq!(flags.sync, sync, "{line}"),
+                Ok(Invocation::Serve(flags)) => assert_eq!(flags.sync, sync, "{line}"),
                 Ok(_) => panic!("{line}"),
                 // Everything after the letter is the value, so a second letter makes it invalid.
                 Err(words) => assert_eq!((line, words.as_str()), ("-f100F", "invalid size: 100F")),
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn what_stands_first_is_done_first() {
         for (line, asked) in [
-            ("-v", Ok(Asked::Version)),
-            ("-Vh -x", Ok(Asked::Help)),
+            ("-v", Ok(Invocation::Version)),
+            ("-Vh -x", Ok(Invocation::Help)),
             ("-x -h", Err("unknown flag: -x")),
-            ("-p 1 -v -l", Ok(Asked::Version)),
+            ("-p 1 -v -l", Ok(Invocation::Version)),
             ("-p", Err("flag requires an argument: -p")),
             ("-z many", Err("invalid size: many")),
             ("--help", Err("unknown flag: --")),
@@ -196,7 +196,7 @@ mod tests {
             ("-z99999999999", 1 << 30),
             ("-z0", 0),
         ] {
-            let Ok(Asked::Serve(flags)) = read_words(line) else {
+            let Ok(Invocation::Serve(flags)) = read_words(line) else {
                 panic!("{line}");
             };
             assert_eq!(flags.job_bytes, bytes, "{line}");

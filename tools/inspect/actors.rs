@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use sexton::actors::dispatch::{self, DispatchMachine};
-use sexton::actors::lock::{Listed, LockMachine, Name, Query, Reply};
+use sexton::actors::lock::{EntryView, LockMachine, Name, Query, Reply};
 use sexton::actors::queue::{
-    JobView, Query as Question, QueueMachine, QueueName, QueueView, Reply as Told,
+    JobView, Query as Question, QueueMachine, QueueName, QueueView, Reply as ActorReply,
 };
 use sexton::ids::{Digest, Seq};
 use sexton::replay::Followed;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Figures of an actor's state.
 #[derive(Debug, Serialize)]
-pub(crate) struct ActorFound {
+pub(crate) struct ActorFigures {
     pub(crate) name: &'static str,
     /// Its newest record.
     pub(crate) last: Seq,
@@ -26,16 +26,16 @@ pub(crate) struct ActorFound {
 
 /// The entries of a lock.
 #[derive(Debug, Serialize)]
-pub(crate) struct KeyFound {
+pub(crate) struct KeyEntries {
     pub(crate) key: Name,
-    pub(crate) entries: Vec<Listed>,
+    pub(crate) entries: Vec<EntryView>,
 }
 
 /// The state of the requested item; `None` inside if it does not exist.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ItemFound {
-    Key(KeyFound),
+pub(crate) enum ItemState {
+    Key(KeyEntries),
     Job {
         id: u64,
         found: Option<Box<JobView>>,
@@ -85,17 +85,17 @@ impl TaskFound {
     }
 }
 
-impl ItemFound {
+impl ItemState {
     /// Returns `None` for an item that cannot be queried here.
     pub(crate) fn of(
         item: &Followed,
         (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),
     ) -> Option<Self> {
         Some(match item {
-            Followed::Key(key) => Self::Key(KeyFound::locks(locks, key)),
+            Followed::Key(key) => Self::Key(KeyEntries::locks(locks, key)),
             Followed::Job(id) => {
                 let job = queues.query(Now::default(), &Question::Job { id: *id });
-                let found = if let Told::Job(job) = job {
+                let found = if let ActorReply::Job(job) = job {
                     Some(job)
                 } else {
                     None
@@ -108,7 +108,7 @@ impl ItemFound {
                     queue: name.clone(),
                 };
                 let queue = queues.query(Now::default(), &question);
-                let found = if let Told::Queue(queue) = queue {
+                let found = if let ActorReply::Queue(queue) = queue {
                     Some(queue)
                 } else {
                     None
@@ -127,7 +127,7 @@ impl ItemFound {
     }
 }
 
-impl ActorFound {
+impl ActorFigures {
     /// Describes a recovered actor.
     pub(crate) fn of(actor: &dyn Recovering) -> Self {
         let gauges = actor.gauges().into_iter();
@@ -147,7 +147,7 @@ fn by_name<S: serde::Serializer>(
     serializer.collect_map(counts.iter().copied().collect::<BTreeMap<_, _>>())
 }
 
-impl KeyFound {
+impl KeyEntries {
     /// Lists the holders and waiters of a key.
     pub(crate) fn locks(machine: &LockMachine, key: &Name) -> Self {
         let query = Query::List {

@@ -1,6 +1,6 @@
 //! The contents of a data directory and their damage. Reads and copies; never writes to the directory.
 
-use crate::inspect::actors::{ActorFound, ItemFound};
+use crate::inspect::actors::{ActorFigures, ItemState};
 use crate::isolated::Copies;
 use crate::report::Failure;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use sexton::persist::PersistError;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::{Surveyed, survey};
 use sexton::persist::mark::Watermark;
-use sexton::persist::snapshots::{FileCheck, Found, Look, SlotId, Slots};
+use sexton::persist::snapshots::{FileCheck, Look, SlotId, SlotStatus, Slots};
 use sexton::replay::Followed;
 use sexton::spine::recovery::{NO_WAY_ON, Past, RecoveryError, Scope, goes_back, recover};
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ pub(crate) struct Findings {
     pub(crate) data: PathBuf,
     /// The process id of the coordinator that uses the directory.
     pub(crate) running: Option<u32>,
-    pub(crate) snapshots: Vec<SlotFound>,
-    pub(crate) journal: JournalFound,
-    pub(crate) start: StartFound,
+    pub(crate) snapshots: Vec<SnapshotFindings>,
+    pub(crate) journal: JournalFindings,
+    pub(crate) start: StartForecast,
     /// Empty if a start would be refused.
-    pub(crate) actors: Vec<ActorFound>,
+    pub(crate) actors: Vec<ActorFigures>,
     /// The requested item.
     #[serde(flatten)]
-    pub(crate) item: Option<ItemFound>,
+    pub(crate) item: Option<ItemState>,
     /// Damage that a start would repair or would not need to.
     pub(crate) damage: Vec<String>,
 }
 
 /// A snapshot.
 #[derive(Debug, Serialize)]
-pub(crate) struct SlotFound {
+pub(crate) struct SnapshotFindings {
     pub(crate) slot: String,
     pub(crate) state: SlotState,
     /// The damage, if any.
@@ -74,7 +74,7 @@ pub(crate) struct Sealed {
 
 /// The journal.
 #[derive(Debug, Serialize)]
-pub(crate) struct JournalFound {
+pub(crate) struct JournalFindings {
     pub(crate) segments: Vec<Surveyed>,
     /// Other files in its directory.
     pub(crate) others: Vec<String>,
@@ -84,7 +84,7 @@ pub(crate) struct JournalFound {
 
 /// What a start would do.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct StartFound {
+pub(crate) struct StartForecast {
     /// Why it would be refused, and what to do.
     pub(crate) refused: Option<String>,
     #[serde(skip)]
@@ -115,10 +115,10 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
     let slots = copies.slots();
     let mut snapshots = Vec::new();
     for slot in SlotId::ALL {
-        snapshots.push(SlotFound::look(slots, slot)?);
+        snapshots.push(SnapshotFindings::look(slots, slot)?);
     }
     let surveyed = survey(&disk)?;
-    let journal = JournalFound {
+    let journal = JournalFindings {
         segments: surveyed.segments,
         others: surveyed.others,
         damaged: surveyed.read.and_then(|read| match read {
@@ -138,7 +138,7 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
             found.judge(past.sealed[slot].is_some(), &disk);
         }
     }
-    let mut start = StartFound::of(recovered);
+    let mut start = StartForecast::of(recovered);
     if let Err(error) = disk.check() {
         start.refused = Some(format!("failed to {error}"));
     }
@@ -155,10 +155,10 @@ pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Fai
     };
     if started {
         let found = actors.recovering().into_iter();
-        findings.actors = found.map(|actor| ActorFound::of(actor)).collect();
+        findings.actors = found.map(|actor| ActorFigures::of(actor)).collect();
         findings.item = item.and_then(|item| {
             let (locks, queues) = (actors.lock.machine(), actors.queue.machine());
-            ItemFound::of(item, (locks, queues, actors.dispatch.machine()))
+            ItemState::of(item, (locks, queues, actors.dispatch.machine()))
         });
     }
     findings.damage = findings.wrong();
@@ -173,7 +173,7 @@ impl Findings {
 
     /// Describes all damage.
     fn wrong(&self) -> Vec<String> {
-        let is_wrong = |slot: &&SlotFound| match slot.state {
+        let is_wrong = |slot: &&SnapshotFindings| match slot.state {
             SlotState::Absent | SlotState::Sealed => slot.wrong.is_some(),
             // The running coordinator is writing it.
             SlotState::Unsealed => self.running.is_none(),
@@ -189,7 +189,7 @@ impl Findings {
     }
 }
 
-impl SlotFound {
+impl SnapshotFindings {
     fn look(slots: &Slots, slot: SlotId) -> Result<Self, Failure> {
         let name = slot.to_string();
         let Look { found, seal, files } = match slots.look_closely(slot) {
@@ -206,10 +206,10 @@ impl SlotFound {
             Err(error) => return Err(error.into()),
         };
         let (mut state, mut wrong) = match found {
-            Found::Absent => (SlotState::Absent, None),
-            Found::Unsealed => (SlotState::Unsealed, None),
-            Found::Sealed(_) => (SlotState::Sealed, None),
-            Found::Damaged(how) => (SlotState::Damaged, Some(how)),
+            SlotStatus::Absent => (SlotState::Absent, None),
+            SlotStatus::Unsealed => (SlotState::Unsealed, None),
+            SlotStatus::Sealed(_) => (SlotState::Sealed, None),
+            SlotStatus::Damaged(how) => (SlotState::Damaged, Some(how)),
         };
         if let Some(seal) = seal.as_ref().filter(|_| state == SlotState::Sealed)
             && let Err(error) = slots.read(slot, seal, &mut |_| Ok(()))
@@ -237,7 +237,7 @@ impl SlotFound {
     }
 }
 
-impl SlotFound {
+impl SnapshotFindings {
     /// Marks a sealed snapshot as damaged if a start would not rely on it.
     fn judge(&mut self, relied_on: bool, disk: &RealDisk) {
         if self.state == SlotState::Sealed && !relied_on {
@@ -252,7 +252,7 @@ impl SlotFound {
     }
 }
 
-impl StartFound {
+impl StartForecast {
     fn of(recovered: Result<Past, RecoveryError>) -> Self {
         match recovered {
             Ok(past) => Self {

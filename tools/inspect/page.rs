@@ -1,7 +1,9 @@
 //! Formats the findings as text.
 
-use crate::inspect::actors::{ActorFound, ItemFound, KeyFound};
-use crate::inspect::findings::{Findings, JournalFound, SlotFound, SlotState, StartFound};
+use crate::inspect::actors::{ActorFigures, ItemState, KeyEntries};
+use crate::inspect::findings::{
+    Findings, JournalFindings, SlotState, SnapshotFindings, StartForecast,
+};
 use crate::text::{bytes, count, grouped, plain, time};
 use serde_json::Value;
 use sexton::actors;
@@ -49,16 +51,16 @@ pub(crate) fn all(findings: &Findings) -> String {
 pub(crate) fn actors(findings: &Findings) -> String {
     let mut page = Page::default();
     match &findings.item {
-        Some(ItemFound::Key(key)) => held(&mut page, key),
-        Some(ItemFound::Job { id, found }) => {
+        Some(ItemState::Key(key)) => held(&mut page, key),
+        Some(ItemState::Job { id, found }) => {
             let words = found.as_ref().map(figures);
             page.line(&format!("job {id}"), words.as_deref().unwrap_or(ABSENT));
         }
-        Some(ItemFound::Queue { name, found }) => {
+        Some(ItemState::Queue { name, found }) => {
             let words = found.as_ref().map(figures);
             page.line(&format!("queue {name}"), words.as_deref().unwrap_or(ABSENT));
         }
-        Some(ItemFound::Task { id, found }) => {
+        Some(ItemState::Task { id, found }) => {
             let words = found.as_ref().map(figures);
             page.line(&format!("task {id}"), words.as_deref().unwrap_or(ABSENT));
         }
@@ -100,7 +102,7 @@ fn figures(view: &impl serde::Serialize) -> String {
     parts.join(", ")
 }
 
-fn counts(actor: &ActorFound) -> String {
+fn counts(actor: &ActorFigures) -> String {
     let counts = actor.counts.iter();
     let held: Vec<String> = counts
         .map(|(name, value)| format!("{} {name}", grouped(*value)))
@@ -109,7 +111,7 @@ fn counts(actor: &ActorFound) -> String {
     format!("{held}, up to {}, digest {}", actor.last, actor.digest)
 }
 
-fn held(page: &mut Page, found: &KeyFound) {
+fn held(page: &mut Page, found: &KeyEntries) {
     let key = found.key.to_text();
     if found.entries.is_empty() {
         page.line(&key, "nobody holds anything under it");
@@ -135,7 +137,7 @@ fn held(page: &mut Page, found: &KeyFound) {
     }
 }
 
-fn snapshot(page: &mut Page, slot: &SlotFound) {
+fn snapshot(page: &mut Page, slot: &SnapshotFindings) {
     let name = format!("snapshot {}", slot.slot);
     let state = match slot.state {
         SlotState::Absent => "absent",
@@ -179,7 +181,7 @@ fn snapshot(page: &mut Page, slot: &SlotFound) {
     }
 }
 
-fn journal(page: &mut Page, journal: &JournalFound) {
+fn journal(page: &mut Page, journal: &JournalFindings) {
     let all = journal.segments.iter().map(|segment| segment.bytes).sum();
     let segments = count(journal.segments.len() as u64, "segment");
     page.line("journal", &format!("{segments}, {}", bytes(all)));
@@ -212,7 +214,7 @@ fn words(segment: &Surveyed) -> String {
     )
 }
 
-fn start(page: &mut Page, start: &StartFound) {
+fn start(page: &mut Page, start: &StartForecast) {
     if let Some(refused) = &start.refused {
         return page.line("a start", &format!("would be refused: {refused}"));
     }

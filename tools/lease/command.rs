@@ -1,8 +1,8 @@
 //! The subcommands of `sexton lease`, and the requests they make.
 
 use crate::client::{Fields, Where, fields};
-use crate::lease::asking::{Asking, WAIT_MAX};
 use crate::lease::page;
+use crate::lease::request::{ClientOptions, WAIT_MAX};
 use crate::lease::run::Run;
 use crate::lease::set::Set;
 use crate::lock::{name, put};
@@ -60,7 +60,7 @@ Examples:
   sexton lease show sync --json | jq .current.status")]
     Show {
         #[command(flatten)]
-        which: Which,
+        which: LeaseSelector,
     },
     /// List leases
     #[command(after_help = "\
@@ -85,14 +85,14 @@ Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
 Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
     Check {
         #[command(flatten)]
-        which: Which,
+        which: LeaseSelector,
     },
     Set(Box<Set>),
     /// Enable a lease again
     #[command(after_help = "Example: sexton lease enable sync")]
     Enable {
         #[command(flatten)]
-        which: Which,
+        which: LeaseSelector,
     },
     /// Refuse requests from now on: the next pass is dropped, a running one goes on
     #[command(after_help = "\
@@ -101,7 +101,7 @@ Example: sexton lease disable sync
 `sexton lease run` then fails with exit status 1.")]
     Disable {
         #[command(flatten)]
-        which: Which,
+        which: LeaseSelector,
     },
     /// Take over the state of a lease from Fossil
     ///
@@ -111,7 +111,7 @@ Example: sexton lease disable sync
 Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM config WHERE name='backoffice'\")\"")]
     Import {
         #[command(flatten)]
-        which: Which,
+        which: LeaseSelector,
         /// Four numbers separated by blanks; parsing ends at the first word that is not a number, and the rest is 0
         text: String,
     },
@@ -124,7 +124,7 @@ Examples:
   sexton lease reset sync --force --wait 10m")]
     Reset {
         #[command(flatten)]
-        which: Which,
+        which: LeaseSelector,
         /// Stop a running pass
         #[arg(long)]
         force: bool,
@@ -136,13 +136,13 @@ Examples:
 
 /// Names a lease.
 #[derive(Args)]
-pub(super) struct Which {
+pub(super) struct LeaseSelector {
     /// The lease's name; non-UTF-8 bytes as \xNN, a backslash as \\
     #[arg(value_parser = name)]
     pub(super) name: Name,
 }
 
-impl Which {
+impl LeaseSelector {
     /// Returns the fields of a request about this lease.
     pub(super) fn fields(&self) -> Fields {
         let mut fields = Fields::new();
@@ -153,7 +153,7 @@ impl Which {
 
 impl Lease {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking {
+        let asking = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
@@ -183,8 +183,8 @@ impl Lease {
     }
 }
 
-impl Asking {
-    fn check(&self, which: &Which) -> Result<(), Failure> {
+impl ClientOptions {
+    fn check(&self, which: &LeaseSelector) -> Result<(), Failure> {
         let said = self.look("/check", &which.fields())?;
         if self.json {
             self.tell(&said, |_| String::new())?;
@@ -196,7 +196,7 @@ impl Asking {
         }
     }
 
-    fn disable(&self, which: &Which, disabled: bool) -> Result<(), Failure> {
+    fn disable(&self, which: &LeaseSelector, disabled: bool) -> Result<(), Failure> {
         let mut asked = which.fields();
         asked.extend(fields([("disabled", disabled.into())]));
         let lease = self.act("set", asked, 0)?;

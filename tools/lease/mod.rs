@@ -5,12 +5,12 @@
 //! | `command.rs` | the subcommands and their flags |
 //! | `run.rs` | requesting a pass of a command, and running it in the foreground |
 //! | `set.rs` | settings, parsed from the command line |
-//! | `asking.rs` | requests and answers |
+//! | `request.rs` | requests and answers |
 //! | `page.rs` | leases formatted for a terminal, and as Fossil prints them |
 
-mod asking;
 mod command;
 mod page;
+mod request;
 mod run;
 mod set;
 

@@ -4,10 +4,10 @@
 //! time. The streams and the environment for the command are held by the keeper as long as this process runs.
 
 use crate::client::{Fields, fields, rest};
-use crate::lease::asking::{Asking, WAIT_MAX};
-use crate::lease::command::Which;
+use crate::lease::command::LeaseSelector;
+use crate::lease::request::{ClientOptions, WAIT_MAX};
 use crate::lease::set::log_file;
-use crate::process::attached::{self, Foreground, Handed, NotHanded};
+use crate::process::attached::{self, Foreground, HandoverError, HeldParcel};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
 use crate::span::{SPAN, milliseconds};
@@ -51,7 +51,7 @@ coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Run {
     #[command(flatten)]
-    which: Which,
+    which: LeaseSelector,
 
     /// The shortest time from the start of this pass to the start of the next [default: as set, or 60s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
@@ -99,12 +99,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         if !self.has_work()? {
             return Ok(());
         }
         let launch = self.launch()?;
-        let processes = process::Asking {
+        let processes = process::ClientOptions {
             target: asking.target.clone(),
             json: asking.json,
         };
@@ -168,7 +168,7 @@ impl Run {
     }
 
     /// Reports the answer to a request that is not waited for.
-    fn answered(&self, asking: &Asking, said: &Value) -> Result<(), Failure> {
+    fn answered(&self, asking: &ClientOptions, said: &Value) -> Result<(), Failure> {
         if !asking.json && self.is_turned_away(said) {
             return Ok(());
         }
@@ -202,19 +202,19 @@ impl Run {
     /// Requests a pass and runs its command in the foreground.
     fn foreground(
         &self,
-        asking: &Asking,
-        processes: &process::Asking,
+        asking: &ClientOptions,
+        processes: &process::ClientOptions,
         mut launch: Fields,
     ) -> Result<(), Failure> {
         // Before the request: a signal from here on either withdraws it or is for its command.
         let mut foreground = Foreground::listen()?;
-        let handed = match Handed::over(processes, true) {
+        let handed = match HeldParcel::over(processes, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)
             }
             // A request without its streams is better than none.
-            Err(NotHanded::Refused(reason)) => Err(reason),
+            Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
         let said = asking.act("run", self.asked(Some(launch))?, 0)?;
@@ -250,7 +250,10 @@ impl Run {
             // The keeper was killed meanwhile, and the parcel was lost with it: the coordinator launches the command without it.
             tell("the keeper restarted, so the command runs without this process's streams");
             let id = turn.launched_anew(&id)?;
-            outcome(&processes.wait(&id, None, process::Of::Leader)?, &name)
+            outcome(
+                &processes.wait(&id, None, process::WaitExtent::Leader)?,
+                &name,
+            )
         })
     }
 }
@@ -258,7 +261,7 @@ impl Run {
 /// A request that waits for its turn.
 #[derive(Clone)]
 struct Turn {
-    asking: Asking,
+    asking: ClientOptions,
     /// The fields that name the lease.
     which: Fields,
     /// The lease's name, for messages.

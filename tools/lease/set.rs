@@ -1,9 +1,9 @@
 //! `sexton lease set`: changes the settings of a lease.
 
 use crate::client::{Fields, fields};
-use crate::lease::asking::Asking;
-use crate::lease::command::Which;
+use crate::lease::command::LeaseSelector;
 use crate::lease::page;
+use crate::lease::request::ClientOptions;
 use crate::process::{here, plain, variables};
 use crate::report::Failure;
 use crate::span::milliseconds;
@@ -28,11 +28,11 @@ Examples:
 A command that is set runs in the environment of the coordinator's keeper, with the variables of --env.")]
 pub(super) struct Set {
     #[command(flatten)]
-    which: Which,
+    which: LeaseSelector,
 
     /// The setting
     #[arg(value_enum)]
-    what: What,
+    what: SettingName,
 
     /// The command's working directory [default: this one]
     #[arg(long, value_name = "DIR")]
@@ -53,7 +53,7 @@ pub(super) struct Set {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum SettingName {
     /// The shortest time from the start of a pass to the start of the next
     Period,
     /// Whether requests never wait
@@ -82,7 +82,7 @@ pub(super) fn log_file(path: &str) -> Result<String, Failure> {
 const NONE: &str = "none";
 
 impl Set {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let mut asked = self.which.fields();
         asked.extend(self.setting()?);
         let lease = asking.act("set", asked, 0)?;
@@ -92,11 +92,11 @@ impl Set {
     fn setting(&self) -> Result<Fields, Failure> {
         let flag = self.value.iter().filter_map(|it| it.to_str());
         let flag = flag.skip(1).find(|it| it.starts_with("--"));
-        if let Some(flag) = flag.filter(|_| self.what != What::Command) {
+        if let Some(flag) = flag.filter(|_| self.what != SettingName::Command) {
             return Err(Failure::usage(format!("{flag} must come before the value"))
                 .help("put flags before the name of the lease"));
         }
-        if self.what != What::Command
+        if self.what != SettingName::Command
             && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
         {
             return Err(Failure::usage(
@@ -104,21 +104,23 @@ impl Set {
             ));
         }
         match self.what {
-            What::Period => Ok(fields([("period_ms", self.span()?.into())])),
-            What::MaxRun => Ok(fields([("max_run_ms", self.span()?.into())])),
-            What::NoDelay => Ok(fields([("no_delay", self.is_on()?.into())])),
-            What::Disabled => Ok(fields([("disabled", self.is_on()?.into())])),
-            What::Logfile if self.value == [NONE] => Ok(fields([("logfile", "".into())])),
-            What::Logfile => Ok(fields([("logfile", log_file(self.one()?)?.into())])),
-            What::CatchUp => Ok(fields([("catch_up", self.is_on()?.into())])),
-            What::Command if self.value == [NONE] => Ok(fields([("no_launch", true.into())])),
-            What::Command => {
+            SettingName::Period => Ok(fields([("period_ms", self.span()?.into())])),
+            SettingName::MaxRun => Ok(fields([("max_run_ms", self.span()?.into())])),
+            SettingName::NoDelay => Ok(fields([("no_delay", self.is_on()?.into())])),
+            SettingName::Disabled => Ok(fields([("disabled", self.is_on()?.into())])),
+            SettingName::Logfile if self.value == [NONE] => Ok(fields([("logfile", "".into())])),
+            SettingName::Logfile => Ok(fields([("logfile", log_file(self.one()?)?.into())])),
+            SettingName::CatchUp => Ok(fields([("catch_up", self.is_on()?.into())])),
+            SettingName::Command if self.value == [NONE] => {
+                Ok(fields([("no_launch", true.into())]))
+            }
+            SettingName::Command => {
                 let dir = here()?.join(self.dir.as_deref().unwrap_or_default());
                 let mut launch = plain(&self.value, self.allow_secrets, &dir)?;
                 launch.extend(fields([("env", variables(&self.env)?.into())]));
                 Ok(fields([("launch", launch.into())]))
             }
-            What::Schedule => {
+            SettingName::Schedule => {
                 let words = self.words()?;
                 match *words.as_slice() {
                     [NONE] => Ok(fields([("schedule", "".into())])),

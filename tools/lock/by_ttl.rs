@@ -3,7 +3,7 @@
 //! learns that only afterwards.
 
 use crate::client::{Fields, instant, rest};
-use crate::lock::run::{Held, OnLost};
+use crate::lock::run::{HeldLock, OnLost};
 use crate::report::{Failure, tell};
 use crate::signals::Signals;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -28,14 +28,14 @@ const IGNORED: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// A held lock with a TTL, and what to do with the command if the lock is lost.
 pub(super) struct ByTtl {
-    held: Held,
+    held: HeldLock,
     ttl: Duration,
     on_lost: OnLost,
     lost_exit: u8,
 }
 
 impl ByTtl {
-    pub(super) const fn new(held: Held, ttl: u64, (on_lost, lost_exit): (OnLost, u8)) -> Self {
+    pub(super) const fn new(held: HeldLock, ttl: u64, (on_lost, lost_exit): (OnLost, u8)) -> Self {
         Self {
             held,
             ttl: Duration::from_secs(ttl),

@@ -1,9 +1,9 @@
 //! The subcommands of `sexton lock`, and the requests they make.
 
 use crate::client::{self, Answer, Target, Where};
-use crate::events::{self, Wanted};
+use crate::events::{self, EventFilter};
 use crate::lock::answer::{table, well};
-use crate::lock::named::{Shown, Which, Whose, name, own_name, put, shown};
+use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name, put, shown};
 use crate::lock::run;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
@@ -63,7 +63,7 @@ Examples:
   sexton lock release backup --token \"$token\"")]
     Acquire {
         #[command(flatten)]
-        which: Which,
+        which: LockSelector,
         /// Name of the owner [default: USER@HOST:PID of the shell, and 16 random digits]
         #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
         owner: Option<Name>,
@@ -82,9 +82,9 @@ Examples:
     #[command(after_help = "Example: sexton lock renew backup --token 17")]
     Renew {
         #[command(flatten)]
-        which: Which,
+        which: LockSelector,
         #[command(flatten)]
-        of: Shown,
+        of: EntrySelector,
     },
     /// Release a lock, or leave the line for it
     ///
@@ -96,9 +96,9 @@ Examples:
   sexton lock release backup --force           take it from its holder")]
     Release {
         #[command(flatten)]
-        which: Which,
+        which: LockSelector,
         #[command(flatten)]
-        of: Shown,
+        of: EntrySelector,
         /// Take it from its holder, even while its command runs
         #[arg(long, conflicts_with_all = ["token"])]
         force: bool,
@@ -107,21 +107,21 @@ Examples:
     #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
     ReleaseAll {
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerSelector,
     },
     /// Print who holds a lock
     #[command(after_help = "Example: sexton lock owner backup")]
     Owner {
         #[command(flatten)]
-        which: Which,
+        which: LockSelector,
     },
     /// Print an owner's position in line: 1 holds the lock
     #[command(after_help = "Example: sexton lock place backup --owner worker-7")]
     Place {
         #[command(flatten)]
-        which: Which,
+        which: LockSelector,
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerSelector,
     },
     /// Show who holds locks and who waits for them
     #[command(after_help = "\
@@ -182,7 +182,7 @@ struct Watched {
 }
 
 /// The coordinator to ask, and the form of the output.
-struct Asking {
+struct ClientOptions {
     target: Target,
     json: bool,
 }
@@ -192,7 +192,7 @@ impl Lock {
         if let Action::Run(run) = self.action {
             return run.run(&self.at);
         }
-        let asking = Asking {
+        let asking = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
@@ -211,7 +211,7 @@ fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
     filter
 }
 
-impl Asking {
+impl ClientOptions {
     fn act(&self, action: Action) -> Result<(), Failure> {
         match action {
             Action::Acquire {
@@ -287,15 +287,15 @@ impl Asking {
         } = watched;
         if let (Some(key), Some(token)) = (&key, token) {
             let key = key.clone();
-            let mut fields = lock(&Which { key, index });
+            let mut fields = lock(&LockSelector { key, index });
             let token = Some(token);
-            Shown { token, owner }.put(&mut fields)?;
+            EntrySelector { token, owner }.put(&mut fields)?;
             return self.until_lost(&fields, wait);
         }
-        let wanted = Wanted {
+        let wanted = EventFilter {
             actor: Some("lock"),
             name: key.as_ref(),
-            ..Wanted::default()
+            ..EventFilter::default()
         };
         events::follow(&self.target, &wanted, self.json)
     }
@@ -396,7 +396,7 @@ impl Asking {
     }
 }
 
-fn lock(which: &Which) -> Map<String, Value> {
+fn lock(which: &LockSelector) -> Map<String, Value> {
     let mut fields = Map::new();
     put(&mut fields, "key", &which.key);
     if let Some(index) = &which.index {
@@ -405,7 +405,7 @@ fn lock(which: &Which) -> Map<String, Value> {
     fields
 }
 
-pub(super) fn entry(which: &Which, owner: &Name) -> Map<String, Value> {
+pub(super) fn entry(which: &LockSelector, owner: &Name) -> Map<String, Value> {
     let mut fields = lock(which);
     put(&mut fields, "owner", owner);
     fields

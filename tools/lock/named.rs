@@ -9,7 +9,7 @@ use sexton::actors::lock::Name;
 
 /// Names a lock.
 #[derive(Args)]
-pub(super) struct Which {
+pub(super) struct LockSelector {
     /// The key of the lock; non-UTF-8 bytes as \xNN, a backslash as \\
     #[arg(value_parser = name)]
     pub(super) key: Name,
@@ -21,7 +21,7 @@ pub(super) struct Which {
 
 /// Names an owner.
 #[derive(Args)]
-pub(super) struct Whose {
+pub(super) struct OwnerSelector {
     /// The owner that holds or waits for the lock
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     pub(super) owner: Name,
@@ -29,7 +29,7 @@ pub(super) struct Whose {
 
 /// Names an entry of a lock, by token or by owner.
 #[derive(Args)]
-pub(super) struct Shown {
+pub(super) struct EntrySelector {
     /// Only if the lock is held with this token; no owner is needed then
     #[arg(long)]
     pub(super) token: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) struct Shown {
     pub(super) owner: Option<Name>,
 }
 
-impl Shown {
+impl EntrySelector {
     /// Adds the token and the owner to the fields of a request.
     pub(super) fn put(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         if self.token.is_none() && self.owner.is_none() {

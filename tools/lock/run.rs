@@ -8,8 +8,10 @@ use crate::client::{self, Fields, Target, Where, fields, rest};
 use crate::lock::answer::refused;
 use crate::lock::by_ttl::ByTtl;
 use crate::lock::command::{TTL_MAX, WAIT_MAX, entry};
-use crate::lock::named::{Which, name, own_name};
-use crate::process::{Asking, Of, PARENT, attached, has_ended, here, outcome, plain};
+use crate::lock::named::{LockSelector, name, own_name};
+use crate::process::{
+    ClientOptions, PARENT, WaitExtent, attached, has_ended, here, outcome, plain,
+};
 use crate::report::{Failure, tell};
 use crate::span::{SPAN, seconds};
 use crate::text::words;
@@ -61,7 +63,7 @@ Exit status: that of the command, or 128 plus the signal that ended it; 1 (--con
 there.")]
 pub(super) struct Run {
     #[command(flatten)]
-    which: Which,
+    which: LockSelector,
 
     /// Name of the owner [default: USER@HOST:PID of the shell, and 16 random digits]
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
@@ -110,7 +112,7 @@ pub(super) struct Run {
 
 /// A lock that is held.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct HeldLock {
     pub(super) target: Target,
     /// Key, index and owner.
     pub(super) lock: Fields,
@@ -119,7 +121,7 @@ pub(super) struct Held {
 
 impl Run {
     pub(super) fn run(self, at: &Where) -> Result<(), Failure> {
-        let asking = Asking::at(at, false)?;
+        let asking = ClientOptions::at(at, false)?;
         if !asking.target.is_socket() {
             let held = self.acquire(
                 &asking.target,
@@ -143,7 +145,7 @@ impl Run {
     }
 
     /// Waits for the lock and takes it.
-    fn acquire(&self, target: &Target, how: &Fields) -> Result<Held, Failure> {
+    fn acquire(&self, target: &Target, how: &Fields) -> Result<HeldLock, Failure> {
         let owner = self.owner.clone().map_or_else(own_name, Ok)?;
         let lock = entry(&self.which, &owner);
         let mut asked = lock.clone();
@@ -159,7 +161,7 @@ impl Run {
                 let token = token
                     .ok_or_else(|| Failure::unreachable("the coordinator's answer has no token"))?;
                 let target = target.clone();
-                return Ok(Held {
+                return Ok(HeldLock {
                     target,
                     lock,
                     token,
@@ -179,9 +181,9 @@ impl Run {
     /// Runs the command as a child of this process, whose whole tree holds the lock.
     fn attached(
         &self,
-        asking: &Asking,
+        asking: &ClientOptions,
         (own, mut asked): (&str, Fields),
-        held: &Held,
+        held: &HeldLock,
     ) -> Result<(), Failure> {
         let env = fields([("SEXTON_FENCE", held.token.to_string().into())]);
         asked.extend(fields([
@@ -222,8 +224,8 @@ impl Run {
 }
 
 /// Releases the lock if no process of the command is left. Otherwise the lock passes on when the last one ends.
-fn settle(asking: &Asking, record: &Value, held: &Held) {
-    let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), Of::Tree);
+fn settle(asking: &ClientOptions, record: &Value, held: &HeldLock) {
+    let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
         // An error does not matter: the lock passes on when this process ends. This only makes it sooner.
         drop(held.post("release", fields([("leaves", true.into())]), 0));
@@ -234,7 +236,7 @@ fn settle(asking: &Asking, record: &Value, held: &Held) {
     }
 }
 
-impl Held {
+impl HeldLock {
     /// Posts a request about this lock.
     pub(super) fn post(
         &self,

@@ -2,7 +2,7 @@
 //! directly to the keeper and are stored nowhere. Signals to this process are forwarded to the command.
 
 use crate::client::{self, Fields};
-use crate::process::asking::{Asking, Of, has_ended};
+use crate::process::request::{ClientOptions, WaitExtent, has_ended};
 use crate::report::Failure;
 use crate::signals::Signals;
 use crate::text::words;
@@ -52,14 +52,14 @@ const LIMITS: [Resource; 10] = [
 
 /// Runs a command and waits for its end. Calls `started` with its record once it runs, and `outcome` with its final record.
 pub(crate) fn run(
-    asking: &Asking,
+    asking: &ClientOptions,
     asked: Fields,
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // Before the launch, so that no signal for the command is missed.
     let foreground = Foreground::listen()?;
-    let handed = Handed::over(asking, false)?;
+    let handed = HeldParcel::over(asking, false)?;
     let record = handed.launch(asking, asked)?;
     if has_ended(&record) {
         return outcome(&record);
@@ -94,14 +94,14 @@ impl Foreground {
     /// Forwards signals to the process until it has ended.
     pub(crate) fn follow(
         self,
-        asking: &Asking,
+        asking: &ClientOptions,
         id: &str,
         outcome: &dyn Fn(&Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (ended, end) = tokio::sync::oneshot::channel();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(move || {
-                let record = asking.wait(id, None, Of::Leader);
+                let record = asking.wait(id, None, WaitExtent::Leader);
                 let _ = ended.send(());
                 record
             });
@@ -125,16 +125,16 @@ impl Foreground {
 }
 
 /// A parcel held by the keeper until a launch names its ticket. The keeper drops the parcel when this is dropped.
-pub(crate) struct Handed {
+pub(crate) struct HeldParcel {
     ticket: u128,
     #[expect(dead_code, reason = "held for as long as the parcel may be wanted")]
     connection: UnixStream,
 }
 
-impl Handed {
+impl HeldParcel {
     /// Hands the keeper this process's streams, environment, umask and limits for a command. Unless the parcel `stays`, it must
     /// be launched within a minute.
-    pub(crate) fn over(asking: &Asking, stays: bool) -> Result<Self, NotHanded> {
+    pub(crate) fn over(asking: &ClientOptions, stays: bool) -> Result<Self, HandoverError> {
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
         let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
         Self::with(asking, &streams, &Own::default(), stays)
@@ -142,17 +142,17 @@ impl Handed {
 
     /// Hands over a parcel with other streams.
     fn with(
-        asking: &Asking,
+        asking: &ClientOptions,
         streams: &[BorrowedFd<'_>; 3],
         own: &Own<'_>,
         stays: bool,
-    ) -> Result<Self, NotHanded> {
+    ) -> Result<Self, HandoverError> {
         let (ticket, connection) = handed_over(asking, (streams, own), stays)?;
         Ok(Self { ticket, connection })
     }
 
     /// Launches the command and returns its record.
-    fn launch(self, asking: &Asking, mut asked: Fields) -> Result<Value, Failure> {
+    fn launch(self, asking: &ClientOptions, mut asked: Fields) -> Result<Value, Failure> {
         let ticket = self.ticket();
         asked.insert("parcel".to_owned(), ticket.as_str().into());
         asking.act_once("launch", asked, &ticket)
@@ -165,24 +165,24 @@ impl Handed {
 }
 
 /// Why the parcel was not handed over.
-pub(crate) enum NotHanded {
+pub(crate) enum HandoverError {
     /// The keeper refused it, for this reason.
     Refused(String),
     /// There is no keeper, or it cannot be reached.
     Failed(Failure),
 }
 
-impl From<Failure> for NotHanded {
+impl From<Failure> for HandoverError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<NotHanded> for Failure {
-    fn from(not_handed: NotHanded) -> Self {
+impl From<HandoverError> for Failure {
+    fn from(not_handed: HandoverError) -> Self {
         match not_handed {
-            NotHanded::Refused(reason) => failed(&reason),
-            NotHanded::Failed(failure) => failure,
+            HandoverError::Refused(reason) => failed(&reason),
+            HandoverError::Failed(failure) => failure,
         }
     }
 }
@@ -201,14 +201,14 @@ pub(crate) struct Own<'a> {
 /// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by
 /// `own`, and returns its record. Waits for a keeper or a coordinator that is gone for a moment.
 pub(crate) fn launch(
-    asking: &Asking,
+    asking: &ClientOptions,
     asked: Fields,
     streams: &[BorrowedFd<'_>; 3],
     own: &Own<'_>,
 ) -> Result<Value, Failure> {
     let began = client::instant();
     loop {
-        match Handed::with(asking, streams, own, false) {
+        match HeldParcel::with(asking, streams, own, false) {
             Ok(handed) => return handed.launch(asking, asked),
             Err(not_handed) if began.elapsed() > RETURN_MAX => return Err(not_handed.into()),
             Err(_) => client::rest(RETURN),
@@ -225,10 +225,10 @@ fn failed(error: &dyn Display) -> Failure {
 /// Hands a parcel to the current keeper. The coordinator notices a killed keeper a moment later and starts another; until then it
 /// names the old socket, where nothing listens.
 fn handed_over(
-    asking: &Asking,
+    asking: &ClientOptions,
     given: (&[BorrowedFd<'_>; 3], &Own<'_>),
     stays: bool,
-) -> Result<(u128, UnixStream), NotHanded> {
+) -> Result<(u128, UnixStream), HandoverError> {
     let mut left = LOOKS;
     loop {
         let keeper = asking.act("keeper", Fields::new())?;
@@ -244,7 +244,7 @@ fn handed_over(
                 return Err(failed(&format!("it did not answer within {seconds} s")).into());
             }
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => {
-                return Err(NotHanded::Refused(error.to_string()));
+                return Err(HandoverError::Refused(error.to_string()));
             }
             Err(error) => {
                 let failure = failed(&error).help("a command can run in the foreground only on the coordinator's machine, as its user; otherwise use --detach");

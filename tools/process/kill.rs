@@ -1,9 +1,9 @@
 //! `sexton kill` and `sexton wait`.
 
 use crate::client::{Where, fields};
-use crate::process::asking::{Asking, Of, has_ended};
 use crate::process::page::{self, standing};
 use crate::process::pid_file_command;
+use crate::process::request::{ClientOptions, WaitExtent, has_ended};
 use crate::process::run::outcome;
 use crate::report::Failure;
 use crate::span::{SPAN, milliseconds, seconds};
@@ -112,7 +112,7 @@ impl Kill {
         if let Some(file) = &self.pid_file {
             return pid_file_command::kill(file, self.signal, grace, self.json);
         }
-        let asking = Asking::at(&self.at, self.json)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
         for id in &self.ids {
             let id = Value::from(id.as_str());
             let mut record = match self.signal {
@@ -134,7 +134,7 @@ impl Kill {
                 )?,
             };
             if self.wait {
-                record = asking.wait(&words(&record, "/id"), None, Of::Tree)?;
+                record = asking.wait(&words(&record, "/id"), None, WaitExtent::Tree)?;
             }
             asking.tell(&record, |record| {
                 format!("{}  {}\n", words(record, "/id"), standing(record))
@@ -176,8 +176,8 @@ pub(crate) struct WaitFor {
 
 impl WaitFor {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, self.json)?;
-        let record = asking.wait(&self.id, self.timeout, Of::Tree)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
+        let record = asking.wait(&self.id, self.timeout, WaitExtent::Tree)?;
         if self.json {
             let now = SystemClock::starting_at(Timestamp(0)).wall().0;
             asking.tell(&record, |record| page::whole(record, now))?;

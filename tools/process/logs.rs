@@ -1,7 +1,7 @@
 //! `sexton logs`: shows the output of a process. The files are read by this command, with the rights of its user.
 
 use crate::client::{self, Where, fields};
-use crate::process::asking::{Asking, has_ended};
+use crate::process::request::{ClientOptions, has_ended};
 use crate::report::{Failure, print_bytes};
 use crate::text::words;
 use clap::Args;
@@ -33,7 +33,7 @@ pub(crate) struct Logs {
     id: String,
 
     #[command(flatten)]
-    how: How,
+    how: OutputOptions,
 
     #[command(flatten)]
     at: Where,
@@ -41,7 +41,7 @@ pub(crate) struct Logs {
 
 /// Selects the part of the output to show.
 #[derive(Args)]
-pub(super) struct How {
+pub(super) struct OutputOptions {
     /// Show standard error instead of standard output
     #[arg(long)]
     stderr: bool,
@@ -57,7 +57,7 @@ pub(super) struct How {
 
 impl Logs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, false)?;
+        let asking = ClientOptions::at(&self.at, false)?;
         let query = fields([("id", self.id.as_str().into())]);
         let record = asking.look("/process", &query)?;
         let dir = record.pointer("/run_dir").and_then(Value::as_str);
@@ -71,7 +71,7 @@ impl Logs {
     }
 }
 
-impl How {
+impl OutputOptions {
     /// Prints an output file in `dir`; when following, until the process has ended.
     pub(super) fn show(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `asking.rs` | requests and answers |
+//! | `request.rs` | requests and answers |
 //! | `run.rs` `attached.rs` | launching commands, and running them in the foreground: streams, signals, exit status |
 //! | `ps.rs` `page.rs` | listing processes; formatting them |
 //! | `kill.rs` | signals and stops, and waiting for an end |
@@ -11,7 +11,6 @@
 //! | `logs.rs` | the output of a process |
 //! | `service.rs` `service_page.rs` | services; formatting them |
 
-mod asking;
 pub(crate) mod attached;
 mod kill;
 mod logs;
@@ -20,16 +19,17 @@ mod pid_file;
 mod pid_file_command;
 mod ps;
 mod register;
+mod request;
 mod run;
 mod service;
 mod service_page;
 
-pub(crate) use asking::{Asking, Of, has_ended};
 pub(crate) use kill::{Kill, WaitFor, signal};
 pub(crate) use logs::Logs;
 pub(crate) use page::{command, ending, standing, trees};
 pub(crate) use ps::Ps;
 pub(crate) use register::Register;
+pub(crate) use request::{ClientOptions, WaitExtent, has_ended};
 pub(crate) use run::{PARENT, Run, detached, here, outcome, plain, variables};
 pub(crate) use service::Service;
 pub(crate) use service_page::{about, last};

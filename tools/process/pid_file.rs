@@ -131,7 +131,7 @@ fn runs(argv: &[Vec<u8>], program: &str) -> bool {
 
 /// A PID file and the process that has its PID.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct CheckedPidFile {
     pub(super) claim: Claim,
     pub(super) facts: Option<Facts>,
     pub(super) verdict: Verdict,
@@ -139,7 +139,7 @@ pub(super) struct Found {
     pub(super) process: Option<Pidfd>,
 }
 
-impl Found {
+impl CheckedPidFile {
     /// Reads a PID file and looks for its process.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let claim = Claim::read(path)?;

@@ -1,6 +1,6 @@
 //! `sexton kill --pid-file` and `sexton ps --pid-files`: signals and lists processes of other programs' PID files.
 
-use crate::process::pid_file::{Found, Verdict, files};
+use crate::process::pid_file::{CheckedPidFile, Verdict, files};
 use crate::report::{Failure, print};
 use crate::table::{Column, table};
 use crate::text::{plain, time};
@@ -29,7 +29,7 @@ pub(super) fn kill(
 ) -> Result<(), Failure> {
     let unreadable =
         |error| Failure::unreachable(format!("failed to read {}: {error}", file.display()));
-    let found = Found::read(file).map_err(unreadable)?;
+    let found = CheckedPidFile::read(file).map_err(unreadable)?;
     let pid = found.claim.pid;
     let Some(process) = &found.process else {
         let words = format!(
@@ -106,7 +106,7 @@ pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
     let paths = files(directory).map_err(unreadable)?;
     let all: Vec<_> = paths
         .iter()
-        .map(|path| (path.as_path(), Found::read(path)))
+        .map(|path| (path.as_path(), CheckedPidFile::read(path)))
         .collect();
     if json {
         let all: Vec<Value> = all.iter().map(|(path, found)| line(path, found)).collect();
@@ -141,7 +141,7 @@ pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
     print(&table(heads, rows))
 }
 
-fn line(path: &Path, found: &io::Result<Found>) -> Value {
+fn line(path: &Path, found: &io::Result<CheckedPidFile>) -> Value {
     let file = path.display().to_string();
     match found {
         Ok(found) => json!({

@@ -1,9 +1,9 @@
 //! `sexton ps`: lists processes, running and ended.
 
 use crate::client::{Fields, Where, fields};
-use crate::process::asking::Asking;
 use crate::process::page;
 use crate::process::pid_file_command;
+use crate::process::request::ClientOptions;
 use crate::process::run::PARENT;
 use crate::report::{Failure, print, tell};
 use crate::span::{SPAN, milliseconds};
@@ -124,7 +124,7 @@ impl Ps {
         if let Some(directory) = &self.pid_files {
             return pid_file_command::list(directory, self.json);
         }
-        let asking = Asking::at(&self.at, self.json)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
         let now = SystemClock::starting_at(Timestamp(0)).wall().0;
         if let Some(Action::Reconcile) = self.action {
             let said = asking.act("reconcile", fields([]))?;
@@ -194,7 +194,7 @@ impl Ps {
 
 /// Reads all records of a list, page by page, and returns whether there are more.
 fn all(
-    asking: &Asking,
+    asking: &ClientOptions,
     what: &str,
     mut query: Fields,
     most: u64,
@@ -217,7 +217,7 @@ fn all(
 }
 
 fn show(
-    asking: &Asking,
+    asking: &ClientOptions,
     records: &[Value],
     page: &dyn Fn(&[Value]) -> String,
 ) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `sexton register`: makes a record for a process that is already running.
 
 use crate::client::{Where, fields};
-use crate::process::asking::{Asking, pairs};
+use crate::process::request::{ClientOptions, pairs};
 use crate::process::run::PARENT;
 use crate::report::Failure;
 use crate::text::words;
@@ -59,7 +59,7 @@ pub(crate) struct Register {
 
 impl Register {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, self.json)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs());
         let pid = self.pid.or(parent);
         let asked = fields([

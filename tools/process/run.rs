@@ -1,9 +1,9 @@
 //! `sexton run`: runs a command under a coordinator, in the foreground or detached.
 
 use crate::client::{Fields, Where, fields};
-use crate::process::asking::{Asking, has_ended, pairs};
 use crate::process::attached;
 use crate::process::page::{ending, failure};
+use crate::process::request::{ClientOptions, has_ended, pairs};
 use crate::report::{Failure, tell};
 use crate::size::{self, SIZE};
 use crate::span::{SPAN, milliseconds};
@@ -119,7 +119,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, self.json)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
         let asked = self.fields()?;
         if self.detach {
             return detached(&asking, asked);
@@ -240,7 +240,7 @@ fn shown(dir: &Path) -> Option<&str> {
 pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
 /// Launches a command in the background and prints its id.
-pub(crate) fn detached(asking: &Asking, asked: Fields) -> Result<(), Failure> {
+pub(crate) fn detached(asking: &ClientOptions, asked: Fields) -> Result<(), Failure> {
     let record = asking.act("launch", asked)?;
     if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
         return outcome(&record, &words(&record, "/command/0"));

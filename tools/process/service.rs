@@ -1,8 +1,8 @@
 //! `sexton service`: services of a running coordinator.
 
 use crate::client::{self, Fields, Where, fields};
-use crate::process::asking::Asking;
 use crate::process::logs;
+use crate::process::request::ClientOptions;
 use crate::process::service_page;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
@@ -90,12 +90,12 @@ struct Reading {
     instance: u64,
 
     #[command(flatten)]
-    how: logs::How,
+    how: logs::OutputOptions,
 }
 
 impl Service {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, self.json)?;
+        let asking = ClientOptions::at(&self.at, self.json)?;
         match self.action {
             None => status(&asking, None),
             Some(Action::Status { name }) => status(&asking, name.as_deref()),
@@ -108,7 +108,7 @@ impl Service {
     }
 }
 
-fn show(asking: &Asking, services: &[Value]) -> Result<(), Failure> {
+fn show(asking: &ClientOptions, services: &[Value]) -> Result<(), Failure> {
     if asking.json {
         return print(&format!("{}\n", json!({ "services": services })));
     }
@@ -123,12 +123,12 @@ fn all(mut said: Value) -> Vec<Value> {
     }
 }
 
-fn status(asking: &Asking, name: Option<&str>) -> Result<(), Failure> {
+fn status(asking: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
     show(asking, &all(asking.services(name)?))
 }
 
 impl Acting {
-    fn carry_out(self, asking: &Asking, what: &str) -> Result<(), Failure> {
+    fn carry_out(self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
         let mut found = Vec::new();
         let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
         if self.all {
@@ -169,7 +169,7 @@ impl Acting {
 }
 
 impl Reading {
-    fn show(&self, asking: &Asking) -> Result<(), Failure> {
+    fn show(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let service = asking.services(Some(&self.name))?;
         let instances = service.pointer("/instances").and_then(Value::as_array);
         let is_it =
@@ -187,7 +187,7 @@ impl Reading {
 
 /// Sends SIGHUP to the coordinator through a descriptor that is known to refer to it, since the coordinator reported the same PID
 /// after the descriptor was opened. Then waits for the result of the reload.
-fn reload(asking: &Asking) -> Result<(), Failure> {
+fn reload(asking: &ClientOptions) -> Result<(), Failure> {
     let failed = |error: rustix::io::Errno| {
         Failure::unreachable(format!("failed to signal the coordinator: {error}"))
     };

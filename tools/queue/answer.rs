@@ -34,12 +34,12 @@ const HELPS: &[(Reason, &str)] = &[
 ];
 
 /// The coordinator to ask, and the form of the output.
-pub(super) struct Asking {
+pub(super) struct ClientOptions {
     pub(super) target: Target,
     pub(super) json: bool,
 }
 
-impl Asking {
+impl ClientOptions {
     /// Posts a request and prints the answer.
     pub(super) fn act(
         &self,

@@ -3,7 +3,7 @@
 //! The jobs are not validated here. The coordinator does that, and names the line of the first error.
 
 use crate::client::fields;
-use crate::queue::answer::{Asking, well};
+use crate::queue::answer::{ClientOptions, well};
 use crate::report::{Failure, print};
 use crate::text::number;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,11 @@ const JOBS_MAX: usize = 1000;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Adds all jobs of a file, or none, and prints their ids. A job that names no queue goes to `queue`.
-pub(super) fn push(asking: &Asking, file: &Path, queue: Option<&QueueName>) -> Result<(), Failure> {
+pub(super) fn push(
+    asking: &ClientOptions,
+    file: &Path,
+    queue: Option<&QueueName>,
+) -> Result<(), Failure> {
     let text = read(file)?;
     let (lines, jobs) = jobs(&text, queue)?;
     let answer = asking.post("push-all", fields([("jobs", json!(jobs))]), 0)?;

@@ -2,7 +2,7 @@
 
 use crate::client::{Fields, fields};
 use crate::progress::Progress;
-use crate::queue::answer::{Asking, well};
+use crate::queue::answer::{ClientOptions, well};
 use crate::queue::command::name;
 use crate::queue::list::Status;
 use crate::report::{Failure, print, tell};
@@ -25,7 +25,7 @@ Examples:
                                                  of every tenant, without waiting for the next try")]
 pub(super) struct Retry {
     #[command(flatten)]
-    which: Which,
+    which: JobSelector,
 }
 
 /// Delete jobs that were tried too often or were buried
@@ -39,12 +39,12 @@ Examples:
   sexton queue discard mails --status ready      all that no worker has claimed")]
 pub(super) struct Discard {
     #[command(flatten)]
-    which: Which,
+    which: JobSelector,
 }
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("where").args(["queue", "type", "all"]).required(true)))]
-struct Which {
+struct JobSelector {
     /// Only jobs of this queue
     #[arg(value_parser = name)]
     queue: Option<QueueName>,
@@ -69,18 +69,18 @@ struct Which {
 const SHARE: u64 = 1000;
 
 impl Retry {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         self.which.each(asking, ("retry", "retried"))
     }
 }
 
 impl Discard {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         self.which.each(asking, ("discard", "discarded"))
     }
 }
 
-impl Which {
+impl JobSelector {
     fn fields(&self) -> Fields {
         fields([
             ("queue", json!(self.queue)),
@@ -91,7 +91,11 @@ impl Which {
     }
 
     /// Sends request after request until no job is left, and prints how many jobs were changed.
-    fn each(&self, asking: &Asking, (what, done): (&str, &'static str)) -> Result<(), Failure> {
+    fn each(
+        &self,
+        asking: &ClientOptions,
+        (what, done): (&str, &'static str),
+    ) -> Result<(), Failure> {
         let so_far = Arc::new(AtomicU64::new(0));
         let shown = Arc::clone(&so_far);
         let words = move || {

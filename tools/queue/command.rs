@@ -2,12 +2,12 @@
 
 use crate::client::Where;
 use crate::client::{Fields, fields};
-use crate::queue::answer::Asking;
+use crate::queue::answer::ClientOptions;
 use crate::queue::bulk::{Discard, Retry};
 use crate::queue::config::Configured;
-use crate::queue::job::{BoundTo, Done, Given, Popped, Pushed, Span};
-use crate::queue::list::{Chosen, Listed, Shown};
-use crate::queue::result::Ended;
+use crate::queue::job::{BoundTo, ClaimSelector, Popped, Pushed, Release, Span};
+use crate::queue::list::{NextQueue, QueueStatistics, ShowQueues};
+use crate::queue::result::ShowResult;
 use crate::report::{Failure, tell};
 use crate::text::{count, number};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -48,7 +48,7 @@ enum Action {
     Pop(Popped),
     /// Finish a claimed job: its work is done
     #[command(after_help = "Example: sexton queue ack 17 4711")]
-    Ack(Done),
+    Ack(ClaimSelector),
     /// Report that a claimed job failed: it is tried again, or abandoned after its last try
     #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ Examples:
   sexton queue kick --id 17                      try again now")]
     Fail {
         #[command(flatten)]
-        done: Done,
+        done: ClaimSelector,
         /// Seconds until it is tried again [default: the back-off of its type, or what is left of the claim]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
@@ -76,7 +76,7 @@ Examples:
   sexton queue defer 17 4711 --retry-after 600")]
     Defer {
         #[command(flatten)]
-        done: Done,
+        done: ClaimSelector,
         /// Seconds until it is tried [default: longer each time it is deferred]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
@@ -88,7 +88,7 @@ Examples:
     #[command(after_help = "Example: sexton queue report 17 4711 40 'page 2 of 5'")]
     Report {
         #[command(flatten)]
-        done: Done,
+        done: ClaimSelector,
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
         percent: u8,
@@ -102,16 +102,16 @@ Examples:
   sexton queue touch 17 4711 --process 0199a1b2  from now on it ends with that process")]
     Touch {
         #[command(flatten)]
-        done: Done,
+        done: ClaimSelector,
         #[command(flatten)]
         bound: BoundTo,
     },
-    Release(Given),
+    Release(Release),
     /// Bury a claimed job until it is kicked
     #[command(after_help = "Example: sexton queue bury 17 4711")]
     Bury {
         #[command(flatten)]
-        done: Done,
+        done: ClaimSelector,
         /// The new priority; 0 is the most urgent [default: unchanged]
         #[arg(long)]
         priority: Option<u32>,
@@ -195,10 +195,10 @@ Examples:
         /// The job's id
         id: u64,
     },
-    Result(Ended),
-    Show(Shown),
-    Stats(Listed),
-    Next(Chosen),
+    Result(ShowResult),
+    Show(ShowQueues),
+    Stats(QueueStatistics),
+    Next(NextQueue),
     Config(Configured),
 }
 
@@ -218,7 +218,7 @@ pub(super) fn name(text: &str) -> Result<QueueName, String> {
 
 impl Queue {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking {
+        let asking = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
@@ -227,7 +227,7 @@ impl Queue {
 }
 
 impl Action {
-    fn run(self, asking: &Asking) -> Result<(), Failure> {
+    fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         match self {
             Self::Push(pushed) => pushed.run(asking),
             Self::Pop(popped) => popped.run(asking),
@@ -295,23 +295,23 @@ impl Action {
     }
 }
 
-fn kick_job(asking: &Asking, id: u64) -> Result<(), Failure> {
+fn kick_job(asking: &ClientOptions, id: u64) -> Result<(), Failure> {
     asking.act("kick-job", fields([("id", json!(id))]), |said| {
         if number(said, "/kicked") == 0 {
             return "already ready\n".to_owned();
         }
-        told("kicked", said)
+        change_text("kicked", said)
     })
 }
 
-fn cancel(asking: &Asking, id: u64, reason: Option<String>) -> Result<(), Failure> {
+fn cancel(asking: &ClientOptions, id: u64, reason: Option<String>) -> Result<(), Failure> {
     let error = reason.map(|it| format!("cancelled: {it}"));
     let members = [("id", json!(id)), ("error", json!(error))];
     asking.act("cancel", fields(members), |said| {
         if number(said, "/cancelled") == 0 {
             return "already abandoned or cancelled\n".to_owned();
         }
-        told("cancelled", said)
+        change_text("cancelled", said)
     })
 }
 
@@ -325,7 +325,7 @@ fn of(queue: &QueueName) -> serde_json::Map<String, Value> {
     fields([("queue", json!(queue))])
 }
 
-impl Asking {
+impl ClientOptions {
     /// Acts on the jobs of a queue. Reports on standard error if there is no such queue.
     fn queue(
         &self,
@@ -336,7 +336,7 @@ impl Asking {
     ) -> Result<(), Failure> {
         let query = queue.map(of).unwrap_or_default();
         let is_absent = self.get("/queue", &query)?.status == 404;
-        self.act(what, fields, |said| told(done, said))?;
+        self.act(what, fields, |said| change_text(done, said))?;
         if let Some(queue) = queue.filter(|_| is_absent) {
             tell(&format!("there is no queue {queue}"));
         }
@@ -345,7 +345,7 @@ impl Asking {
 }
 
 /// Formats the number of jobs that were changed.
-fn told(what: &str, said: &Value) -> String {
+fn change_text(what: &str, said: &Value) -> String {
     format!(
         "{what} {}\n",
         count(number(said, &format!("/{what}")), "job")

@@ -3,7 +3,7 @@
 //! The file may differ from it; `sexton config` shows the file.
 
 use crate::client::fields;
-use crate::queue::answer::Asking;
+use crate::queue::answer::ClientOptions;
 use crate::queue::command::name;
 use crate::report::Failure;
 use crate::settings::types_table;
@@ -30,7 +30,7 @@ pub(super) struct Configured {
 }
 
 impl Configured {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let answer = asking.get("/config", &fields([("type", json!(self.r#type))]))?;
         asking.tell(&answer, page).map(drop)
     }

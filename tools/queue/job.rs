@@ -1,7 +1,7 @@
 //! Commands on single jobs: add, claim, finish, release. Spans on the command line are in seconds, and may be fractional.
 
 use crate::client::{self, Fields, fields};
-use crate::queue::answer::{Asking, JOB_BYTES};
+use crate::queue::answer::{ClientOptions, JOB_BYTES};
 use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
@@ -121,7 +121,7 @@ fn root(text: &str) -> Result<(String, u64), String> {
 }
 
 impl Pushed {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         if let Some(file) = &self.batch {
             return batch::push(asking, file, self.queue.as_ref());
         }
@@ -231,7 +231,7 @@ pub(super) struct Popped {
 }
 
 impl Popped {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let (queues, weights): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
         let any = weights.iter().any(Option::is_some);
         let weights = weights
@@ -359,15 +359,20 @@ impl BoundTo {
 
 /// Names a claim.
 #[derive(Args)]
-pub(super) struct Done {
+pub(super) struct ClaimSelector {
     /// The job's id
     id: u64,
     /// The token of its claim
     token: u64,
 }
 
-impl Done {
-    pub(super) fn run(self, asking: &Asking, what: &str, more: Fields) -> Result<(), Failure> {
+impl ClaimSelector {
+    pub(super) fn run(
+        self,
+        asking: &ClientOptions,
+        what: &str,
+        more: Fields,
+    ) -> Result<(), Failure> {
         let mut request = fields([("id", json!(self.id)), ("token", json!(self.token))]);
         request.extend(more);
         asking.act(what, request, |said| match said.pointer("/phase") {
@@ -392,9 +397,9 @@ pub(super) fn until(said: &Value) -> String {
 Examples:
   sexton queue release 17 4711
   sexton queue release 17 4711 --delay 60")]
-pub(super) struct Given {
+pub(super) struct Release {
     #[command(flatten)]
-    done: Done,
+    done: ClaimSelector,
     /// Seconds until it is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
@@ -403,8 +408,8 @@ pub(super) struct Given {
     priority: Option<u32>,
 }
 
-impl Given {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+impl Release {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let more = fields([
             ("delay_ms", json!(self.delay.ms())),
             ("priority", json!(self.priority)),

@@ -2,7 +2,7 @@
 
 use crate::client;
 use crate::client::{Fields, fields};
-use crate::queue::answer::{Asking, well};
+use crate::queue::answer::{ClientOptions, well};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print};
@@ -30,7 +30,7 @@ Examples:
   sexton queue show --list --status abandoned
   sexton queue show --list --error 'timed out'   jobs that failed with this error
   sexton queue show --list --type mails --limit 20")]
-pub(super) struct Shown {
+pub(super) struct ShowQueues {
     /// Only these queues
     #[arg(value_parser = name)]
     queues: Vec<QueueName>,
@@ -96,7 +96,7 @@ impl Status {
 Examples:
   sexton queue stats
   sexton queue stats --tenant t1 --json | jq '.queues[].ready'")]
-pub(super) struct Listed {
+pub(super) struct QueueStatistics {
     /// Only these queues
     #[arg(value_parser = name, conflicts_with_all = ["tenant", "type"])]
     queues: Vec<QueueName>,
@@ -120,13 +120,13 @@ pub(super) struct Listed {
 Examples:
   queue=$(sexton queue next) && sexton queue pop \"$queue\"
   sexton queue next --types mails,purges")]
-pub(super) struct Chosen {
+pub(super) struct NextQueue {
     /// Only queues with jobs of these types, separated by commas
     #[arg(long, value_delimiter = ',')]
     types: Vec<String>,
 }
 
-impl Asking {
+impl ClientOptions {
     /// Reads up to `limit` items of a list, page by page. Also returns where the list continues, or null.
     fn all(
         &self,
@@ -167,8 +167,8 @@ impl Asking {
     }
 }
 
-impl Shown {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+impl ShowQueues {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         if self.list {
             return self.jobs(asking);
         }
@@ -198,7 +198,7 @@ impl Shown {
         print(&lines)
     }
 
-    fn jobs(&self, asking: &Asking) -> Result<(), Failure> {
+    fn jobs(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let status = self.status.map(Status::word);
         let query = fields([
             ("type", json!(self.r#type)),
@@ -315,8 +315,8 @@ fn job_table(jobs: &[Value]) -> String {
     table(heads, rows)
 }
 
-impl Listed {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+impl QueueStatistics {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let (mut queues, mut next) = (Vec::new(), Value::Null);
         if self.queues.is_empty() {
             let query = fields([("tenant", json!(self.tenant)), ("type", json!(self.r#type))]);
@@ -367,7 +367,7 @@ impl Listed {
     }
 
     /// Prints how many jobs were done in all. A queue's own count is lost when the queue is removed; this one is not.
-    fn ended(&self, asking: &Asking) -> Result<(), Failure> {
+    fn ended(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
         if !is_all {
             return Ok(());
@@ -397,8 +397,8 @@ fn more(next: &Value, limit: u64) -> Result<(), Failure> {
     print(&format!("and more: --limit is {limit}\n"))
 }
 
-impl Chosen {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+impl NextQueue {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let types = self.types.join(",");
         let answer = asking.get("/next", &fields([("types", json!(types))]))?;
         if answer.status == 404 {
@@ -411,7 +411,7 @@ impl Chosen {
 }
 
 /// Prints a job and its body.
-pub(super) fn peek(asking: &Asking, id: u64) -> Result<(), Failure> {
+pub(super) fn peek(asking: &ClientOptions, id: u64) -> Result<(), Failure> {
     let answer = asking.get("/job", &fields([("id", json!(id.to_string()))]))?;
     let said = asking.tell(&answer, |said| {
         let token = match said.pointer("/token") {

@@ -1,7 +1,7 @@
 //! How a job ended, if that is still known.
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
-use crate::queue::answer::{Asking, well};
+use crate::queue::answer::{ClientOptions, well};
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
 use crate::text::{number, span, words};
@@ -30,7 +30,7 @@ Examples:
   sum=$(sexton queue result $(sexton queue push sums '1 2') --wait 10)
 
 Exit status: 0 the job is done; 1 it failed, it has not ended, or nothing is known about it.")]
-pub(super) struct Ended {
+pub(super) struct ShowResult {
     /// The job's id
     id: u64,
     /// How long to wait for its end, in whole seconds
@@ -38,8 +38,8 @@ pub(super) struct Ended {
     wait: u64,
 }
 
-impl Ended {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+impl ShowResult {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let answer = self.ask(asking)?;
         if asking.json {
             print(&answer.body)?;
@@ -69,7 +69,7 @@ impl Ended {
     }
 
     /// Asks until the job has ended or the wait is over. If the coordinator goes away meanwhile, waits for it to come back.
-    fn ask(&self, asking: &Asking) -> Result<Answer, Failure> {
+    fn ask(&self, asking: &ClientOptions) -> Result<Answer, Failure> {
         let (began, mut was_there) = (instant(), false);
         loop {
             let left = self.wait.saturating_sub(began.elapsed().as_secs());

@@ -12,7 +12,7 @@ use sexton::persist::journal::salvage::{Piece, salvage};
 use sexton::persist::journal::segment;
 use sexton::persist::snapshots::{Seal, SlotId};
 use sexton::replay::{Line, Replay};
-use sexton::spine::recovery::{Looked, look};
+use sexton::spine::recovery::{SnapshotSurvey, look};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -95,7 +95,7 @@ fn begun((_, seal): &(SlotId, Seal)) -> Seq {
 pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> {
     let disk = RealDisk::new(data);
     let copies = Copies::of(data)?;
-    let Looked {
+    let SnapshotSurvey {
         sealed,
         wrong,
         reaches,

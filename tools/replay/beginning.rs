@@ -12,7 +12,7 @@ use sexton::persist::journal::segment;
 use sexton::persist::journal::{Begin, Reader};
 use sexton::persist::snapshots::{Seal, SlotId};
 use sexton::replay::Replay;
-use sexton::spine::recovery::{self, Looked, decode_mark};
+use sexton::spine::recovery::{self, SnapshotSurvey, decode_mark};
 use std::path::Path;
 
 /// The purpose and the end of a replay.
@@ -21,12 +21,12 @@ pub(crate) struct Goal {
     /// Where it stops.
     pub(crate) until: Option<Place>,
     /// What it is for.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Purpose,
 }
 
 /// The purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum Purpose {
     /// All existing records, with a state alongside if there is one.
     Records,
     /// The state at the end.
@@ -74,7 +74,7 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     } else {
         with_snapshot(data, &disk, replay, goal)?
     };
-    if goal.wanted == Wanted::Verification
+    if goal.wanted == Purpose::Verification
         && let Err(error) = note(&disk, &range, replay)
     {
         // The replay reports the same error when it gets there.
@@ -93,7 +93,7 @@ fn with_snapshot(
     goal: Goal,
 ) -> Result<Range, Failure> {
     let copies = Copies::of(data)?;
-    let Looked {
+    let SnapshotSurvey {
         mut sealed,
         wrong: mut remarks,
         reaches,
@@ -105,7 +105,7 @@ fn with_snapshot(
         reaches,
     };
     sealed.retain(|(_, seal)| Reader::open_after(disk, begin(seal)).is_ok());
-    if goal.wanted != Wanted::State {
+    if goal.wanted != Purpose::State {
         sealed.reverse();
     }
     let until = resolve(disk, goal.until, known_at(&sealed, goal.until))?;
@@ -121,13 +121,13 @@ fn with_snapshot(
         match replay.load(copies.slots(), (*slot, seal)) {
             Ok(()) => {
                 let begun = seal.manifest.begun;
-                remarks.push(if goal.wanted == Wanted::Records {
+                remarks.push(if goal.wanted == Purpose::Records {
                     format!("{begins}; the contents of slots are known after {begun}, from snapshot {slot}")
                 } else {
                     format!("{begins}; the replay begins with snapshot {slot}, which holds everything up to {begun}")
                 });
                 return Ok(Range {
-                    begin: (goal.wanted != Wanted::Records).then(|| begin(seal)),
+                    begin: (goal.wanted != Purpose::Records).then(|| begin(seal)),
                     until,
                     remarks,
                 });
@@ -135,7 +135,7 @@ fn with_snapshot(
             Err(error) => remarks.push(format!("snapshot {slot} is unreadable: {error}")),
         }
     }
-    if goal.wanted == Wanted::Records {
+    if goal.wanted == Purpose::Records {
         replay.read_only();
         remarks.push(format!("{begins}; the contents of slots are not known"));
         return Ok(Range {

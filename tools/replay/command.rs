@@ -1,9 +1,9 @@
 //! The subcommand and its output.
 
 use crate::directory;
-use crate::replay::beginning::{Goal, Place, Range, Wanted, find};
+use crate::replay::beginning::{Goal, Place, Purpose, Range, find};
 use crate::replay::item::Item;
-use crate::replay::shown::{Shown, story, words};
+use crate::replay::sink::{Sink, story, words};
 use crate::report::{Failure, tell};
 use crate::text;
 use clap::Args;
@@ -134,7 +134,7 @@ impl Replaying {
         if let Some(item) = self.item.followed() {
             replay.follow(item);
         }
-        let mut shown = Shown::default();
+        let mut shown = Sink::default();
         let read = if self.log.is_dir() {
             directory::check("replay", &self.log, &["journal"])?;
             let goal = Goal {
@@ -175,16 +175,16 @@ impl Replaying {
             .help("this is a bug in sexton, or a memory error: keep a copy of the directory"))
     }
 
-    fn wanted(&self) -> Wanted {
+    fn wanted(&self) -> Purpose {
         match (self.state, self.verify) {
-            (_, true) => Wanted::Verification,
-            (true, false) => Wanted::State,
-            (false, false) => Wanted::Records,
+            (_, true) => Purpose::Verification,
+            (true, false) => Purpose::State,
+            (false, false) => Purpose::Records,
         }
     }
 
     /// Prints remarks on the records that were shown.
-    fn remark(&self, shown: &Shown, last: Seq) {
+    fn remark(&self, shown: &Sink, last: Seq) {
         if let Some(file) = self.export.as_deref().filter(|_| !self.exports_to_output()) {
             let count = text::count(shown.records, "record");
             tell(&format!("wrote {count} to {}", file.display()));
@@ -208,7 +208,7 @@ impl Replaying {
         self.export.as_deref() == Some(Path::new("-"))
     }
 
-    fn open(&self, shown: &mut Shown) -> Result<(), Failure> {
+    fn open(&self, shown: &mut Sink) -> Result<(), Failure> {
         let output: Box<dyn Write> = match &self.export {
             Some(file) if !self.exports_to_output() => Box::new(File::create_new(file).map_err(|error| {
                 Failure::unreachable(format!("failed to create {}: {error}", file.display()))
@@ -242,7 +242,7 @@ impl Replaying {
     fn replay_journal(
         &self,
         replay: &mut Replay,
-        shown: &mut Shown,
+        shown: &mut Sink,
         range: &Range,
     ) -> Result<(), Failure> {
         range.remarks.iter().for_each(|remark| tell(remark));
@@ -267,7 +267,7 @@ impl Replaying {
     fn replay_lines(
         &self,
         replay: &mut Replay,
-        shown: &mut Shown,
+        shown: &mut Sink,
         text: &str,
     ) -> Result<(), Failure> {
         let mut lines = Vec::new();
@@ -280,7 +280,7 @@ impl Replaying {
                     }
                     lines.push(Ok((line, number)));
                 }
-                Err(LineError::Beheaded(after)) if self.wanted() == Wanted::Records => {
+                Err(LineError::Beheaded(after)) if self.wanted() == Purpose::Records => {
                     replay.read_only();
                     shown.after = Seq(after);
                 }
@@ -305,8 +305,8 @@ impl Replaying {
         Ok(())
     }
 
-    fn show(&self, line: &Line, shown: &mut Shown) -> Result<(), Failure> {
-        if self.wanted() != Wanted::Records {
+    fn show(&self, line: &Line, shown: &mut Sink) -> Result<(), Failure> {
+        if self.wanted() != Purpose::Records {
             return Ok(());
         }
         if self.from.is_some_and(|from| from.is_ahead_of(line)) {
@@ -357,8 +357,8 @@ impl Replaying {
     }
 
     /// Prints the state or the result of a verification, if requested.
-    fn show_end(&self, replay: &mut Replay, shown: &mut Shown) -> Result<(), Failure> {
-        if self.wanted() == Wanted::Records {
+    fn show_end(&self, replay: &mut Replay, shown: &mut Sink) -> Result<(), Failure> {
+        if self.wanted() == Purpose::Records {
             return Ok(());
         }
         let (compared, differing) = replay.compared();

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `command.rs` | the subcommand |
 //! | `item.rs` | the flags that select an item |
-//! | `shown.rs` | the output |
+//! | `sink.rs` | the output |
 //! | `beginning.rs` | where the replay of a directory begins: with the first record, or with a snapshot |
 
 mod beginning;
 mod command;
 mod item;
-mod shown;
+mod sink;
 
 pub(crate) use command::{Replaying, tell_story};
 pub(crate) use item::Item;
-pub(crate) use shown::words;
+pub(crate) use sink::words;

@@ -11,8 +11,8 @@ use crate::progress::Progress;
 use crate::report::Failure;
 use crate::serve::reload::Reload;
 pub(crate) use crate::serve::signals::outlive_file_limit;
-use crate::serve::signals::{Asked, Signals, dump};
-use crate::settings::{Effective, Given, LogFormat};
+use crate::serve::signals::{SignalRequest, Signals, dump};
+use crate::settings::{Effective, LogFormat, ParsedFlags};
 use crate::sockets;
 use crate::text;
 use clap::Args;
@@ -58,7 +58,7 @@ Exit status: 0 stopped cleanly; 2 wrong flags; 3 something cannot be read or ope
 4 halted because the disk failed or an actor panicked too often.")]
 pub(crate) struct Serve {
     #[command(flatten)]
-    given: Given,
+    given: ParsedFlags,
 }
 
 impl Serve {
@@ -119,14 +119,14 @@ async fn serve(
     loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                Asked::Stop(name) => {
+                SignalRequest::Stop(name) => {
                     tracing::info!(signal = name, "stopping");
                     break;
                 }
-                Asked::Reload => reload.reload(&node).await,
-                Asked::Dump => dump(&node, data.as_deref()).await,
-                Asked::Reap => handle.processes().reap(),
-                Asked::Drain => {
+                SignalRequest::Reload => reload.reload(&node).await,
+                SignalRequest::Dump => dump(&node, data.as_deref()).await,
+                SignalRequest::Reap => handle.processes().reap(),
+                SignalRequest::Drain => {
                     notify.status("draining");
                     // A node that has halted is handled below.
                     let _begun = handle.begin_drain(Drain::All).await;

@@ -1,7 +1,7 @@
 //! Stops services on a clean stop of the coordinator, and all other processes if it is PID 1. Processes that are still running
 //! when PID 1 ends are killed by the kernel.
 
-use crate::serve::signals::{Asked, Signals};
+use crate::serve::signals::{SignalRequest, Signals};
 use crate::settings::OnStop;
 use sexton::actors::process::{Phase, Query, Selection};
 use sexton::handle::{ProcessError, Processes, Stopping as Stop};
@@ -46,12 +46,12 @@ impl Stopping {
                     return;
                 }
                 asked = signals.next() => match asked {
-                    Asked::Stop(_) => {
+                    SignalRequest::Stop(_) => {
                         tracing::warn!("second signal: not waiting for services");
                         return;
                     }
-                    Asked::Reap => handle.processes().reap(),
-                    Asked::Reload | Asked::Dump | Asked::Drain => {}
+                    SignalRequest::Reap => handle.processes().reap(),
+                    SignalRequest::Reload | SignalRequest::Dump | SignalRequest::Drain => {}
                 },
                 _ = handle.halted() => return,
             }

@@ -1,7 +1,7 @@
 //! SIGHUP: reloads the configuration and the files it names, and logs what took effect and what did not.
 
 use crate::log::Filter;
-use crate::settings::{Effective, Entry, Given};
+use crate::settings::{Effective, Entry, ParsedFlags};
 use sexton::actors::Rules;
 use sexton::actors::dispatch;
 use sexton::config::Config;
@@ -9,14 +9,18 @@ use sexton::node::Node;
 
 /// The settings in force, as of the start or the last reload.
 pub(crate) struct Reload {
-    given: Given,
+    given: ParsedFlags,
     filter: Filter,
     entries: Vec<Entry>,
     rules: Rules,
 }
 
 impl Reload {
-    pub(crate) fn new(given: Given, filter: Filter, (entries, rules): (Vec<Entry>, Rules)) -> Self {
+    pub(crate) fn new(
+        given: ParsedFlags,
+        filter: Filter,
+        (entries, rules): (Vec<Entry>, Rules),
+    ) -> Self {
         Self {
             given,
             filter,

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The request that a signal stands for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum SignalRequest {
     Stop(&'static str),
     Reload,
     Dump,
@@ -20,29 +20,29 @@ pub(crate) enum Asked {
 
 /// Listens for the signals of LockServer, the usual ones of a daemon, and as PID 1 for SIGCHLD.
 pub(crate) struct Signals {
-    listened: Vec<(Asked, Signal)>,
+    listened: Vec<(SignalRequest, Signal)>,
 }
 
 impl Signals {
     pub(crate) fn listen(is_init: bool) -> std::io::Result<Self> {
         let mut kinds = vec![
-            (Asked::Stop("INT"), SignalKind::interrupt()),
-            (Asked::Stop("TERM"), SignalKind::terminate()),
+            (SignalRequest::Stop("INT"), SignalKind::interrupt()),
+            (SignalRequest::Stop("TERM"), SignalKind::terminate()),
             (
-                Asked::Stop("TSTP"),
+                SignalRequest::Stop("TSTP"),
                 SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()),
             ),
-            (Asked::Reload, SignalKind::hangup()),
-            (Asked::Dump, SignalKind::user_defined1()),
-            (Asked::Drain, SignalKind::user_defined2()),
+            (SignalRequest::Reload, SignalKind::hangup()),
+            (SignalRequest::Dump, SignalKind::user_defined1()),
+            (SignalRequest::Drain, SignalKind::user_defined2()),
             (
-                Asked::Drain,
+                SignalRequest::Drain,
                 SignalKind::from_raw(rustix::process::Signal::SYS.as_raw()),
             ),
         ];
         // Only PID 1 inherits orphans that it has to reap.
         if is_init {
-            kinds.push((Asked::Reap, SignalKind::child()));
+            kinds.push((SignalRequest::Reap, SignalKind::child()));
         }
         let listened = kinds
             .into_iter()
@@ -52,7 +52,7 @@ impl Signals {
         Ok(Self { listened })
     }
 
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         std::future::poll_fn(|context| {
             for (asked, signal) in &mut self.listened {
                 if signal.poll_recv(context).is_ready() {
@@ -127,10 +127,10 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
 }
 
 /// Formats lock entries with the fields of command 7, one per line, each preceded by its key.
-fn lock_lines(entries: &[lock::Listed]) -> String {
+fn lock_lines(entries: &[lock::EntryView]) -> String {
     let mut lines = String::from("# key index owner place priority ttl ttw\n");
     for entry in entries {
-        let lock::Listed {
+        let lock::EntryView {
             key,
             index,
             owner,

@@ -2,7 +2,7 @@
 //! token file, only its path.
 
 use crate::report::{Failure, tell, written};
-use crate::settings::layer::{Effective, Entry, Given, Values};
+use crate::settings::layer::{Effective, Entry, ParsedFlags, Values};
 use crate::settings::{queue, service, task, tenant};
 use crate::table::{self, Column};
 use crate::text;
@@ -24,7 +24,7 @@ use std::io::Write as _;
 Exit status: 0 the settings are valid; 2 they are not, and every problem is listed; 3 the file cannot be read.")]
 pub(crate) struct ShowConfig {
     #[command(flatten)]
-    given: Given,
+    given: ParsedFlags,
 
     /// Print the settings as JSON
     #[arg(long)]

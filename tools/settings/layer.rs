@@ -140,9 +140,9 @@ impl fmt::Display for Problem {
 
 /// The flags as given, before the other sources are read.
 #[derive(Debug)]
-pub(crate) struct Given(ArgMatches);
+pub(crate) struct ParsedFlags(ArgMatches);
 
-impl FromArgMatches for Given {
+impl FromArgMatches for ParsedFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self(matches.clone()))
     }
@@ -153,7 +153,7 @@ impl FromArgMatches for Given {
     }
 }
 
-impl Args for Given {
+impl Args for ParsedFlags {
     fn augment_args(command: Command) -> Command {
         Settings::augment_args(command)
     }
@@ -174,7 +174,7 @@ pub(crate) struct Effective {
     pub(crate) strange: Vec<String>,
 }
 
-impl Given {
+impl ParsedFlags {
     /// Reads the environment and the file, and checks everything.
     pub(crate) fn settle(&self) -> Result<Effective, Failure> {
         let flags = Flags::new();

@@ -5,8 +5,8 @@ use crate::lock::{name, put};
 use crate::process::{here, plain, variables};
 use crate::report::Failure;
 use crate::span::{SPAN, milliseconds, seconds};
-use crate::task::asking::{Asking, WAIT_MAX};
 use crate::task::inject::Injection;
+use crate::task::request::{ClientOptions, WAIT_MAX};
 use crate::text::number;
 use crate::words;
 use clap::{Args, ValueEnum};
@@ -156,7 +156,7 @@ impl Priority {
 }
 
 impl Add {
-    pub(super) fn run(self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
         let mut asked = fields([
             ("launch", self.launch(&self.command()?)?.into()),
             ("cleanup", self.cleanup()?.into()),

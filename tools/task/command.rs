@@ -5,9 +5,9 @@ use crate::lock::{name, put};
 use crate::report::Failure;
 use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
-use crate::task::asking::{Asking, WAIT_MAX};
 use crate::task::held::Held;
 use crate::task::inject::Inject;
+use crate::task::request::{ClientOptions, WAIT_MAX};
 use crate::task::{page, report, transcript};
 use crate::text::number;
 use clap::{Args, Subcommand, ValueEnum};
@@ -76,7 +76,7 @@ Examples:
     /// Show a task: its state, why it does not run, and its newest attempts
     Show {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
     },
     /// Show the history of a task: its attempts, with their phases and times, how each ended, and its output
     #[command(after_help = "\
@@ -88,7 +88,7 @@ Examples:
 A task keeps its newest eight attempts. For older ones see the journal: `sexton replay DATA`.")]
     Transcript {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
         /// Also show the dispatcher's inputs: threads, waits and locks
         #[arg(long)]
         dispatch: bool,
@@ -98,7 +98,7 @@ A task keeps its newest eight attempts. For older ones see the journal: `sexton 
     /// Exit status: 0 it completed; 1 it failed, was terminated, or has not ended.
     Await {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
         /// How long to wait, in whole seconds
         #[arg(long, value_name = SPAN, default_value = "1h", value_parser = seconds(1, WAIT_MAX))]
         wait: u64,
@@ -134,18 +134,18 @@ Examples:
     /// Allow a task to start that was added with --not-ready
     Ready {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
     },
     /// End the wait of a task for its next burst
     Wake {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
     },
     /// End a task: at once if it has not started, otherwise after one more burst for cleaning up
     #[command(after_help = "That burst finds SEXTON_TASK_TERMINATING=1 in its environment.")]
     Terminate {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
         /// Without that burst; a running attempt is stopped with everything it started
         #[arg(long)]
         now: bool,
@@ -153,7 +153,7 @@ Examples:
     /// Run a task that has ended again, from what it saved
     Restart {
         #[command(flatten)]
-        which: Which,
+        which: TaskSelector,
     },
     /// Forget tasks that have ended
     ///
@@ -204,7 +204,7 @@ Examples:
 
 /// Names a task.
 #[derive(Args)]
-struct Which {
+struct TaskSelector {
     /// The task's id
     id: u64,
 }
@@ -239,11 +239,11 @@ impl Task {
         if let Some(said) = self.action.says() {
             return said;
         }
-        let asking = Asking {
+        let asking = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
-        let act = |which: &Which, act: &str| {
+        let act = |which: &TaskSelector, act: &str| {
             let asked = fields([("id", which.id.into()), ("act", act.into())]);
             asking.done(&asking.act("tasks/act", asked, 0)?)
         };
@@ -336,7 +336,7 @@ impl Action {
     }
 }
 
-impl Asking {
+impl ClientOptions {
     fn list(
         &self,
         status: Option<Status>,

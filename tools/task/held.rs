@@ -2,8 +2,8 @@
 
 use crate::client::fields;
 use crate::process::trees;
-use crate::task::asking::Asking;
 use crate::task::page::items;
+use crate::task::request::ClientOptions;
 use crate::text::{number, plain, words};
 use serde_json::Value;
 use sexton::actors::dispatch::{EXECUTE, UPDATE};
@@ -25,7 +25,7 @@ pub(super) struct Held {
 
 impl Held {
     /// Reads the resources of an attempt; empty without one, and for JSON.
-    pub(super) fn of(asking: &Asking, task: &Value, attempt: Option<&Value>) -> Self {
+    pub(super) fn of(asking: &ClientOptions, task: &Value, attempt: Option<&Value>) -> Self {
         let attempt = attempt.filter(|it| !asking.json && !it.is_null());
         let Some(attempt) = attempt else {
             return Self::default();
@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-fn locks(asking: &Asking, task: &Value, attempt: &Value) -> Vec<String> {
+fn locks(asking: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> {
     let owner = format!("attempt-{}", words(attempt, "/token"));
     let of_key = |key: &str| {
         let index = words(task, "/id");
@@ -62,7 +62,7 @@ fn locks(asking: &Asking, task: &Value, attempt: &Value) -> Vec<String> {
     [EXECUTE, UPDATE].into_iter().filter_map(of_key).collect()
 }
 
-fn thread(asking: &Asking, attempt: &Value) -> Option<String> {
+fn thread(asking: &ClientOptions, attempt: &Value) -> Option<String> {
     let said = asking.look("servers", &fields([])).ok()?;
     let server = words(attempt, "/server");
     let mut servers = items(&said, "/servers").iter();
@@ -77,7 +77,7 @@ fn thread(asking: &Asking, attempt: &Value) -> Option<String> {
     ))
 }
 
-fn processes(asking: &Asking, attempt: &Value) -> Option<String> {
+fn processes(asking: &ClientOptions, attempt: &Value) -> Option<String> {
     let id = attempt.pointer("/process").and_then(Value::as_str)?;
     let its = fields([("id", id.into())]);
     let mut records = vec![asking.look("processes/process", &its).ok()?];

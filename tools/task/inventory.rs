@@ -2,7 +2,7 @@
 
 use crate::client::fields;
 use crate::report::{Failure, tell};
-use crate::task::asking::Asking;
+use crate::task::request::ClientOptions;
 use crate::text::number;
 use clap::Args;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(super) struct From {
 impl From {
     /// Updates the servers to match the inventory; with `check`, only prints what would change. Exits with 1 if something had to
     /// change, as `wipctl server` does, so that a script can tell.
-    pub(super) fn compare(&self, asking: &Asking, check: bool) -> Result<(), Failure> {
+    pub(super) fn compare(&self, asking: &ClientOptions, check: bool) -> Result<(), Failure> {
         match self.update(asking, check)? {
             0 => Ok(()),
             _ => Err(Failure::of_command(1, "")),
@@ -47,7 +47,7 @@ impl From {
         clippy::disallowed_methods,
         reason = "a file on another file system tells nobody that it was written"
     )]
-    pub(super) fn watch(&self, asking: &Asking) -> Result<(), Failure> {
+    pub(super) fn watch(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
         if file == "-" || is_url(&file.to_string_lossy()) {
             let words = "--watch needs a file: name it with --from";
@@ -84,7 +84,7 @@ impl From {
     }
 
     /// Updates or checks the servers, and returns how many differ.
-    fn update(&self, asking: &Asking, check: bool) -> Result<u64, Failure> {
+    fn update(&self, asking: &ClientOptions, check: bool) -> Result<u64, Failure> {
         let asked = fields([("hosts", self.hosts()?), ("check", check.into())]);
         let said = asking.act("servers/inventory", asked, 0)?;
         let counts =

@@ -7,18 +7,18 @@
 //! | `inject.rs` | fault injection |
 //! | `report.rs` | reports of a task's command on its own burst |
 //! | `server.rs` `inventory.rs` | the subcommands of `sexton server`; reading inventories of servers |
-//! | `asking.rs` | requests and answers |
+//! | `request.rs` | requests and answers |
 //! | `held.rs` | what an attempt holds: locks, a thread, processes |
 //! | `page.rs` `transcript.rs` | tasks, groups, servers and the history of a task as text |
 
 mod add;
-mod asking;
 mod command;
 mod held;
 mod inject;
 mod inventory;
 mod page;
 mod report;
+mod request;
 mod server;
 mod transcript;
 

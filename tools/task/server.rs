@@ -3,9 +3,9 @@
 use crate::client::{self, Fields, Where, fields};
 use crate::lock::{name, put};
 use crate::report::Failure;
-use crate::task::asking::Asking;
 use crate::task::inventory::From;
 use crate::task::page;
+use crate::task::request::ClientOptions;
 use crate::text::words;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ enum Action {
     /// Add a server, or change its threads
     Add {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelector,
         /// How many attempts run there at a time
         #[arg(long, value_name = "NUMBER")]
         threads: u32,
@@ -62,17 +62,17 @@ enum Action {
     /// Remove a server: its attempts are stopped, and their tasks run elsewhere or fail
     Remove {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelector,
     },
     /// Allow tasks on a server again
     Enable {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelector,
     },
     /// Allow no new tasks on a server: running attempts finish, and no inventory enables it again
     Disable {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelector,
     },
     /// Show what an update would change
     Check {
@@ -102,13 +102,13 @@ enum Action {
 
 /// Names a server.
 #[derive(Args)]
-struct Which {
+struct ServerSelector {
     /// The server
     #[arg(value_parser = name)]
     server: Name,
 }
 
-impl Which {
+impl ServerSelector {
     fn fields(&self) -> Fields {
         let mut fields = Fields::new();
         put(&mut fields, "server", &self.server);
@@ -152,11 +152,11 @@ impl Ssh {
 
 impl Server {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking {
+        let asking = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
-        let set = |which: &Which, members: Fields| {
+        let set = |which: &ServerSelector, members: Fields| {
             let mut asked = which.fields();
             asked.extend(members);
             asking.done(&asking.act("servers/set", asked, 0)?)

@@ -3,7 +3,7 @@
 use crate::client::Where;
 use crate::report::{Failure, written};
 use crate::top::screen::{Abilities, Pane, Screen};
-use crate::top::terminal::{self, Asker};
+use crate::top::terminal::{self, Poller};
 use crate::top::view;
 use clap::Args;
 use ratatui::Terminal;
@@ -63,7 +63,7 @@ impl Top {
         if is_printed && !self.json {
             screen.pane = Pane::Whole;
         }
-        let asker = Asker::start(&target, screen.question())?;
+        let asker = Poller::start(&target, screen.question())?;
         if self.json {
             lines(screen, &asker, self.once)
         } else if is_printed {
@@ -76,7 +76,7 @@ impl Top {
 }
 
 /// Takes two samples, which make a rate. Fails if the coordinator does not answer.
-fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
+fn twice(screen: &mut Screen, asker: &Poller) -> Result<(), Failure> {
     for _ in 0..2 {
         let (at, answer) = asker.answer()?;
         screen.watched.take(at, Ok(answer?));
@@ -90,7 +90,7 @@ fn twice(screen: &mut Screen, asker: &Asker) -> Result<(), Failure> {
 }
 
 /// Prints a line for each sample from the second on; the first has no rates.
-fn lines(mut screen: Screen, asker: &Asker, once: bool) -> Result<(), Failure> {
+fn lines(mut screen: Screen, asker: &Poller, once: bool) -> Result<(), Failure> {
     if once {
         twice(&mut screen, asker)?;
         return written(writeln!(io::stdout(), "{}", screen.watched.line()));

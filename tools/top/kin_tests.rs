@@ -2,7 +2,7 @@
 
 use crate::top::command::text;
 use crate::top::family::{Family, Standing};
-use crate::top::screen::{Abilities, Key, Pane, Screen, Wish};
+use crate::top::screen::{Abilities, Key, Pane, Screen, ScreenRequest};
 use crate::top::tests::{FULL, NOON, drawn, screen, status};
 use serde_json::{Value, json};
 use sexton::clock::Timestamp;
@@ -51,7 +51,7 @@ fn family(second: u64) -> Value {
 /// The pane of processes, after a drawing that determined which lines are in view.
 fn of_processes(abilities: Abilities) -> Screen {
     let mut screen = screen(abilities, []);
-    assert_eq!(screen.key(Key::NextPane), Wish::Draw);
+    assert_eq!(screen.key(Key::NextPane), ScreenRequest::Draw);
     for second in 0..3 {
         let mut status = status(second);
         status["processes"] = family(second);

@@ -122,7 +122,7 @@ impl Watched {
     /// Takes over an answer: a status, or why there is none. `at` is the wall clock time.
     pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
         let point = match answer {
-            Ok(status) => self.heard(at, status),
+            Ok(status) => self.received(at, status),
             Err(silence) => self.lost(at, silence),
         };
         if self.points.len() == POINTS_MAX {
@@ -133,7 +133,7 @@ impl Watched {
     }
 
     /// The answer of `/v1/busiest` is in the status, under `busiest`.
-    fn heard(&mut self, at: Timestamp, mut status: Value) -> Point {
+    fn received(&mut self, at: Timestamp, mut status: Value) -> Point {
         let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
         let family = status.as_object_mut().and_then(|it| it.remove("processes"));
         let gauge = |path| status.pointer(path).and_then(Value::as_u64);

@@ -45,7 +45,7 @@ pub(crate) struct Question {
 
 /// What the terminal must do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ScreenRequest {
     Draw,
     Quit,
     Suspend,
@@ -109,10 +109,10 @@ impl Screen {
         self.frozen.as_deref().unwrap_or(&self.watched)
     }
 
-    pub(crate) fn key(&mut self, key: Key) -> Wish {
+    pub(crate) fn key(&mut self, key: Key) -> ScreenRequest {
         match key {
-            Key::Quit => return Wish::Quit,
-            Key::Suspend => return Wish::Suspend,
+            Key::Quit => return ScreenRequest::Quit,
+            Key::Suspend => return ScreenRequest::Suspend,
             Key::Faster => self.pace(faster(self.every)),
             Key::Slower => self.pace(slower(self.every)),
             Key::Pause => {
@@ -135,7 +135,7 @@ impl Screen {
             Key::PageUp => self.scroll = self.scroll.saturating_sub(10),
             Key::PageDown => self.scroll = self.scroll.saturating_add(10),
         }
-        Wish::Draw
+        ScreenRequest::Draw
     }
 
     fn pace(&mut self, every: Option<u64>) {

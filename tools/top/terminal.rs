@@ -7,7 +7,7 @@ use crate::client::{self, Target, fields};
 use crate::report::Failure;
 use crate::status;
 use crate::top::sample::Silence;
-use crate::top::screen::{Abilities, Key, Question, Screen, Wish};
+use crate::top::screen::{Abilities, Key, Question, Screen, ScreenRequest};
 use crate::top::view;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -43,13 +43,13 @@ pub(crate) enum Happening {
 }
 
 /// Polls a coordinator.
-pub(crate) struct Asker {
+pub(crate) struct Poller {
     happenings: Receiver<Happening>,
     happened: Sender<Happening>,
     asked: Sender<Question>,
 }
 
-impl Asker {
+impl Poller {
     pub(crate) fn start(target: &Target, mut question: Question) -> Result<Self, Failure> {
         let (happened, happenings) = mpsc::channel();
         let (asked, questions) = mpsc::channel();
@@ -190,9 +190,9 @@ fn put(object: &mut Value, name: &str, value: Value) {
 }
 
 /// Shows the screen until the user quits.
-pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
-    hear_signals(&asker.happened)?;
-    let mut shown = Shown::open()?;
+pub(crate) fn watch(mut screen: Screen, asker: &Poller) -> Result<(), Failure> {
+    forward_signals(&asker.happened)?;
+    let mut shown = RawTerminal::open()?;
     thread("sexton-keys", &asker.happened, keys)?;
     let mut heard = instant();
     let mut asked = screen.question();
@@ -212,9 +212,9 @@ pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
                 screen.watched.take(at, answer);
             }
             Ok(Happening::Key(key)) => match screen.key(key) {
-                Wish::Draw => {}
-                Wish::Quit => return Ok(()),
-                Wish::Suspend => shown.suspend()?,
+                ScreenRequest::Draw => {}
+                ScreenRequest::Quit => return Ok(()),
+                ScreenRequest::Suspend => shown.suspend()?,
             },
             Ok(Happening::Stop) => return Ok(()),
             Ok(Happening::Gone(name)) => return Err(gone(name)),
@@ -225,9 +225,9 @@ pub(crate) fn watch(mut screen: Screen, asker: &Asker) -> Result<(), Failure> {
 }
 
 /// The terminal in raw mode. Restored on drop.
-struct Shown(DefaultTerminal);
+struct RawTerminal(DefaultTerminal);
 
-impl Shown {
+impl RawTerminal {
     /// Takes over the terminal, and lets a panic restore it before printing its message.
     fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
@@ -253,7 +253,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
         // Restoring a terminal that is gone fails, which is fine.
         drop(self.0.show_cursor());
@@ -335,7 +335,7 @@ fn key_of(key: KeyEvent) -> Option<Key> {
 
 /// Forwards signals that end the program. Signals are listened for when this returns, so that a signal after the terminal is
 /// taken over still restores it.
-fn hear_signals(out: &Sender<Happening>) -> Result<(), Failure> {
+fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -4,7 +4,7 @@
 use crate::top::command::text;
 use crate::top::kin_tests;
 use crate::top::sample::{Contact, Rate, Silence, Watched};
-use crate::top::screen::{Abilities, Key, Pane, Screen, Wish};
+use crate::top::screen::{Abilities, Key, Pane, Screen, ScreenRequest};
 use crate::top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -235,12 +235,12 @@ fn states() -> Vec<(&'static str, Screen)> {
     let mut returned = lost.clone();
     returned.watched.take(Timestamp(NOON + 160_000), Ok(again));
     let mut internals = after(147, panics(status(147)));
-    assert_eq!(internals.key(Key::NextPane), Wish::Draw);
-    assert_eq!(internals.key(Key::NextPane), Wish::Draw);
+    assert_eq!(internals.key(Key::NextPane), ScreenRequest::Draw);
+    assert_eq!(internals.key(Key::NextPane), ScreenRequest::Draw);
     let mut idle = status(0);
     idle["busiest"]["queues"] = json!([]);
     let mut paused = busy(FULL);
-    assert_eq!(paused.key(Key::Pause), Wish::Draw);
+    assert_eq!(paused.key(Key::Pause), ScreenRequest::Draw);
     paused.watched.take(Timestamp(NOON + 147_000), Err(ended()));
     let mut overdue = busy(FULL);
     overdue.overdue = Some(Duration::from_secs(7));
@@ -329,7 +329,7 @@ fn every_size_is_drawn_and_says_how_it_stands() {
                     ];
                     let told = words.iter().any(|word| picture.starts_with(word));
                     assert!(told || !is_readable, "{name} {width}x{height}:\n{picture}");
-                    assert_eq!(screen.key(Key::NextPane), Wish::Draw);
+                    assert_eq!(screen.key(Key::NextPane), ScreenRequest::Draw);
                 }
             }
         }
@@ -423,7 +423,7 @@ fn a_gap_is_no_rate_and_is_not_filled() {
 fn what_is_kept_is_bounded_and_a_pause_holds_the_picture_only() {
     let mut screen = busy(FULL);
     let before = text(&drawn(&mut screen, (80, 22)));
-    assert_eq!(screen.key(Key::Pause), Wish::Draw);
+    assert_eq!(screen.key(Key::Pause), ScreenRequest::Draw);
     for second in 147..1000 {
         screen
             .watched
@@ -437,7 +437,7 @@ fn what_is_kept_is_bounded_and_a_pause_holds_the_picture_only() {
     };
     let paused = text(&drawn(&mut screen, (80, 22)));
     assert_eq!(without_keys(&paused), without_keys(&before));
-    assert_eq!(screen.key(Key::Pause), Wish::Draw);
+    assert_eq!(screen.key(Key::Pause), ScreenRequest::Draw);
     assert_ne!(
         without_keys(&text(&drawn(&mut screen, (80, 22)))),
         without_keys(&before)
@@ -448,23 +448,23 @@ fn what_is_kept_is_bounded_and_a_pause_holds_the_picture_only() {
 #[test]
 fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     let mut screen = screen(FULL, [(0, Ok(panics(status(0))))]);
-    assert_eq!(screen.key(Key::Slower), Wish::Draw);
+    assert_eq!(screen.key(Key::Slower), ScreenRequest::Draw);
     assert_eq!(screen.question().every, Duration::from_secs(2));
     for _ in 0..20 {
         screen.key(Key::Slower);
     }
     assert_eq!(
         (screen.every, screen.key(Key::Slower)),
-        (Duration::from_mins(1), Wish::Draw)
+        (Duration::from_mins(1), ScreenRequest::Draw)
     );
     for _ in 0..20 {
         screen.key(Key::Faster);
     }
     assert_eq!(screen.every, Duration::from_millis(100));
     screen.every = Duration::from_hours(1);
-    assert_eq!(screen.key(Key::Slower), Wish::Draw);
+    assert_eq!(screen.key(Key::Slower), ScreenRequest::Draw);
     assert_eq!(screen.every, Duration::from_hours(1));
-    assert_eq!(screen.key(Key::Faster), Wish::Draw);
+    assert_eq!(screen.key(Key::Faster), ScreenRequest::Draw);
     assert_eq!(screen.every, Duration::from_mins(1));
 
     screen.key(Key::NextPane);
@@ -488,7 +488,7 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
     );
     assert_eq!(
         (screen.key(Key::Quit), screen.key(Key::Suspend)),
-        (Wish::Quit, Wish::Suspend)
+        (ScreenRequest::Quit, ScreenRequest::Suspend)
     );
 }
 

@@ -2,14 +2,14 @@
 
 use crate::client::{Fields, fields, instant, rest};
 use crate::process::attached::{self, Own};
-use crate::process::{Asking, Of, ending, has_ended, outcome};
+use crate::process::{ClientOptions, WaitExtent, ending, has_ended, outcome};
 use crate::report::{Failure, tell};
 use crate::text::{bytes, number, words};
 use crate::work::claim::{Claim, Jobs, now};
 use crate::work::lines::Worker;
 use crate::work::report::{self, Reports};
 use crate::work::streams::{Outlet, Tail, body};
-use crate::work::tally::{LogForm, Verdict, Worked};
+use crate::work::tally::{JobResult, LogForm, Verdict};
 use crate::work::watch::Watched;
 use serde_json::{Value, json};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Runs the command, for each job or for one job after another.
 pub(super) struct Attempts {
     pub(super) jobs: Jobs,
-    pub(super) asking: Asking,
+    pub(super) asking: ClientOptions,
     pub(super) reports: Arc<Reports>,
     /// The command, as a launch request.
     pub(super) command: Fields,
@@ -67,13 +67,13 @@ pub(super) struct Bounds {
 pub(super) struct Finished {
     claim: Box<Claim>,
     verdict: Verdict,
-    left: Left,
+    left: CommandResult,
     ms: u64,
 }
 
 /// What is left of a command: its exit status and the end of its output.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct CommandResult {
     /// Its exit status, if it was not killed.
     pub(super) exit: Option<u8>,
     /// The end of its standard output.
@@ -91,8 +91,8 @@ impl Finished {
 }
 
 /// The outcome of a command.
-pub(super) enum Came {
-    Said(Verdict, Left),
+pub(super) enum Outcome {
+    Said(Verdict, CommandResult),
     /// The command cannot be run at all.
     NeverRan(Failure),
 }
@@ -109,7 +109,7 @@ impl Attempts {
         let secret = self.reports.begin(&claim)?;
         self.watched.begin(&claim);
         let came = if claim.is_duplicate {
-            Ok(Came::Said(Verdict::Done, Left::default()))
+            Ok(Outcome::Said(Verdict::Done, CommandResult::default()))
         } else if let Some(idle) = &self.idle {
             self.hand_on(idle, &claim, &secret)
         } else {
@@ -118,11 +118,11 @@ impl Attempts {
         let reported = self.reports.end(&secret);
         let is_lost = self.watched.end(&claim);
         let (verdict, left) = match came? {
-            Came::Said(_, left) if is_lost => {
+            Outcome::Said(_, left) if is_lost => {
                 (Verdict::Failed("it was cancelled".to_owned(), None), left)
             }
-            Came::Said(verdict, left) => (reported.unwrap_or(verdict), left),
-            Came::NeverRan(failure) => {
+            Outcome::Said(verdict, left) => (reported.unwrap_or(verdict), left),
+            Outcome::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
                 self.jobs.settle(&claim, &verdict)?;
                 return Err(failure);
@@ -157,13 +157,13 @@ impl Attempts {
     }
 
     /// Reports the result of a job to the coordinator.
-    pub(super) fn settle(&self, finished: Finished) -> Worked {
+    pub(super) fn settle(&self, finished: Finished) -> JobResult {
         let told = self.jobs.settle(&finished.claim, &finished.verdict);
         self.settled(finished, told)
     }
 
     /// Records a job whose result was reported, or could not be.
-    pub(super) fn settled(&self, finished: Finished, told: Result<(), Failure>) -> Worked {
+    pub(super) fn settled(&self, finished: Finished, told: Result<(), Failure>) -> JobResult {
         let Finished {
             claim,
             verdict,
@@ -173,7 +173,7 @@ impl Attempts {
         let (error, _) = verdict.reason();
         let error = error.map(str::to_owned);
         let error = error.or_else(|| told.err().map(|failure| failure.whole()));
-        let worked = Worked {
+        let worked = JobResult {
             kind: claim.kind(),
             error,
             is_deferred: matches!(verdict, Verdict::Later(..)),
@@ -189,7 +189,7 @@ impl Attempts {
         idle: &Mutex<Vec<Worker>>,
         claim: &Claim,
         secret: &str,
-    ) -> Result<Came, Failure> {
+    ) -> Result<Outcome, Failure> {
         let workers = || idle.lock().unwrap_or_else(PoisonError::into_inner);
         let found = workers().pop();
         let (came, worker) = Worker::run(self, found, claim, secret)?;
@@ -210,7 +210,7 @@ impl Attempts {
     }
 
     /// Writes a log line, if there is a log; otherwise a message if the job failed.
-    fn say(&self, claim: &Claim, verdict: &Verdict, worked: &Worked) {
+    fn say(&self, claim: &Claim, verdict: &Verdict, worked: &JobResult) {
         if let Some(form) = self.log {
             let at = crate::text::time(now());
             return crate::report::log(&form.line(&at, claim, verdict, worked));
@@ -294,7 +294,7 @@ impl Attempts {
         outcome(record, &self.name).err().filter(|_| is_failed)
     }
 
-    fn run(&self, claim: &Claim, secret: &str) -> Result<Came, Failure> {
+    fn run(&self, claim: &Claim, secret: &str) -> Result<Outcome, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::unreachable(format!("failed to pass the job to the command: {error}"))
         };
@@ -315,16 +315,19 @@ impl Attempts {
         ];
         let id = match self.launch(&streams, more, Some(secret))? {
             Ok(id) => id,
-            Err(failure) => return Ok(Came::NeverRan(failure)),
+            Err(failure) => return Ok(Outcome::NeverRan(failure)),
         };
         drop((input, written));
         self.works_on(claim, &id);
         let (record, is_late) = self.follow(&id, secret)?;
         if let Some(failure) = self.never_ran(&record) {
-            return Ok(Came::NeverRan(failure));
+            return Ok(Outcome::NeverRan(failure));
         }
         let verdict = self.judge(&record, &tail, is_late);
-        Ok(Came::Said(verdict, Left::of(&record, tail.output())))
+        Ok(Outcome::Said(
+            verdict,
+            CommandResult::of(&record, tail.output()),
+        ))
     }
 
     /// Waits until a command and everything it started have ended, since the claim lasts that long. Stops it if it takes too
@@ -375,13 +378,13 @@ impl Attempts {
     /// coordinator is gone, since only it knows the result.
     fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
         for _ in 0..TRIES_MAX {
-            match self.asking.wait(id, seconds, Of::Tree) {
+            match self.asking.wait(id, seconds, WaitExtent::Tree) {
                 Err(failure) if failure.is_halt() => return Err(failure),
                 Err(_) => rest(PAUSE),
                 Ok(record) => return Ok(record),
             }
         }
-        self.asking.wait(id, seconds, Of::Tree)
+        self.asking.wait(id, seconds, WaitExtent::Tree)
     }
 
     /// Decides the verdict on a job from the end of its command.
@@ -442,7 +445,7 @@ impl Attempts {
     }
 }
 
-impl Left {
+impl CommandResult {
     /// Collects what is left of the command of this record.
     pub(super) fn of(record: &Value, output: Vec<u8>) -> Self {
         let exit = record.pointer("/code").and_then(Value::as_u64);

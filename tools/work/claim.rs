@@ -7,7 +7,7 @@ use crate::client::{self, Answer, Fields, Target, fields, instant, rest};
 use crate::process::attached;
 use crate::report::{Failure, reason_of, tell};
 use crate::text::{number, words};
-use crate::work::attempt::Left;
+use crate::work::attempt::CommandResult;
 use crate::work::tally::Verdict;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +32,7 @@ pub(super) enum Source {
 }
 
 /// The answer to a request for a job.
-pub(super) enum Found {
+pub(super) enum ClaimAnswer {
     Claim(Box<Claim>),
     /// There is no job.
     Nothing,
@@ -43,7 +43,7 @@ pub(super) enum Found {
 }
 
 /// Whether a finished job could be ended, and the answer to the request for another; `None` if that is unknown.
-pub(super) type Exchanged = (Result<(), Failure>, Option<Found>);
+pub(super) type Exchanged = (Result<(), Failure>, Option<ClaimAnswer>);
 
 /// Identifies a claim, by the job's id and the claim's token.
 pub(super) type Key = (u64, u64);
@@ -70,14 +70,14 @@ pub(super) struct Jobs {
 impl Jobs {
     /// Claims a job, waiting for one at most `wait` seconds. Uses an idempotency key: if the answer is lost, a repetition returns
     /// the same claim, so no claim is left that nobody knows.
-    pub(super) fn claim(&self, wait: u64) -> Result<Found, Failure> {
+    pub(super) fn claim(&self, wait: u64) -> Result<ClaimAnswer, Failure> {
         let target = self.target.under(&chance()?);
         let asked = self.asked();
         let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
         let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
-        match answer.refusal().and_then(Found::refused) {
+        match answer.refusal().and_then(ClaimAnswer::refused) {
             Some(found) => Ok(found),
-            None => Found::read(&answer.well(&[])?),
+            None => ClaimAnswer::read(&answer.well(&[])?),
         }
     }
 
@@ -131,7 +131,7 @@ impl Jobs {
     pub(super) fn keep_result(
         &self,
         claim: &Claim,
-        (verdict, left): (&Verdict, &Left),
+        (verdict, left): (&Verdict, &CommandResult),
         (keep_ms, took_ms): (u64, u64),
     ) -> Result<(), Failure> {
         let (error, _) = verdict.reason();
@@ -255,9 +255,9 @@ fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
             Some(refused) => Err(Failure::refused(refused, &[])),
         };
         let found = match (jobs.next(), refused) {
-            (Some(job), _) => Claim::read(job).ok().map(Box::new).map(Found::Claim),
-            (None, Some(reason)) => Found::refused(reason),
-            (None, None) => Some(Found::Nothing),
+            (Some(job), _) => Claim::read(job).ok().map(Box::new).map(ClaimAnswer::Claim),
+            (None, Some(reason)) => ClaimAnswer::refused(reason),
+            (None, None) => Some(ClaimAnswer::Nothing),
         };
         (told, found)
     });
@@ -294,7 +294,7 @@ pub(super) fn chance() -> Result<String, Failure> {
     Ok(format!("{drawn:032x}"))
 }
 
-impl Found {
+impl ClaimAnswer {
     /// Converts a refusal of a claim to an answer; `None` for other refusals.
     fn refused(reason: Reason) -> Option<Self> {
         if reason == Reason::Draining {
@@ -377,7 +377,7 @@ fn unread() -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, exchanged_of};
+    use super::{ClaimAnswer, exchanged_of};
     use serde_json::json;
 
     #[test]
@@ -391,16 +391,17 @@ mod tests {
         assert_eq!(is_told, [true, false, true]);
         let is_given = told
             .iter()
-            .map(|(_, found)| matches!(found, Some(Found::Claim(claim)) if claim.id == 10));
+            .map(|(_, found)| matches!(found, Some(ClaimAnswer::Claim(claim)) if claim.id == 10));
         assert_eq!(is_given.collect::<Vec<_>>(), [true, false, false]);
-        let is_none = |(_, found): &(_, Option<Found>)| matches!(found, Some(Found::Nothing));
+        let is_none =
+            |(_, found): &(_, Option<ClaimAnswer>)| matches!(found, Some(ClaimAnswer::Nothing));
         assert!(told.iter().skip(1).all(is_none), "the others wait");
 
         let refused = json!({"reason": "draining", "detail": "it drains"});
         let said = json!({"jobs": [], "not_done": [], "refused": refused});
         let told = exchanged_of(&done, &said);
-        let drains = |(told, found): &(Result<(), _>, Option<Found>)| {
-            told.is_ok() && matches!(found, Some(Found::Draining))
+        let drains = |(told, found): &(Result<(), _>, Option<ClaimAnswer>)| {
+            told.is_ok() && matches!(found, Some(ClaimAnswer::Draining))
         };
         assert!(told.iter().all(drains), "each is done all the same");
     }

@@ -1,7 +1,7 @@
 //! The flags of `sexton work`.
 
 use crate::client::{self, Answer, Target, Where, fields, instant, rest};
-use crate::process::{Asking, PARENT, here, plain};
+use crate::process::{ClientOptions, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
 use crate::settings::rate_of;
 use crate::size::{SIZE, bytes};
@@ -9,9 +9,9 @@ use crate::span::{SPAN, milliseconds};
 use crate::text::words;
 use crate::work::attempt::{Attempts, Bounds};
 use crate::work::claim::{Jobs, PAUSE, RETURN_MAX, Source, patiently};
+use crate::work::progress_display;
 use crate::work::report::Reports;
 use crate::work::runner::{Limits, Runner};
-use crate::work::shown;
 use crate::work::streams::Outlet;
 use crate::work::tally::{LogForm, Reached, Tally};
 use crate::work::watch::Watched;
@@ -178,7 +178,7 @@ fn keep_ms(text: &str) -> Result<u64, String> {
 
 impl Work {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = Asking::at(&self.at, false);
+        let asking = ClientOptions::at(&self.at, false);
         let asking = asking.or_else(|failure| self.never_began(failure))?;
         if !asking.target.is_socket() {
             let words = "`sexton work` runs only on the coordinator's machine: the coordinator has to see the processes";
@@ -228,7 +228,7 @@ impl Work {
         };
         let tally = Tally::new(self.result.is_some());
         let runner = Runner::new(attempts, limits, tally);
-        let shown = shown::start(&runner);
+        let shown = progress_display::start(&runner);
         let (mut tally, failure) = runner.run(self.procs)?;
         drop(shown);
         // Treat the types as known if the coordinator can no longer be asked.

@@ -8,7 +8,7 @@ use crate::client::{fields, instant};
 use crate::process::ending;
 use crate::report::Failure;
 use crate::span::DELAY_MS_MAX;
-use crate::work::attempt::{Attempts, Came, Left};
+use crate::work::attempt::{Attempts, CommandResult, Outcome};
 use crate::work::claim::Claim;
 use crate::work::report::Report;
 use crate::work::streams::Tail;
@@ -76,7 +76,7 @@ struct Line {
 
 /// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum WorkerMessage {
     /// The verdict on the job, and its output.
     Verdict(Verdict, String),
     Report(Report),
@@ -112,7 +112,7 @@ fn milliseconds(seconds: f64) -> Option<u64> {
 
 impl Line {
     /// Parses a line about the job with this id.
-    fn read(text: &[u8], id: u64) -> Result<Said, String> {
+    fn read(text: &[u8], id: u64) -> Result<WorkerMessage, String> {
         let line: Self = serde_json::from_slice(text).map_err(|error| {
             let shown = String::from_utf8_lossy(text.get(..80).unwrap_or(text));
             format!(
@@ -148,16 +148,18 @@ impl Line {
         }
         let output = line.output.unwrap_or_default();
         Ok(match (line.ok, line.fail, span(line.snooze)?, line.touch) {
-            (Some(true), None, None, None) if !is_report => Said::Verdict(Verdict::Done, output),
+            (Some(true), None, None, None) if !is_report => {
+                WorkerMessage::Verdict(Verdict::Done, output)
+            }
             (None, Some(error), None, None) if !is_report => {
-                Said::Verdict(Verdict::Failed(error, retry_after), output)
+                WorkerMessage::Verdict(Verdict::Failed(error, retry_after), output)
             }
             (None, None, Some(after), None) if !is_report => {
                 let why = line.why.unwrap_or_default();
-                Said::Verdict(Verdict::Later(why, Some(after)), output)
+                WorkerMessage::Verdict(Verdict::Later(why, Some(after)), output)
             }
-            (None, None, None, Some(true)) if !is_report => Said::Report(Report::Touch {}),
-            (None, None, None, None) if is_report => Said::Report(Report::Progress {
+            (None, None, None, Some(true)) if !is_report => WorkerMessage::Report(Report::Touch {}),
+            (None, None, None, None) if is_report => WorkerMessage::Report(Report::Progress {
                 percent: line.progress,
                 text: line.text,
             }),
@@ -178,13 +180,13 @@ impl Worker {
         found: Option<Self>,
         claim: &Claim,
         secret: &str,
-    ) -> Result<(Came, Option<Self>), Failure> {
+    ) -> Result<(Outcome, Option<Self>), Failure> {
         let mut worker = match found {
             // Nobody reads the output of one that wrote too much: it cannot have another job.
             Some(worker) if worker.idle() != Idle::Gone && !worker.tail.is_too_long() => worker,
             other => match Self::instead_of(other, attempts)? {
                 Ok(worker) => worker,
-                Err(failure) => return Ok((Came::NeverRan(failure), None)),
+                Err(failure) => return Ok((Outcome::NeverRan(failure), None)),
             },
         };
         attempts.works_on(claim, &worker.id);
@@ -192,8 +194,8 @@ impl Worker {
             Ok((verdict, output)) => {
                 worker.has_answered = true;
                 let output = output.into_bytes();
-                let left = Left { exit: None, output };
-                Ok((Came::Said(verdict, left), Some(worker)))
+                let left = CommandResult { exit: None, output };
+                Ok((Outcome::Said(verdict, left), Some(worker)))
             }
             Err(silence) => Ok((worker.fail(attempts, silence)?, None)),
         }
@@ -267,12 +269,12 @@ impl Worker {
             };
             let line = self.line(left)?;
             match Line::read(&line, claim.id).map_err(Silence::Malformed)? {
-                Said::Verdict(..) if self.tail.is_too_long() => {
+                WorkerMessage::Verdict(..) if self.tail.is_too_long() => {
                     return Err(Silence::Malformed(attempts.too_long()));
                 }
-                Said::Verdict(verdict, output) => return Ok((verdict, output)),
+                WorkerMessage::Verdict(verdict, output) => return Ok((verdict, output)),
                 // A report after the claim was lost is useless; the final answer will fail, too.
-                Said::Report(said) => drop(attempts.reports.take(secret, said)),
+                WorkerMessage::Report(said) => drop(attempts.reports.take(secret, said)),
             }
         }
     }
@@ -319,7 +321,7 @@ impl Worker {
     }
 
     /// Ends the worker, proves it gone, and returns the verdict on its job.
-    fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Came, Failure> {
+    fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Outcome, Failure> {
         let grace = match silence {
             Silence::Late | Silence::Closed => attempts.bounds.grace,
             Silence::Malformed(_) => Duration::ZERO,
@@ -331,14 +333,14 @@ impl Worker {
             Silence::Late | Silence::Malformed(_) => (attempts.end(&self.id, grace)?, true),
         };
         if let Some(given_back) = attempts.halted() {
-            return Ok(Came::Said(given_back, Left::default()));
+            return Ok(Outcome::Said(given_back, CommandResult::default()));
         }
         let code = record.pointer("/code").and_then(Value::as_u64);
         let never_ran = !self.has_answered && code.is_some_and(|it| NOT_EXECUTED.contains(&it));
         if silence == Silence::Closed && never_ran {
             let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
             let words = format!("{}: {}", attempts.name, self.tail.text());
-            return Ok(Came::NeverRan(Failure::of_command(code, words)));
+            return Ok(Outcome::NeverRan(Failure::of_command(code, words)));
         }
         let verdict = match silence {
             Silence::Malformed(words) => Verdict::Failed(words, None),
@@ -353,7 +355,10 @@ impl Worker {
             }
             Silence::Closed => attempts.judge(&record, &self.tail, false),
         };
-        Ok(Came::Said(verdict, Left::of(&record, Vec::new())))
+        Ok(Outcome::Said(
+            verdict,
+            CommandResult::of(&record, Vec::new()),
+        ))
     }
 
     /// Closes the socket, which tells the worker that there are no more jobs. Returns its id, to wait for its end.
@@ -392,7 +397,7 @@ fn request(claim: &Claim) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Report, Said, Verdict};
+    use super::{Line, Report, Verdict, WorkerMessage};
 
     #[test]
     fn a_line_says_one_thing_of_the_job_that_it_names() {
@@ -412,22 +417,26 @@ mod tests {
                 Verdict::Later("y".to_owned(), Some(60_000)),
             ),
         ] {
-            assert_eq!(read(line), Ok(Said::Verdict(said, String::new())), "{line}");
+            assert_eq!(
+                read(line),
+                Ok(WorkerMessage::Verdict(said, String::new())),
+                "{line}"
+            );
         }
         assert_eq!(
             read(r#"{"id":17,"ok":true,"output":"4"}"#),
-            Ok(Said::Verdict(Verdict::Done, "4".to_owned()))
+            Ok(WorkerMessage::Verdict(Verdict::Done, "4".to_owned()))
         );
         assert_eq!(
             read(r#"{"id":17,"progress":40,"text":"t"}"#),
-            Ok(Said::Report(Report::Progress {
+            Ok(WorkerMessage::Report(Report::Progress {
                 percent: Some(40),
                 text: Some("t".to_owned())
             }))
         );
         assert_eq!(
             read(r#"{"id":17,"touch":true}"#),
-            Ok(Said::Report(Report::Touch {}))
+            Ok(WorkerMessage::Report(Report::Touch {}))
         );
         for wrong in [
             "",

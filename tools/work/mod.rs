@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `command.rs` | the flags |
 //! | `runner.rs` | several workers, their limits, and their end |
-//! | `shown.rs` | the progress of a run |
+//! | `progress_display.rs` | the progress of a run |
 //! | `claim.rs` | claiming jobs and reporting their results |
 //! | `exchange.rs` | reporting finished jobs in batches, and claiming the next ones |
 //! | `pace.rs` | the throttle of a run |
@@ -21,9 +21,9 @@ mod command;
 mod exchange;
 mod lines;
 mod pace;
+mod progress_display;
 mod report;
 mod runner;
-mod shown;
 mod streams;
 mod tally;
 mod watch;

@@ -2,7 +2,7 @@
 
 use crate::client::{instant, rest};
 use crate::report::Failure;
-use crate::work::claim::Found;
+use crate::work::claim::ClaimAnswer;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,12 @@ impl Pace {
     /// ready. A claim that finds nothing does not start the interval.
     pub(super) fn claim(
         &self,
-        claim: impl FnOnce() -> Result<Found, Failure>,
-    ) -> Result<Found, Failure> {
+        claim: impl FnOnce() -> Result<ClaimAnswer, Failure>,
+    ) -> Result<ClaimAnswer, Failure> {
         let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
         rest(opens.saturating_duration_since(instant()));
         let found = claim();
-        if matches!(found, Ok(Found::Claim(_))) {
+        if matches!(found, Ok(ClaimAnswer::Claim(_))) {
             *opens = instant() + self.interval;
         }
         found

@@ -169,7 +169,7 @@ impl Reports {
         let reports = Arc::clone(self);
         let serving = move || {
             // The client may be gone.
-            drop(reports.hear(&stream));
+            drop(reports.receive(&stream));
             reports.open.fetch_sub(1, Ordering::Relaxed);
         };
         if Builder::new()
@@ -181,7 +181,7 @@ impl Reports {
         }
     }
 
-    fn hear(&self, stream: &UnixStream) -> io::Result<()> {
+    fn receive(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut line = Vec::new();

@@ -4,10 +4,10 @@ use crate::client::{instant, rest};
 use crate::report::Failure;
 use crate::signals::Signals;
 use crate::work::attempt::{Attempts, Finished};
-use crate::work::claim::{Claim, Found};
+use crate::work::claim::{Claim, ClaimAnswer};
 use crate::work::exchange::Exchange;
 use crate::work::pace::Pace;
-use crate::work::tally::{Reached, Tally, Verdict, Worked};
+use crate::work::tally::{JobResult, Reached, Tally, Verdict};
 use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ pub(super) struct Standing {
 }
 
 /// A message from a worker or a signal.
-enum News {
+enum RunnerEvent {
     Stop,
     /// A job has ended.
     Worked,
@@ -114,9 +114,9 @@ impl Runner {
         let mut left = workers;
         while left > 0 {
             match heard.recv().expect("this thread has a sender of its own") {
-                News::Stop => self.stop(),
-                News::Ended => left -= 1,
-                News::Worked => {}
+                RunnerEvent::Stop => self.stop(),
+                RunnerEvent::Ended => left -= 1,
+                RunnerEvent::Worked => {}
             }
             let state = self.state();
             // Workers that wait for a job end with this process, and their requests with them.
@@ -159,7 +159,7 @@ impl Runner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, news: &Sender<News>) {
+    fn work(&self, news: &Sender<RunnerEvent>) {
         // A finished job; it is reported together with the next claim.
         let mut done = None;
         while self.may_begin() {
@@ -169,13 +169,13 @@ impl Runner {
             // Only a run that is stopping ends with its last job; the main thread need not be woken for any other.
             if self.state().is_stopping {
                 // The receiver may be gone at the end of the run.
-                let _ = news.send(News::Worked);
+                let _ = news.send(RunnerEvent::Worked);
             }
         }
         if let Some(done) = done {
             self.settle(done);
         }
-        let _ = news.send(News::Ended);
+        let _ = news.send(RunnerEvent::Ended);
     }
 
     /// Returns whether another job may be claimed, and counts it. The first job is allowed whatever the time and the memory.
@@ -237,24 +237,24 @@ impl Runner {
 
     /// Reports the previous job as done, and claims the next one; returns both results. With a report, only a job that is ready
     /// at once is claimed, so that the report does not wait for another job.
-    fn claim(&self, before: Option<Finished>) -> (Option<Worked>, Result<Found, Failure>) {
+    fn claim(&self, before: Option<Finished>) -> (Option<JobResult>, Result<ClaimAnswer, Failure>) {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
             let (told, found) = self.exchange.of(jobs, before.claim().key());
             let before = self.attempts.settled(before, told);
             match found {
-                Some(Found::Nothing) | None => self.count(before),
+                Some(ClaimAnswer::Nothing) | None => self.count(before),
                 Some(found) => return (Some(before), Ok(found)),
             }
             // A stop that came while this was worked on has not ended the run, and nothing else would until the wait is over.
             if self.state().is_stopping {
-                return (None, Ok(Found::Nothing));
+                return (None, Ok(ClaimAnswer::Nothing));
             }
         }
         let claim = || {
             if self.pace.is_some() && self.state().begun > 1 && self.is_late() {
                 self.state().tally.reach(Reached::TimeLimit);
-                return Ok(Found::Nothing);
+                return Ok(ClaimAnswer::Nothing);
             }
             jobs.claim(self.wait())
         };
@@ -266,9 +266,9 @@ impl Runner {
     }
 
     /// Returns the job to work on, or whether to ask for another.
-    fn take(&self, found: Result<Found, Failure>) -> Result<Box<Claim>, bool> {
+    fn take(&self, found: Result<ClaimAnswer, Failure>) -> Result<Box<Claim>, bool> {
         match found {
-            Ok(Found::Claim(claim)) => self.take_on(claim).ok_or(false),
+            Ok(ClaimAnswer::Claim(claim)) => self.take_on(claim).ok_or(false),
             Ok(found) => Err(self.found_none(&found)),
             Err(failure) => {
                 self.fail(failure);
@@ -282,7 +282,7 @@ impl Runner {
         self.count(self.attempts.settle(finished));
     }
 
-    fn count(&self, worked: Worked) {
+    fn count(&self, worked: JobResult) {
         let mut state = self.state();
         state.busy -= 1;
         state.tally.add(worked);
@@ -302,7 +302,7 @@ impl Runner {
     }
 
     /// Handles an answer without a job. Returns whether to ask again.
-    fn found_none(&self, found: &Found) -> bool {
+    fn found_none(&self, found: &ClaimAnswer) -> bool {
         let mut state = self.state();
         state.begun -= 1;
         if self.limits.waits {
@@ -311,15 +311,15 @@ impl Runner {
                 return false;
             }
             drop(state);
-            if !matches!(found, Found::Nothing) {
+            if !matches!(found, ClaimAnswer::Nothing) {
                 rest(PAUSE);
             }
             return true;
         }
         state.tally.reach(match found {
-            Found::Draining => Reached::Stopped,
-            Found::ReadOnly => Reached::ReadOnly,
-            Found::Nothing | Found::Claim(_) => Reached::NoneReady,
+            ClaimAnswer::Draining => Reached::Stopped,
+            ClaimAnswer::ReadOnly => Reached::ReadOnly,
+            ClaimAnswer::Nothing | ClaimAnswer::Claim(_) => Reached::NoneReady,
         });
         false
     }
@@ -369,7 +369,7 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failur
 }
 
 /// Listens for signals from now on.
-fn listen(news: Sender<News>) -> Result<(), Failure> {
+fn listen(news: Sender<RunnerEvent>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::unreachable(format!("failed to listen for signals: {error}"))
     };
@@ -385,7 +385,7 @@ fn listen(news: Sender<News>) -> Result<(), Failure> {
         let (_open, end) = tokio::sync::oneshot::channel();
         runtime.block_on(signals.pass_on(end, |_| {
             // The run may have ended.
-            let _ = news.send(News::Stop);
+            let _ = news.send(RunnerEvent::Stop);
         }));
     };
     let listening = Builder::new().name("signals".to_owned()).spawn(listening);

@@ -83,7 +83,7 @@ impl Verdict {
 
 /// The result of a job.
 #[derive(Debug)]
-pub(super) struct Worked {
+pub(super) struct JobResult {
     pub(super) kind: String,
     /// The error; `None` if the job is done.
     pub(super) error: Option<String>,
@@ -92,7 +92,7 @@ pub(super) struct Worked {
     pub(super) ms: u64,
 }
 
-impl Worked {
+impl JobResult {
     fn shown(&self) -> Value {
         let status = if self.error.is_none() { "ok" } else { "failed" };
         json!({ "type": self.kind, "status": status, "error": self.error, "time": self.ms })
@@ -115,7 +115,7 @@ impl LogForm {
         at: &str,
         claim: &Claim,
         verdict: &Verdict,
-        worked: &Worked,
+        worked: &JobResult,
     ) -> String {
         let mut fields = Map::new();
         let all: [(&str, Value); 7] = [
@@ -157,7 +157,7 @@ fn plain(value: &Value) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Every job, if they are to be listed.
-    jobs: Option<Vec<Worked>>,
+    jobs: Option<Vec<JobResult>>,
     pub(super) done: u64,
     pub(super) failed: u64,
     pub(super) deferred: u64,
@@ -182,7 +182,7 @@ impl Tally {
     }
 
     /// Records the result of a job.
-    pub(super) fn add(&mut self, worked: Worked) {
+    pub(super) fn add(&mut self, worked: JobResult) {
         match worked.error {
             _ if worked.is_deferred => self.deferred += 1,
             None => self.done += 1,
@@ -215,7 +215,7 @@ impl Tally {
 
     /// Formats the results as JSON. A run that could not begin has only its reason, as in `MediaWiki`.
     pub(super) fn json(&self) -> String {
-        let jobs = self.jobs.iter().flatten().map(Worked::shown);
+        let jobs = self.jobs.iter().flatten().map(JobResult::shown);
         let jobs: Vec<Value> = jobs.collect();
         let began = !matches!(
             self.reached,

@@ -18,11 +18,11 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// The jobs being worked on, and their commands.
 #[derive(Default)]
-pub(super) struct Watched(Mutex<BTreeMap<Key, Held>>);
+pub(super) struct Watched(Mutex<BTreeMap<Key, WatchedClaim>>);
 
 /// A claim that is being worked on.
 #[derive(Default)]
-struct Held {
+struct WatchedClaim {
     /// The id of its command's record, once there is one.
     command: Option<String>,
     is_lost: bool,
@@ -30,7 +30,7 @@ struct Held {
 
 impl Watched {
     pub(super) fn begin(&self, claim: &Claim) {
-        self.held().insert(claim.key(), Held::default());
+        self.held().insert(claim.key(), WatchedClaim::default());
     }
 
     /// Removes a claim, and returns whether it was lost.
@@ -69,7 +69,7 @@ impl Watched {
         commands.collect()
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<Key, Held>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<Key, WatchedClaim>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

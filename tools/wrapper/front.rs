@@ -6,7 +6,7 @@ use crate::report::Failure;
 use crate::wrapper::descendants;
 use crate::wrapper::pipe;
 use crate::wrapper::place::{self, End, Place};
-use crate::wrapper::protocol::{Exit, Order, Start, VERSION, Word, line};
+use crate::wrapper::protocol::{Exit, FarMessage, Order, Start, VERSION, line};
 use std::io::{self, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const LOOKS: u32 = 500;
 pub(super) fn run(state: Option<PathBuf>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
     let base = place::base(state).map_err(failed)?;
-    say(&Word::Hello { version: VERSION }).map_err(failed)?;
+    say(&FarMessage::Hello { version: VERSION }).map_err(failed)?;
     let mut input = BufReader::new(io::stdin());
     let served = match pipe::next(&mut input) {
         Some(Order::Start(start)) => begin(&base, start, input),
@@ -35,7 +35,7 @@ pub(super) fn run(state: Option<PathBuf>) -> Result<(), Failure> {
     served.map_err(failed)
 }
 
-fn say(word: &Word) -> io::Result<()> {
+fn say(word: &FarMessage) -> io::Result<()> {
     let mut output = io::stdout();
     output.write_all(line(word).as_bytes())?;
     output.flush()
@@ -83,7 +83,7 @@ fn attach(
             None => false,
         };
         if !is_beginning && let Some(end) = settled(&place, attempt)? {
-            return tell(&place, end, input);
+            return send_end(&place, end, input);
         }
         rest(LOOK);
     }
@@ -130,8 +130,8 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
 }
 
 /// Reports the end of an attempt, and forgets it once that is acknowledged.
-fn tell(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<()> {
-    say(&Word::Ended {
+fn send_end(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<()> {
+    say(&FarMessage::Ended {
         exit: end.exit,
         words: end.words,
     })?;
@@ -141,7 +141,7 @@ fn tell(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<
                 place.remove();
                 return Ok(());
             }
-            Order::Ping => say(&Word::Pong)?,
+            Order::Ping => say(&FarMessage::Pong)?,
             Order::Start(_) | Order::Attach { .. } | Order::Stop | Order::Answer { .. } => {}
         }
     }

@@ -7,7 +7,7 @@ use crate::wrapper::descendants::{self, NAME};
 use crate::wrapper::machine::{self, now};
 use crate::wrapper::pipe::{self, Writer};
 use crate::wrapper::place::{End, Place};
-use crate::wrapper::protocol::{Exit, OUTPUT_BYTES_MAX, Order, Start, Text, Word};
+use crate::wrapper::protocol::{Exit, FarMessage, OUTPUT_BYTES_MAX, Order, Start, Text};
 use crate::wrapper::reports::{self, Pending};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -129,9 +129,9 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
     let (events, happening) = channel();
     let secret = secret()?;
     accept(control, events.clone());
-    reports::hear(reports, secret.clone(), events.clone());
+    reports::receive(reports, secret.clone(), events.clone());
     let ends = events.clone();
-    machine::hear_signals(&[1, 2, 15], move |number| {
+    machine::forward_signals(&[1, 2, 15], move |number| {
         // SIGHUP, when a terminal or session is gone, is ignored; the others mean that the machine shuts down.
         number == 1 || ends.send(Event::Terminate).is_ok()
     })?;
@@ -294,14 +294,14 @@ impl Keeping {
         match order {
             Order::Attach { from, .. } => {
                 let pid = self.leader.map_or(0, |it| it.as_raw_nonzero().get());
-                self.say(&Word::Started {
+                self.say(&FarMessage::Started {
                     pid: u32::try_from(pid).unwrap_or_default(),
                 });
                 if let Some(peer) = &mut self.peer {
                     (peer.from, peer.attached) = (from, true);
                 }
             }
-            Order::Ping => self.say(&Word::Pong),
+            Order::Ping => self.say(&FarMessage::Pong),
             Order::Stop => {
                 self.stop("it was stopped");
             }
@@ -322,7 +322,7 @@ impl Keeping {
     }
 
     /// Sends a message to the peer; drops a peer that does not read it.
-    fn say(&mut self, word: &Word) {
+    fn say(&mut self, word: &FarMessage) {
         if self.peer.as_ref().is_some_and(|it| !it.writer.say(word)) {
             self.peer = None;
         }
@@ -384,7 +384,7 @@ impl Keeping {
                 let count = file.read_at(&mut bytes, from)?;
                 let b64 = STANDARD.encode(bytes.get(..count).unwrap_or_default());
                 // Output that does not fit is sent at the next check.
-                if count == 0 || !peer.writer.say(&Word::Output { stream, b64 }) {
+                if count == 0 || !peer.writer.say(&FarMessage::Output { stream, b64 }) {
                     if count > 0 {
                         return Ok(());
                     }
@@ -398,7 +398,7 @@ impl Keeping {
         let next = self.reports.front().filter(|_| !peer.asked);
         if let Some(pending) = next {
             let (nth, report) = (self.nth, pending.report.clone());
-            peer.asked = peer.writer.say(&Word::Report { nth, report });
+            peer.asked = peer.writer.say(&FarMessage::Report { nth, report });
         }
         // All reports are answered before the end is sent.
         if let Some(end) = self
@@ -406,7 +406,7 @@ impl Keeping {
             .clone()
             .filter(|_| !peer.told && self.reports.is_empty())
         {
-            peer.told = peer.writer.say(&Word::Ended {
+            peer.told = peer.writer.say(&FarMessage::Ended {
                 exit: end.exit,
                 words: end.words,
             });

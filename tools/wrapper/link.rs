@@ -3,7 +3,7 @@
 use crate::client::rest;
 use crate::wrapper::near::Event;
 use crate::wrapper::pipe::{self, Writer};
-use crate::wrapper::protocol::{Order, Word};
+use crate::wrapper::protocol::{FarMessage, Order};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -84,7 +84,7 @@ impl Link {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let heard = events.clone();
-        pipe::read(output, move |word: Option<Word>| {
+        pipe::read(output, move |word: Option<FarMessage>| {
             heard.send(Event::Said(number, word)).is_ok()
         });
         Ok(Self {

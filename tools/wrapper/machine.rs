@@ -13,7 +13,7 @@ pub(super) fn now() -> u64 {
 }
 
 /// Calls `hand_on` with the number of each of these signals, until it returns false.
-pub(super) fn hear_signals(
+pub(super) fn forward_signals(
     numbers: &[i32],
     mut hand_on: impl FnMut(i32) -> bool + Send + 'static,
 ) -> io::Result<()> {

@@ -10,7 +10,7 @@ use crate::report::Failure;
 use crate::wrapper::link::{Link, Target};
 use crate::wrapper::machine::{self, now};
 use crate::wrapper::pipe;
-use crate::wrapper::protocol::{Exit, Order, Start, Text, VERSION, Word};
+use crate::wrapper::protocol::{Exit, FarMessage, Order, Start, Text, VERSION};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -77,7 +77,7 @@ pub(super) struct Near {
 /// An event of the main loop.
 pub(super) enum Event {
     /// The connection of this number received a message, or has ended.
-    Said(u64, Option<Word>),
+    Said(u64, Option<FarMessage>),
     /// The coordinator answered a report.
     Answered(u64, String),
     /// The attempt must stop.
@@ -85,7 +85,7 @@ pub(super) enum Event {
 }
 
 /// The outcome of the wait.
-enum Came {
+enum Outcome {
     Ended(Exit),
     Unreachable,
 }
@@ -113,7 +113,7 @@ impl Near {
         let (events, happening) = channel();
         // Signals to this process are meant for the attempt.
         let stops = events.clone();
-        machine::hear_signals(&[1, 2, 15], move |_| stops.send(Event::Stop).is_ok())
+        machine::forward_signals(&[1, 2, 15], move |_| stops.send(Event::Stop).is_ok())
             .map_err(failed)?;
         let mut waiting = Waiting {
             near: &self,
@@ -130,8 +130,8 @@ impl Near {
         };
         let came = waiting.wait(&happening);
         let (report, status) = match came {
-            Came::Ended(exit) => (json!({ "do": "ended", "exit": exit }), exit.status()),
-            Came::Unreachable => (json!({ "do": "unreachable" }), 1),
+            Outcome::Ended(exit) => (json!({ "do": "ended", "exit": exit }), exit.status()),
+            Outcome::Unreachable => (json!({ "do": "unreachable" }), 1),
         };
         // Once the coordinator has the result, the far end may forget it.
         deliver(&report);
@@ -175,7 +175,7 @@ impl Near {
 
 impl Waiting<'_> {
     /// Waits until the outcome of the attempt is known.
-    fn wait(&mut self, happening: &Receiver<Event>) -> Came {
+    fn wait(&mut self, happening: &Receiver<Event>) -> Outcome {
         loop {
             if let Some(came) = self.look() {
                 return came;
@@ -197,7 +197,7 @@ impl Waiting<'_> {
     }
 
     /// Handles timeouts.
-    fn look(&mut self) -> Option<Came> {
+    fn look(&mut self) -> Option<Outcome> {
         let time = now();
         if let Some(link) = &self.link {
             let patience = if link.greeted {
@@ -215,11 +215,11 @@ impl Waiting<'_> {
             return None;
         }
         if self.stops && !self.begun {
-            return Some(Came::Ended(Exit::Failed));
+            return Some(Outcome::Ended(Exit::Failed));
         }
         let near = self.near;
         if time > self.said + near.lost_after + near.grace + SLACK_MS {
-            return Some(Came::Unreachable);
+            return Some(Outcome::Unreachable);
         }
         if time >= self.again {
             self.connect();
@@ -246,19 +246,19 @@ impl Waiting<'_> {
     }
 
     /// Handles the loss of the connection. An attempt that was never begun has failed; any other goes on there.
-    fn disconnected(&mut self) -> Option<Came> {
+    fn disconnected(&mut self) -> Option<Outcome> {
         if let Some(link) = self.link.take() {
             link.close(false);
         }
         if !self.begun {
-            return Some(Came::Ended(Exit::Failed));
+            return Some(Outcome::Ended(Exit::Failed));
         }
         self.again = now() + self.pause;
         self.pause = (2 * self.pause).min(PAUSE_MS_MAX);
         None
     }
 
-    fn take(&mut self, event: Event) -> Option<Came> {
+    fn take(&mut self, event: Event) -> Option<Outcome> {
         match event {
             Event::Stop => {
                 self.stops = true;
@@ -275,15 +275,15 @@ impl Waiting<'_> {
             Event::Said(_, None) => self.disconnected(),
             Event::Said(_, Some(word)) => {
                 self.heard = now();
-                self.hear(word)
+                self.receive(word)
             }
         }
     }
 
-    fn hear(&mut self, word: Word) -> Option<Came> {
+    fn receive(&mut self, word: FarMessage) -> Option<Outcome> {
         match word {
-            Word::Hello { version } if version == VERSION => self.greet(),
-            Word::Hello { version } => {
+            FarMessage::Hello { version } if version == VERSION => self.greet(),
+            FarMessage::Hello { version } => {
                 let words = "has another version of sexton, whose wrapper uses protocol version";
                 drop(writeln!(
                     io::stderr(),
@@ -292,28 +292,28 @@ impl Waiting<'_> {
                 ));
                 return self.disconnected();
             }
-            Word::Started { .. } => {
+            FarMessage::Started { .. } => {
                 self.pause = 50;
                 if self.stops {
                     self.say(&Order::Stop);
                 }
             }
-            Word::Pong => {}
-            Word::Output { stream, b64 } => self.write(stream, &b64),
-            Word::Report { nth, report } => {
+            FarMessage::Pong => {}
+            FarMessage::Output { stream, b64 } => self.write(stream, &b64),
+            FarMessage::Report { nth, report } => {
                 let events = self.events.clone();
                 pipe::begin("report", move || {
-                    drop(events.send(match ask(&report, Some(nth)) {
+                    drop(events.send(match request_line(&report, Some(nth)) {
                         Some(answer) => Event::Answered(nth, answer),
                         None => Event::Stop,
                     }));
                 });
             }
-            Word::Ended { exit, words } => {
+            FarMessage::Ended { exit, words } => {
                 if !words.is_empty() {
                     drop(writeln!(io::stderr(), "sexton: {}: {words}", self.near.to));
                 }
-                return Some(Came::Ended(exit));
+                return Some(Outcome::Ended(exit));
             }
         }
         None
@@ -362,7 +362,7 @@ impl Waiting<'_> {
 }
 
 /// Sends a report to the coordinator until it is answered; `None` if it never will be.
-fn ask(report: &Value, nth: Option<u64>) -> Option<String> {
+fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
     let (address, secret) = (variable("SEXTON_TASK_REPORT"), variable(Task::SECRET));
     let secret = secret.to_string_lossy();
@@ -388,7 +388,7 @@ fn is_there(address: &OsStr) -> bool {
 /// Reports the end of the attempt until the coordinator has it or refuses it for good.
 fn deliver(report: &Value) {
     loop {
-        let Some(answer) = ask(report, None) else {
+        let Some(answer) = request_line(report, None) else {
             return;
         };
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();

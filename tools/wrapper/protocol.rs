@@ -113,7 +113,7 @@ impl Exit {
 /// A message of the far end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
-pub(super) enum Word {
+pub(super) enum FarMessage {
     Hello {
         version: u32,
     },
@@ -149,7 +149,7 @@ pub(super) fn line(said: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, Order, Text, Word};
+    use super::{Exit, FarMessage, Order, Text};
     use std::os::unix::ffi::OsStringExt as _;
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn lines_are_as_the_page_of_the_protocol_has_them() {
-        let ended = Word::Ended {
+        let ended = FarMessage::Ended {
             exit: Exit::Code(3),
             words: String::new(),
         };

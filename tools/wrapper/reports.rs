@@ -35,7 +35,7 @@ struct Request {
 }
 
 /// Receives reports from now on.
-pub(super) fn hear(listener: UnixListener, secret: String, events: Sender<Event>) {
+pub(super) fn receive(listener: UnixListener, secret: String, events: Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     let secret = Arc::new(secret);
     pipe::begin("reports", move || {

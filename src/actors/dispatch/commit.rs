@@ -8,8 +8,8 @@ use crate::actors::dispatch::outcome::{Step, TaskStep};
 use crate::actors::dispatch::remote::{Reach, Remote};
 use crate::actors::dispatch::server::{Group, Server};
 use crate::actors::dispatch::task::{
-    Attempt, Cause, Cleaning, ExitStatus, Past, RunStatus, Said, Saved, Stage, Task, Terms, Trace,
-    Verdict,
+    Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, RunStatus, Saved, Stage, Task, Terms,
+    Trace, Verdict,
 };
 use crate::actors::lock::{self, Hold, LOCKS, Name};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
@@ -397,14 +397,14 @@ impl Task {
             });
         }
         let said = match report {
-            Report::Done { warning, words } => Some(Said::Done {
+            Report::Done { warning, words } => Some(BurstReport::Done {
                 warning: *warning,
                 words: words.clone(),
             }),
-            Report::Fail { words } => Some(Said::Fail {
+            Report::Fail { words } => Some(BurstReport::Fail {
                 words: words.clone(),
             }),
-            Report::Wait { .. } => until.map(|until| Said::Wait { until }),
+            Report::Wait { .. } => until.map(|until| BurstReport::Wait { until }),
             Report::Save(_) | Report::Beat | Report::Far(_) => None,
         };
         self.change_attempt(|it| {
@@ -424,7 +424,7 @@ impl Task {
                     | Report::Wait { .. }
                     | Report::Fail { .. } => None,
                 };
-                reach.hear(end, nth);
+                reach.receive(end, nth);
             }
             if matches!(report, Report::Save(_)) {
                 it.trace.saved.get_or_insert(entry.at);

@@ -6,7 +6,7 @@ use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Cause, ExitStatus, RunStatus, Task, Terms};
-use crate::actors::lock::{Held, Name};
+use crate::actors::lock::{LockState, Name};
 use crate::actors::process::{Flaw, Launching, Spec};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot, Token};
@@ -369,7 +369,7 @@ impl DispatchMachine {
 
     /// Decides about an attempt's state with a lock. If the attempt is over, the lock is released once more, since the first release was
     /// lost.
-    fn held(&self, moment: &Moment, held: &Held) -> Outcome {
+    fn held(&self, moment: &Moment, held: &LockState) -> Outcome {
         let gives_back = || changed(vec![Step::GivesBack(held.clone())]);
         let Some((slot, task, token)) = self.of_lock(held) else {
             return gives_back();
@@ -397,7 +397,7 @@ impl DispatchMachine {
     }
 
     /// Returns the task and the attempt that a lock belongs to.
-    pub(super) fn of_lock(&self, held: &Held) -> Option<(Slot, &Task, Token)> {
+    pub(super) fn of_lock(&self, held: &LockState) -> Option<(Slot, &Task, Token)> {
         let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
         let (slot, task) = self.state.find(id.parse().ok()?)?;
         let owner = std::str::from_utf8(held.owner.as_bytes()).ok()?;

@@ -13,11 +13,13 @@
 //! | ran on a machine that cannot be reached | as if the attempt had died |
 //! | was ended by an operator | is over |
 
-use crate::actors::binding::{Exit, Gone, Until};
+use crate::actors::binding::{EndNotice, Exit, Until};
 use crate::actors::dispatch::decide::{changed, of_task};
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
-use crate::actors::dispatch::task::{Attempt, Cause, ExitStatus, Said, Stage, Task, Verdict};
+use crate::actors::dispatch::task::{
+    Attempt, BurstReport, Cause, ExitStatus, Stage, Task, Verdict,
+};
 use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
@@ -52,13 +54,17 @@ impl Task {
             (Some(cause @ (Cause::ServerGone | Cause::ServerLost)), None) => {
                 return self.died(attempt, cause);
             }
-            (_, Some(Said::Done { warning: false, .. })) => return ended(ExitStatus::Completed),
-            (_, Some(Said::Done { warning: true, .. })) => return ended(ExitStatus::Warning),
-            (_, Some(Said::Fail { .. })) => return ended(ExitStatus::UserError),
-            (_, Some(Said::Wait { .. })) if attempt.last => {
+            (_, Some(BurstReport::Done { warning: false, .. })) => {
+                return ended(ExitStatus::Completed);
+            }
+            (_, Some(BurstReport::Done { warning: true, .. })) => {
+                return ended(ExitStatus::Warning);
+            }
+            (_, Some(BurstReport::Fail { .. })) => return ended(ExitStatus::UserError),
+            (_, Some(BurstReport::Wait { .. })) if attempt.last => {
                 return Verdict::Ended(ExitStatus::Terminated);
             }
-            (_, Some(Said::Wait { .. })) => return Verdict::Waits,
+            (_, Some(BurstReport::Wait { .. })) => return Verdict::Waits,
             (_, None) => {}
         }
         match exit {
@@ -99,7 +105,7 @@ impl Verdict {
 
 impl DispatchMachine {
     /// Decides about an attempt whose process tree is gone.
-    pub(super) fn gone(&self, moment: &Moment, gone: Gone) -> Outcome {
+    pub(super) fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let found = self.state.of_process(gone.process);
         let Some((slot, task)) = found.filter(|_| gone.ends(Until::Tree)) else {
             return Outcome::Unchanged;
@@ -150,7 +156,7 @@ impl DispatchMachine {
         let verdict = task.verdict(attempt, exit, cause);
         let today = moment.now.date();
         let wake = match (&verdict, &attempt.said) {
-            (Verdict::Waits, Some(Said::Wait { until })) if !task.woken => *until,
+            (Verdict::Waits, Some(BurstReport::Wait { until })) if !task.woken => *until,
             (Verdict::Reset(_), _) if task.revision == attempt.revision && !task.woken => {
                 today.plus_ms(task.backoff_ms())
             }

@@ -3,7 +3,7 @@
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::task::{
-    Attempt, Cause, Cleaning, ExitStatus, Past, Said, Task, Verdict,
+    Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, Task, Verdict,
 };
 use crate::actors::lock::Name;
 use crate::actors::process::Launching;
@@ -79,9 +79,10 @@ impl Attempt {
     /// Returns a message about the result of the attempt.
     pub(super) fn words(&self, verdict: Verdict, exit: Option<Exit>) -> String {
         match (verdict, &self.said) {
-            (Verdict::Ended(_), Some(Said::Done { words, .. } | Said::Fail { words })) => {
-                words.clone()
-            }
+            (
+                Verdict::Ended(_),
+                Some(BurstReport::Done { words, .. } | BurstReport::Fail { words }),
+            ) => words.clone(),
             (Verdict::Ended(ExitStatus::UserError), _) => match exit {
                 Some(Exit::Code(code)) => format!("its command ended with status {code}"),
                 _ => String::new(),

@@ -12,7 +12,7 @@ use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, T
 use crate::actors::lock::Name;
 use crate::ids::Slot;
 use crate::spine::event::Happening;
-use crate::spine::machine::{Gauge, Shown, Stamp};
+use crate::spine::machine::{Gauge, Observable, Stamp};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -207,7 +207,7 @@ impl DispatchMachine {
     }
 }
 
-impl Shown for DispatchMachine {
+impl Observable for DispatchMachine {
     const KINDS: &'static [&'static str] = event::KINDS;
     const WARNINGS: &'static [&'static str] = &["failed"];
 

@@ -8,7 +8,7 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Asked, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed, Weight,
+    Effects, Keeping, Machine, Moment, Never, Now, Paged, Request, Stamp, Start, Timed, Weight,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -234,13 +234,13 @@ impl Machine for DispatchMachine {
         }
     }
 
-    fn cost(asked: Asked<'_, Self>) -> usize {
+    fn cost(asked: Request<'_, Self>) -> usize {
         match asked {
-            Asked::Query(Query::Tasks { .. } | Query::Stirring { .. }) => LOOKED_AT_MAX / 8,
-            Asked::Query(
+            Request::Query(Query::Tasks { .. } | Query::Stirring { .. }) => LOOKED_AT_MAX / 8,
+            Request::Query(
                 Query::Servers | Query::Groups | Query::Inventory(_) | Query::Standing,
             ) => LISTED_MAX as usize,
-            Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
+            Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }
 

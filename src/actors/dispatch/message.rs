@@ -8,7 +8,7 @@ use crate::actors::dispatch::remote::{FarEnd, Remote};
 use crate::actors::dispatch::server::{Group, Pause};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task, Terms};
 use crate::actors::dispatch::view::{GroupView, ServerView, Standing, TaskView, Tasks, Totals};
-use crate::actors::lock::{Held, Name};
+use crate::actors::lock::{LockState, Name};
 use crate::actors::process::Launching;
 use crate::bytes::Bytes;
 use crate::clock::Date;
@@ -155,11 +155,11 @@ pub enum Message {
         limit: u32,
     },
     /// From the `ProcessActor`: the tree of an attempt is gone.
-    Gone(binding::Gone),
+    Gone(binding::EndNotice),
     /// From the `ProcessActor`: the launch of an attempt was accepted.
     Launched(ProcessId),
     /// From the `LockActor`: an attempt was granted a lock, or waits for it.
-    Held(Held),
+    Held(LockState),
     /// From the timer: time acts on the task in this slot.
     Lapse {
         /// The slot of the task.

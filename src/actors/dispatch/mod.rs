@@ -48,8 +48,8 @@ pub use outcome::{Outcome, Refused, Step, TaskStep};
 pub use remote::{FarEnd, Reach, Remote};
 pub use server::{Group, Pause, Server};
 pub use task::{
-    Attempt, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Said, Saved, Stage, Task,
-    Terms, Trace, Verdict,
+    Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Saved, Stage,
+    Task, Terms, Trace, Verdict,
 };
 pub use view::{GroupView, Obstacle, ServerView, Standing, TaskView, Tasks, Totals, UnderWay};
 

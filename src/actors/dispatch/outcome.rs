@@ -4,7 +4,7 @@ use crate::actors::binding::Exit;
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{Cause, ExitStatus, Terms, Verdict};
-use crate::actors::lock::{Held, Name};
+use crate::actors::lock::{LockState, Name};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
@@ -67,7 +67,7 @@ pub enum Step {
     /// No burst begins until the next start, since the coordinator is draining.
     Rests,
     /// A lock is released that an attempt still holds after its end.
-    GivesBack(Held),
+    GivesBack(LockState),
     /// Attempts on this server reach it in this way from now on.
     ServerReached(Slot, Remote),
 }

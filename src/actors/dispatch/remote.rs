@@ -95,7 +95,7 @@ impl Reach {
     }
 
     /// Records the number of an accepted report, and the result if it contains one.
-    pub(super) fn hear(&mut self, end: Option<FarEnd>, nth: Option<u64>) {
+    pub(super) fn receive(&mut self, end: Option<FarEnd>, nth: Option<u64>) {
         self.end = end.or(self.end);
         self.heard = nth.unwrap_or(0).max(self.heard);
     }

@@ -324,7 +324,7 @@ pub struct Attempt {
     /// Its latest heartbeat.
     pub beat: Option<Timestamp>,
     /// How the burst ended according to the command; the latest report counts.
-    pub said: Option<Said>,
+    pub said: Option<BurstReport>,
     /// Why it is being stopped, if it is.
     pub stopping: Option<Cause>,
     /// Whether it is the last attempt of a task that is being terminated.
@@ -375,7 +375,7 @@ impl Trace {
 /// How a burst ended according to its command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum BurstReport {
     /// The task is done.
     Done {
         /// Whether there was a warning.

@@ -3,7 +3,7 @@
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
 use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
 use crate::actors::lease::machine::LeaseMachine;
-use crate::actors::lease::message::{self, Claim, Imported, Message, Noted, Requesting};
+use crate::actors::lease::message::{self, Claim, Imported, LogEvent, Message, Requesting};
 use crate::actors::lease::outcome::{Source, Step};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
 use crate::bytes::Bytes;
@@ -228,13 +228,13 @@ impl Lease {
                 } => Some((*process, command.spec.run_dir.clone())),
                 Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
             };
-            Noted::Ended {
+            LogEvent::Ended {
                 ran_ms: u64::try_from(ran).unwrap_or(u64::MAX),
                 exit: *exit,
                 launched,
             }
         } else if matches!(step, Step::Began { .. }) {
-            Noted::Began
+            LogEvent::Began
         } else {
             return None;
         };

@@ -1,7 +1,7 @@
 //! The lease rules. They follow, step by step (A to D), the part of Fossil's `backoffice.c` that decides which of the
 //! requesting processes runs. The differences are described in `docs/leases.md`.
 
-use crate::actors::binding::{Exit, Gone, Until};
+use crate::actors::binding::{EndNotice, Exit, Until};
 use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Setting, Settings};
 use crate::actors::lease::machine::LeaseMachine;
 use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
@@ -15,7 +15,7 @@ use crate::spine::machine::Moment;
 const LATE_MS: u64 = 60_000;
 
 /// The slot of an existing or new lease, the lease if it exists, and the steps that create it.
-type Found<'l> = (Slot, Option<&'l Lease>, Vec<(Slot, Step)>);
+type LeaseSlot<'l> = (Slot, Option<&'l Lease>, Vec<(Slot, Step)>);
 
 impl LeaseMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
@@ -45,7 +45,7 @@ impl LeaseMachine {
     }
 
     /// Finds a lease, or the slot for a new one.
-    fn place_of(&self, name: &Name) -> Result<Found<'_>, Refused> {
+    fn place_of(&self, name: &Name) -> Result<LeaseSlot<'_>, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
         }
@@ -270,7 +270,7 @@ impl LeaseMachine {
     }
 
     /// A process is gone: ends the pass or the request that depends on it.
-    fn gone(&self, moment: &Moment, gone: Gone) -> Outcome {
+    fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let mut steps = Vec::new();
         for slot in self.state.of_process(gone.process) {
             let Some(lease) = self.state.leases.get(slot) else {
@@ -299,7 +299,7 @@ impl LeaseMachine {
         &self,
         moment: &Moment,
         (slot, current): (Slot, &Current),
-        gone: Gone,
+        gone: EndNotice,
     ) -> Vec<(Slot, Step)> {
         let until = match &current.holder {
             Holder::Launched { process, .. } if *process == gone.process => Until::Tree,

@@ -8,7 +8,7 @@ use crate::actors::lease::view::{LeaseView, Listing};
 use crate::actors::lock::Name;
 use crate::ids::Slot;
 use crate::spine::event::Happening;
-use crate::spine::machine::{Gauge, Shown, Stamp};
+use crate::spine::machine::{Gauge, Observable, Stamp};
 use std::ops::Bound;
 
 impl LeaseMachine {
@@ -67,7 +67,7 @@ impl LeaseMachine {
     }
 }
 
-impl Shown for LeaseMachine {
+impl Observable for LeaseMachine {
     const KINDS: &'static [&'static str] = event::KINDS;
 
     type View = Vec<LeaseView>;

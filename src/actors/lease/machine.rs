@@ -8,7 +8,7 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Asked, Effects, Keeping, Machine, Moment, Now, Paged, Stamp, Start, Timed, Weight,
+    Effects, Keeping, Machine, Moment, Now, Paged, Request, Stamp, Start, Timed, Weight,
 };
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,11 +200,11 @@ impl Machine for LeaseMachine {
         }
     }
 
-    fn cost(asked: Asked<'_, Self>) -> usize {
+    fn cost(asked: Request<'_, Self>) -> usize {
         match asked {
-            Asked::Query(Query::List { limit, .. }) => (*limit).min(LISTED_MAX) as usize,
-            Asked::Query(Query::Stirring { .. }) => STIRRING_MAX / 8,
-            Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
+            Request::Query(Query::List { limit, .. }) => (*limit).min(LISTED_MAX) as usize,
+            Request::Query(Query::Stirring { .. }) => STIRRING_MAX / 8,
+            Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }
 

@@ -85,7 +85,7 @@ pub enum Message {
         force: bool,
     },
     /// From the `ProcessActor`: a process that leases depend on is gone.
-    Gone(binding::Gone),
+    Gone(binding::EndNotice),
     /// From the `ProcessActor`: the launch of a pass was accepted.
     Launched(ProcessId),
     /// Tick: a deadline of the lease in this slot has passed.
@@ -144,12 +144,12 @@ pub struct Action {
     /// The token of the pass.
     pub token: Token,
     /// The event to log.
-    pub what: Noted,
+    pub what: LogEvent,
 }
 
 /// A logged event of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum LogEvent {
     /// The pass has begun.
     Began,
     /// The pass has ended.

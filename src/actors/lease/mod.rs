@@ -32,7 +32,7 @@ pub use fossil::Four;
 pub use item::{Command, Current, End, Holder, Lease, Place, Setting, Settings, Totals};
 pub use machine::LeaseMachine;
 pub use message::{
-    Action, Claim, Imported, Message, Noted, Query, Reply, Requesting, Rules, Watch,
+    Action, Claim, Imported, LogEvent, Message, Query, Reply, Requesting, Rules, Watch,
 };
 pub use outcome::{Outcome, Refused, Source, Step, Turn};
 pub use view::{LeaseView, Listing};

@@ -5,7 +5,7 @@
 //! an event: it changes nothing but a deadline.
 
 use crate::actors::lock::entry::{Entry, requested};
-use crate::actors::lock::message::{Gone, Message, Name, Outcome};
+use crate::actors::lock::message::{Message, Name, Outcome, Removal};
 use crate::actors::lock::state::State;
 use crate::ids::Token;
 use crate::spine::event::Happening;
@@ -33,7 +33,7 @@ pub(super) fn events(
         }
         (Outcome::Ended { gone }, message) => {
             let cause = cause(message);
-            for Gone { slot, heir } in gone {
+            for Removal { slot, heir } in gone {
                 if let Some(gone) = state.entries.get(*slot) {
                     tell(ended(gone, cause));
                 }

@@ -1,7 +1,7 @@
 //! Locks that other actors hold for their own use, under keys that clients cannot lock.
 
 use crate::actors::lock::machine::LockMachine;
-use crate::actors::lock::message::{Gone, Held, Hold, Name, Outcome, ToHolder};
+use crate::actors::lock::message::{Hold, LockState, Name, Outcome, Removal, ToHolder};
 use crate::ids::Slot;
 use crate::spine::effect::To;
 use crate::spine::machine::Effects;
@@ -30,7 +30,7 @@ impl LockMachine {
             return Outcome::Absent;
         };
         let heir = self.in_line(slot).next();
-        let gone = vec![Gone { slot, heir }];
+        let gone = vec![Removal { slot, heir }];
         Outcome::Ended { gone }
     }
 
@@ -39,7 +39,7 @@ impl LockMachine {
         let entry = self.state.entries.get(slot);
         if let Some((entry, by)) = entry.and_then(|it| Some((it, it.tie().actor()?))) {
             let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
-            let held = Held {
+            let held = LockState {
                 key: name(entry.key()),
                 index: name(entry.index()),
                 owner: name(entry.owner()),

@@ -2,11 +2,11 @@
 
 use crate::actors::lock::entry::Entry;
 use crate::actors::lock::machine::{LockMachine, SLOTS_IN_A_ROW};
-use crate::actors::lock::message::{Listed, Name, Reply, Selection};
+use crate::actors::lock::message::{EntryView, Name, Reply, Selection};
 use crate::ids::{Slot, Token};
 
 impl LockMachine {
-    pub(super) fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<Listed> {
+    pub(super) fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<EntryView> {
         let mut heads: Vec<Slot> = match key {
             Some(key) => self.state.of_key(key.as_bytes()).collect(),
             None => self
@@ -65,9 +65,9 @@ impl LockMachine {
         Reply::Page { entries, next }
     }
 
-    fn listed(&self, entry: &Entry, place: u32) -> Listed {
+    fn listed(&self, entry: &Entry, place: u32) -> EntryView {
         let name = |bytes: &[u8]| Name::new(bytes).unwrap_or_default();
-        Listed {
+        EntryView {
             key: name(entry.key()),
             index: name(entry.index()),
             owner: name(entry.owner()),

@@ -6,7 +6,7 @@
 use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
-    Gone, Message, Name, Outcome, Query, Refused, Reply, Rules, Standing, Watch,
+    Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Standing, Watch,
 };
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
@@ -15,7 +15,7 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Asked, Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Stamp, Start, Timed,
+    Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Request, Stamp, Start, Timed,
     Weight,
 };
 use std::collections::BTreeSet;
@@ -114,7 +114,7 @@ impl LockMachine {
             if entry.key().starts_with(RESERVED_PREFIX) {
                 continue;
             }
-            gone.push(Gone {
+            gone.push(Removal {
                 slot,
                 heir: self.in_line(slot).next(),
             });
@@ -136,12 +136,12 @@ impl LockMachine {
             return Outcome::Refused(Refused::Reserved);
         }
         let heir = self.in_line(slot).next();
-        let gone = vec![Gone { slot, heir }];
+        let gone = vec![Removal { slot, heir }];
         Outcome::Ended { gone }
     }
 
     /// Decides to end the entries bound to a process that is gone. Contenders end first, so that none of them inherits a lock.
-    fn decide_gone(&self, departed: binding::Gone) -> Outcome {
+    fn decide_gone(&self, departed: binding::EndNotice) -> Outcome {
         let ends = |slot: &Slot| {
             let entry = self.state.entries.get(*slot);
             let bound = entry.and_then(Entry::bound);
@@ -154,12 +154,12 @@ impl LockMachine {
             .collect();
         let is_owner = |slot: &Slot| self.state.entries.get(*slot).is_some_and(Entry::is_owner);
         let (owners, waiting): (Vec<Slot>, Vec<Slot>) = all.iter().copied().partition(is_owner);
-        let waiting = waiting.into_iter().map(|slot| Gone { slot, heir: None });
+        let waiting = waiting.into_iter().map(|slot| Removal { slot, heir: None });
         let owners = owners.into_iter().map(|slot| {
             let heir = self.in_line(slot).find(|heir| !all.contains(heir));
-            Gone { slot, heir }
+            Removal { slot, heir }
         });
-        let gone: Vec<Gone> = waiting.chain(owners).collect();
+        let gone: Vec<Removal> = waiting.chain(owners).collect();
         if gone.is_empty() {
             Outcome::Absent
         } else {
@@ -187,10 +187,10 @@ impl LockMachine {
         let mut line = self.in_line(slot).peekable();
         let mut gone = Vec::new();
         while let Some(slot) = line.next_if(dead) {
-            gone.push(Gone { slot, heir: None });
+            gone.push(Removal { slot, heir: None });
         }
         let heir = line.next();
-        gone.push(Gone { slot, heir });
+        gone.push(Removal { slot, heir });
         Outcome::Ended { gone }
     }
 
@@ -333,7 +333,7 @@ impl Machine for LockMachine {
         match outcome {
             Outcome::Ended { gone } if matches!(message, Message::Leave { .. }) => {
                 // A grant to an heir must be durable, and so must the end of an entry that does not end with a process anyway.
-                let ends_anyway = |gone: &Gone| {
+                let ends_anyway = |gone: &Removal| {
                     let entry = self.state.entries.get(gone.slot);
                     gone.heir.is_none() && entry.is_some_and(|entry| entry.bound().is_some())
                 };
@@ -378,7 +378,7 @@ impl Machine for LockMachine {
                 }
             },
             Outcome::Ended { gone } => {
-                for Gone { slot, heir } in gone {
+                for Removal { slot, heir } in gone {
                     self.state.remove(*slot, *heir, entry);
                     if let Some(heir) = heir {
                         self.tell_holder(*heir, effects);
@@ -438,11 +438,13 @@ impl Machine for LockMachine {
         }
     }
 
-    fn cost(asked: Asked<'_, Self>) -> usize {
+    fn cost(asked: Request<'_, Self>) -> usize {
         match asked {
-            Asked::Query(Query::List { entries_max, .. }) => (*entries_max).min(1 << 16) as usize,
-            Asked::Query(Query::Select(_) | Query::Contended { .. }) => SLOTS_IN_A_ROW as usize / 8,
-            Asked::Query(_) | Asked::Message(_) | Asked::Watch(_) => 1,
+            Request::Query(Query::List { entries_max, .. }) => (*entries_max).min(1 << 16) as usize,
+            Request::Query(Query::Select(_) | Query::Contended { .. }) => {
+                SLOTS_IN_A_ROW as usize / 8
+            }
+            Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }
 

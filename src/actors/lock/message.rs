@@ -193,7 +193,7 @@ pub enum Message {
         index: Name,
     },
     /// From the `ProcessActor`: a process that entries may be bound to is gone.
-    Gone(binding::Gone),
+    Gone(binding::EndNotice),
     /// Give up every entry of this owner, owned and contending.
     ReleaseAll {
         /// The owner of the entries.
@@ -234,12 +234,12 @@ pub const LOCKS: To<Message> = To::new(ActorId::LOCK);
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
     /// The state of a requested lock.
-    Held(Held),
+    Held(LockState),
 }
 
 /// The state of a lock that another actor requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct LockState {
     /// The key.
     pub key: Name,
     /// The index.
@@ -316,7 +316,7 @@ pub enum Outcome {
     /// Entries end, in this order.
     Ended {
         /// The entries, each with the new owner of its lock.
-        gone: Vec<Gone>,
+        gone: Vec<Removal>,
     },
     /// The owner's time has run out: its process tree is killed, and the lock passes on when the tree is gone.
     Fenced {
@@ -333,7 +333,7 @@ pub enum Outcome {
 
 /// An entry that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct Removal {
     /// The slot of the entry.
     pub slot: Slot,
     /// The contender that becomes the owner, if the entry owned its lock and a contender was waiting.
@@ -500,11 +500,11 @@ pub enum Reply {
     /// The owner of the lock; `None` if it is free.
     Owner(Option<Name>),
     /// Entries ordered by key, then by the first request for their lock, then by position in line.
-    List(Vec<Listed>),
+    List(Vec<EntryView>),
     /// One page of matching entries, in the order of their slots.
     Page {
         /// The entries. The list may be empty although more follow.
-        entries: Vec<Listed>,
+        entries: Vec<EntryView>,
         /// The slot at which the next page begins; `None` after the last page.
         next: Option<Slot>,
     },
@@ -537,7 +537,7 @@ pub struct Standing {
 
 /// An entry as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct EntryView {
     /// The key.
     pub key: Name,
     /// The index.
@@ -575,5 +575,5 @@ pub struct View {
     /// Whether new entries are refused.
     pub draining: bool,
     /// All entries, ordered as in [`Reply::List`].
-    pub entries: Vec<Listed>,
+    pub entries: Vec<EntryView>,
 }

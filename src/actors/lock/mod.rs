@@ -12,7 +12,7 @@
 //! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: who gets a lock, when, and for how long |
 //! | `hold.rs` | locks that other actors hold for their own use |
-//! | `look.rs` `shown.rs` `contended.rs` | queries; the view, gauges and events; the most contended locks |
+//! | `look.rs` `observable.rs` `contended.rs` | queries; the view, gauges and events; the most contended locks |
 //! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
 
 mod contended;
@@ -25,8 +25,8 @@ mod load;
 mod look;
 mod machine;
 mod message;
+mod observable;
 mod pages;
-mod shown;
 mod state;
 mod waiting;
 mod waking;
@@ -34,8 +34,8 @@ mod waking;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Contended, Gone, Held, Hold, LOCKS, Listed, Message, Name, Outcome, Query, Ranking, Refused,
-    Reply, Rules, Selection, Standing, Tie, ToHolder, View, Watch,
+    Contended, EntryView, Hold, LOCKS, LockState, Message, Name, Outcome, Query, Ranking, Refused,
+    Removal, Reply, Rules, Selection, Standing, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
 

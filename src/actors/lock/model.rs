@@ -2,8 +2,10 @@
 //! `tests.rs` and by the simulation (`tests/sim/locks.rs`), which is why this file refers to the crate by name.
 //! Follows `docs/protocols/lockserver.md`; shares no code with `machine.rs` or `state.rs`.
 
-use sexton::actors::binding::{Binding, Gone, ToProcesses, Until, Watch};
-use sexton::actors::lock::{Held, Hold, Listed, Message, Name, Refused, Reply, Standing, Tie};
+use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
+use sexton::actors::lock::{
+    EntryView, Hold, LockState, Message, Name, Refused, Reply, Standing, Tie,
+};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq, Slot, Token};
 
@@ -17,7 +19,7 @@ pub(super) struct Model {
     /// Messages sent to the `ProcessActor` since this was last taken.
     pub(super) tells: Vec<ToProcesses>,
     /// Notifications sent to actors about their own entries since this was last taken.
-    pub(super) told: Vec<(ActorId, Held)>,
+    pub(super) told: Vec<(ActorId, LockState)>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ impl Place {
     }
 
     /// Returns whether the entry ends when `gone` is gone.
-    fn ends_with(&self, gone: Gone) -> bool {
+    fn ends_with(&self, gone: EndNotice) -> bool {
         let bound = self.tie.binding();
         let bound = bound.filter(|bound| bound.process == gone.process);
         bound.is_some_and(|bound| gone.until == Until::Tree || bound.until == gone.until)
@@ -230,9 +232,9 @@ impl Model {
     }
 
     /// Returns the notification that an actor is sent about its own entry.
-    pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, Held)> {
+    pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, LockState)> {
         let (place, it) = self.standing(lock, owner)?;
-        let held = Held {
+        let held = LockState {
             key: lock.0.clone(),
             index: lock.1.clone(),
             owner: owner.clone(),
@@ -457,7 +459,7 @@ impl Model {
         true
     }
 
-    pub(super) fn list(&self) -> Vec<Listed> {
+    pub(super) fn list(&self) -> Vec<EntryView> {
         let mut locks: Vec<_> = self
             .entries
             .iter()
@@ -469,7 +471,7 @@ impl Model {
             let line = self.line(&(key, index)).into_iter().cloned();
             line.zip(1..).collect::<Vec<_>>()
         };
-        let listed = |(it, place): (Place, u32)| Listed {
+        let listed = |(it, place): (Place, u32)| EntryView {
             place,
             token: it.token(),
             key: it.lock.0,

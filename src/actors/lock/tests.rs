@@ -1,16 +1,17 @@
 //! Property tests that compare the lock machine with a simple model which searches a plain list for everything.
 
-use crate::actors::binding::{Binding, Gone, ToProcesses, Until};
+use crate::actors::binding::{Binding, EndNotice, ToProcesses, Until};
 use crate::actors::lock::model::{Model, Place};
 use crate::actors::lock::{
-    Hold, Listed, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing,
+    EntryView, Hold, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing,
     Tie, ToHolder, Watch,
 };
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq, Slot, Ticket, Token};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start, Timed as _,
+    Effects, Keeping, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp, Start,
+    Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
@@ -313,7 +314,7 @@ impl Pair {
     }
 
     /// Checks that the pages together are the list, and that a filter returns only what matches it.
-    fn compare_pages(&self, list: &[Listed]) {
+    fn compare_pages(&self, list: &[EntryView]) {
         let all = Selection {
             key: None,
             index: None,
@@ -342,12 +343,12 @@ impl Pair {
         for mut selection in filters {
             let is =
                 |wanted: &Option<Name>, it: &Name| wanted.as_ref().is_none_or(|name| name == it);
-            let lets_through = |it: &&Listed| {
+            let lets_through = |it: &&EntryView| {
                 is(&selection.key, &it.key)
                     && is(&selection.index, &it.index)
                     && is(&selection.owner, &it.owner)
             };
-            let mut expected: Vec<Listed> = list.iter().filter(lets_through).cloned().collect();
+            let mut expected: Vec<EntryView> = list.iter().filter(lets_through).cloned().collect();
             let mut found = Vec::new();
             let mut next = Some(Slot(0));
             while let Some(from) = next {
@@ -364,7 +365,7 @@ impl Pair {
                 found.extend(entries);
                 next = after;
             }
-            let order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
+            let order = |it: &EntryView| (it.key.clone(), it.index.clone(), it.place);
             expected.sort_by_key(order);
             found.sort_by_key(order);
             assert_eq!(found, expected);
@@ -495,7 +496,7 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Acquire { key, index, owner, ttl, ttw, priority, tie }
             }
         ),
-        4 => process().prop_map(|(process, until)| Message::Gone(Gone { process, until, exit: None })),
+        4 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None })),
         1 => (key(), index()).prop_map(|(key, index)| Message::Force { key, index }),
         3 => (key(), index(), owner())
             .prop_map(|(key, index, owner)| Message::Renew { key, index, owner, token: None }),

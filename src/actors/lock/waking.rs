@@ -1,7 +1,7 @@
 //! Answers requests that wait for something about locks.
 
 use crate::actors::lock::machine::LockMachine;
-use crate::actors::lock::message::{Gone, Reply};
+use crate::actors::lock::message::{Removal, Reply};
 use crate::ids::Slot;
 use crate::spine::machine::Effects;
 
@@ -14,9 +14,9 @@ impl LockMachine {
     }
 
     /// Answers the requests that wait for entries that ended or inherited a lock.
-    pub(super) fn wake(&mut self, gone: &[Gone], effects: &mut Effects<Self>) {
+    pub(super) fn wake(&mut self, gone: &[Removal], effects: &mut Effects<Self>) {
         if self.waiting.is_anybody_on_slots() {
-            for Gone { slot, heir } in gone {
+            for Removal { slot, heir } in gone {
                 self.wake_lost(*slot, effects);
                 // The heir itself may have ended in the same outcome.
                 for slot in heir

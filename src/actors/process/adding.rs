@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 const EVICTED_MAX: usize = 256;
 
 /// A record to be created.
-pub(super) struct Wanted<'a> {
+pub(super) struct NewRecord<'a> {
     pub(super) kind: String,
     pub(super) profile: Profile,
     pub(super) parentage: &'a Parentage,
@@ -36,7 +36,7 @@ impl ProcessMachine {
     ) -> Result<Outcome, Refused> {
         launching.spec.check().map_err(Refused::Invalid)?;
         let kind = kind(&launching.tags, &launching.spec.argv);
-        let wanted = Wanted {
+        let wanted = NewRecord {
             kind: kind.to_owned(),
             profile: launching.profile(kind),
             parentage: &launching.parentage,
@@ -85,7 +85,7 @@ impl ProcessMachine {
         if profile.spec.bytes() > Spec::BYTES_MAX {
             return Err(Refused::Invalid(Flaw::Bytes));
         }
-        let wanted = Wanted {
+        let wanted = NewRecord {
             kind: kind.to_owned(),
             profile,
             parentage: &registering.parentage,
@@ -101,7 +101,7 @@ impl ProcessMachine {
     pub(super) fn insertion(
         &self,
         moment: &Moment,
-        wanted: &Wanted<'_>,
+        wanted: &NewRecord<'_>,
     ) -> Result<Insertion, Refused> {
         if moment.draining.has_begun() && !wanted.is_past {
             return Err(Refused::Draining);
@@ -165,7 +165,7 @@ impl ProcessMachine {
     /// Returns the record that becomes the parent: the named one, else the first in the line of ancestors that has a live record. A process
     /// is never its own parent, whatever the request says, nor the child of a process of another machine or boot, whose id was kept in an
     /// environment that outlived it.
-    fn parent(&self, wanted: &Wanted<'_>) -> Option<&Record> {
+    fn parent(&self, wanted: &NewRecord<'_>) -> Option<&Record> {
         let own = wanted.identity.as_ref();
         let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
         let here = own.or_else(|| line().next());

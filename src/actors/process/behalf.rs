@@ -1,6 +1,6 @@
 //! Launches requested by other actors, and the notifications those receive.
 
-use crate::actors::binding::{self, Exit, Gone, ToHolder, Until, Watch};
+use crate::actors::binding::{self, EndNotice, Exit, ToHolder, Until, Watch};
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{End, LaunchAs};
 use crate::actors::process::outcome::Outcome;
@@ -20,8 +20,8 @@ impl Record {
     }
 
     /// Returns the notification that the process, or its tree, is gone.
-    pub(super) const fn gone(&self, until: Until) -> Gone {
-        Gone {
+    pub(super) const fn gone(&self, until: Until) -> EndNotice {
+        EndNotice {
             process: self.id,
             until,
             exit: Some(self.exit()),
@@ -49,7 +49,7 @@ impl ProcessMachine {
         if let Outcome::Declined(_) = outcome {
             let (process, until) = (asked.id, Until::Tree);
             let exit = Some(Exit::Failed);
-            let gone = Gone {
+            let gone = EndNotice {
                 process,
                 until,
                 exit,
@@ -72,7 +72,7 @@ impl ProcessMachine {
             self.state.change(entry, slot, |it| it.awaited = None);
         }
         let Watch { by, process, until } = watch;
-        let nobody = Gone {
+        let nobody = EndNotice {
             process,
             until,
             exit: None,

@@ -97,7 +97,7 @@ impl ProcessMachine {
                     self.publish_stop(*slot, stop, publish);
                 }
             }
-            (Outcome::Noticed { slot }, _) if says_ready(message) => {
+            (Outcome::Noticed { slot }, _) if reports_ready(message) => {
                 self.of("ready", *slot, publish, |it, _| it);
             }
             (Outcome::Service(turn), _) => self.publish_turn((message, turn), publish),
@@ -187,7 +187,7 @@ impl ProcessMachine {
     }
 }
 
-fn says_ready(message: &Message) -> bool {
+fn reports_ready(message: &Message) -> bool {
     let ready = Notice::Ready;
     matches!(message, Message::Notice { notice, .. } if *notice == ready)
 }

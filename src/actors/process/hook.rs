@@ -1,10 +1,10 @@
 //! The records that a hook printed: processes that it ran become records below its own, and other records are kept with it. These are the
 //! rules; the port reads the output. See `docs/processes.md`, "Hooks".
 
-use crate::actors::process::adding::Wanted;
+use crate::actors::process::adding::NewRecord;
 use crate::actors::process::identity::Identity;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Child, End, Found, Lost};
+use crate::actors::process::message::{Child, End, HookOutput, Lost};
 use crate::actors::process::outcome::{Insertion, Outcome, Refused};
 use crate::actors::process::record::{Phase, Profile, Record};
 use crate::actors::process::secret::masked;
@@ -65,7 +65,7 @@ impl ProcessMachine {
             line: Vec::new(),
             bound: false,
         };
-        let wanted = Wanted {
+        let wanted = NewRecord {
             kind: KIND.to_owned(),
             profile,
             parentage: &parentage,
@@ -90,7 +90,7 @@ impl ProcessMachine {
     }
 
     /// Decides about the result of reading a hook's output.
-    pub(super) fn found(&self, id: ProcessId, found: &Found) -> Outcome {
+    pub(super) fn found(&self, id: ProcessId, found: &HookOutput) -> Outcome {
         let hook = self.state.find(id).filter(|(_, hook)| hook.is_to_be_read());
         match hook {
             Some((slot, _)) if found.fits() => Outcome::Found { slot },
@@ -124,7 +124,7 @@ impl ProcessMachine {
         });
     }
 
-    pub(super) fn commit_found(&mut self, entry: Stamp, slot: Slot, found: &Found) {
+    pub(super) fn commit_found(&mut self, entry: Stamp, slot: Slot, found: &HookOutput) {
         self.state.change(entry.seq, slot, |it| {
             it.found = Some(Box::new(found.clone()));
         });

@@ -9,7 +9,7 @@ use crate::actors::process::reply::{Query, RecordView, Reply, Selection, Totals,
 use crate::actors::process::secret::masked;
 use crate::clock::Now;
 use crate::ids::{ActorId, ProcessId, Slot};
-use crate::spine::machine::Asked;
+use crate::spine::machine::Request;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -169,7 +169,7 @@ impl ProcessMachine {
 
     fn list(&self, selection: &Selection) -> Reply {
         let most = selection.most.min(Query::MOST) as usize;
-        let wanted = Wanted::new(selection);
+        let wanted = Matcher::new(selection);
         let mut records = Vec::new();
         let mut last = selection.after;
         for (looked_at, id) in self.candidates(selection).enumerate() {
@@ -217,7 +217,7 @@ impl ProcessMachine {
     }
 
     fn count(&self, selection: &Selection) -> Reply {
-        let wanted = Wanted::new(selection);
+        let wanted = Matcher::new(selection);
         let mut count = 0;
         let mut last = selection.after;
         for (looked_at, id) in self.candidates(selection).enumerate() {
@@ -291,14 +291,14 @@ impl ProcessMachine {
     }
 
     /// Returns the cost of a request in ordinary commands.
-    pub(super) fn cost_of(asked: &Asked<'_, Self>) -> usize {
+    pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {
-            Asked::Query(Query::List(_) | Query::Count(_) | Query::Descendants { .. }) => {
+            Request::Query(Query::List(_) | Query::Count(_) | Query::Descendants { .. }) => {
                 LOOKED_AT_MAX / 8
             }
-            Asked::Query(Query::Ancestors(_)) => usize::from(Record::DEPTH_MAX) / 8,
-            Asked::Message(Message::Prune { limit, .. }) => 1 + (*limit as usize).min(1024),
-            Asked::Message(_) | Asked::Query(_) | Asked::Watch(_) => 1,
+            Request::Query(Query::Ancestors(_)) => usize::from(Record::DEPTH_MAX) / 8,
+            Request::Message(Message::Prune { limit, .. }) => 1 + (*limit as usize).min(1024),
+            Request::Message(_) | Request::Query(_) | Request::Watch(_) => 1,
         }
     }
 }
@@ -313,12 +313,12 @@ const fn share(selection: &Selection) -> usize {
 }
 
 /// A selection prepared for comparison with many records.
-struct Wanted<'a> {
+struct Matcher<'a> {
     selection: &'a Selection,
     text: Option<String>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Matcher<'a> {
     fn new(selection: &'a Selection) -> Self {
         let text = selection.text.as_ref().map(|text| text.to_lowercase());
         Self { selection, text }
@@ -349,12 +349,15 @@ impl<'a> Wanted<'a> {
             && root.is_none_or(|id| record.root == id)
             && !record.is_elsewhere(*host)
             && label.as_ref().is_none_or(has_label)
-            && self.text.as_ref().is_none_or(|text| says(record, text))
+            && self
+                .text
+                .as_ref()
+                .is_none_or(|text| contains_text(record, text))
     }
 }
 
 /// Returns whether a record contains this lower-case text. Arguments are searched in their masked form, so that secrets cannot be guessed.
-fn says(record: &Record, text: &str) -> bool {
+fn contains_text(record: &Record, text: &str) -> bool {
     let (spec, tags) = (&record.profile.spec, &record.profile.tags);
     let has = |it: &str| it.to_lowercase().contains(text);
     let argv = masked(&spec.argv);

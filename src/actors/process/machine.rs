@@ -16,8 +16,8 @@ use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
-    About, Asked, Effects, Gauge, Keeping, Machine, Moment, Now, Paged, Shown, Stamp, Start, Timed,
-    Weight,
+    About, Effects, Gauge, Keeping, Machine, Moment, Now, Observable, Paged, Request, Stamp, Start,
+    Timed, Weight,
 };
 
 /// The process machine: all records, and the rules that change them.
@@ -241,7 +241,7 @@ impl Machine for ProcessMachine {
         self.look(now, query)
     }
 
-    fn cost(asked: Asked<'_, Self>) -> usize {
+    fn cost(asked: Request<'_, Self>) -> usize {
         Self::cost_of(&asked)
     }
 
@@ -380,7 +380,7 @@ impl Paged for ProcessMachine {
     }
 }
 
-impl Shown for ProcessMachine {
+impl Observable for ProcessMachine {
     const KINDS: &'static [&'static str] = Self::EVENTS;
     const WARNINGS: &'static [&'static str] = &["service-failed"];
 

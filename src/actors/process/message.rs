@@ -133,7 +133,7 @@ pub enum Message {
         /// The id of the hook's record.
         id: ProcessId,
         /// What was found in it.
-        found: Box<Found>,
+        found: Box<HookOutput>,
     },
     /// A message about services.
     Service(crate::actors::process::service::Message),
@@ -217,16 +217,16 @@ pub struct Child {
 /// What else was found in the output of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Found {
+pub struct HookOutput {
     /// The number of processes.
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
-    /// The first of those as they were printed, at most [`Found::BYTES_MAX`] bytes.
+    /// The first of those as they were printed, at most [`HookOutput::BYTES_MAX`] bytes.
     pub kept: Vec<Bytes>,
     /// The number of malformed records.
     pub broken: u32,
-    /// Warnings about the first of those, at most [`Found::WARNINGS_MAX`].
+    /// Warnings about the first of those, at most [`HookOutput::WARNINGS_MAX`].
     pub warnings: Vec<Warning>,
 }
 
@@ -236,11 +236,11 @@ pub struct Found {
 pub struct Warning {
     /// The line number, from 1.
     pub line: u32,
-    /// The reason, at most [`Found::WORDS_BYTES_MAX`] bytes.
+    /// The reason, at most [`HookOutput::WORDS_BYTES_MAX`] bytes.
     pub words: String,
 }
 
-impl Found {
+impl HookOutput {
     /// The most bytes of records that are kept. The hook's output file contains all of them.
     pub const BYTES_MAX: usize = 16 << 10;
     /// The most records that are kept.

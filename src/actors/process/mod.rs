@@ -56,8 +56,8 @@ pub use identity::Identity;
 pub use insertion::Insertion;
 pub use machine::ProcessMachine;
 pub use message::{
-    Action, Bound, Child, End, Failure, Found, Holder, LAUNCHES, LaunchAs, Launching, Leak, Lost,
-    Message, Notice, Output, Reach, Registering, Remains, Step, Warning,
+    Action, Bound, Child, End, Failure, Holder, HookOutput, LAUNCHES, LaunchAs, Launching, Leak,
+    Lost, Message, Notice, Output, Reach, Registering, Remains, Step, Warning,
 };
 pub use outcome::{Outcome, Refused, Turn};
 pub use pages::Page;
@@ -66,8 +66,8 @@ pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 pub use rules::Rules;
 pub use secret::{MASK, has_secret, is_secret_name, masked};
 pub use service::{
-    Definition, Fault, Instance, InstanceView, Last, Message as ServiceMessage, Policy, Service,
-    ServiceView, Status, Step as ServiceStep, Then, Verdict,
+    Consequence, Definition, Fault, Instance, InstanceView, Last, Message as ServiceMessage,
+    Policy, Service, ServiceView, Status, Step as ServiceStep, Verdict,
 };
 pub use spec::{Expectation, Flaw, Parentage, Ready, Spec, Tags, kind_of};
 

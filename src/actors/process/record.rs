@@ -2,7 +2,7 @@
 
 use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
-use crate::actors::process::message::{End, Failure, Found, Output, Remains};
+use crate::actors::process::message::{End, Failure, HookOutput, Output, Remains};
 use crate::actors::process::spec::{Ready, Spec, Tags};
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
@@ -123,7 +123,7 @@ pub struct Record {
     pub said: Option<String>,
     /// For a hook, what was found in its output.
     #[serde(default)]
-    pub found: Option<Box<Found>>,
+    pub found: Option<Box<HookOutput>>,
     /// The actor that requested its launch, until it is certain that the actor knows of it: the actor may repeat the request, and without
     /// this record the process would be launched twice. Until then the actor is not notified of its end, either.
     #[serde(default)]

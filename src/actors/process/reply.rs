@@ -1,7 +1,7 @@
 //! The queries, watches and replies of the `ProcessActor`.
 
 use crate::actors::process::identity::Identity;
-use crate::actors::process::message::{End, Failure, Found, Remains};
+use crate::actors::process::message::{End, Failure, HookOutput, Remains};
 use crate::actors::process::outcome::Refused;
 use crate::actors::process::record::{Announced, Phase, Sent, Stop, Stuck};
 use crate::bytes::Bytes;
@@ -257,7 +257,7 @@ pub struct RecordView {
     /// What it announced about its readiness.
     pub announced: Announced,
     /// For a hook, what was found in its output.
-    pub found: Option<Box<Found>>,
+    pub found: Option<Box<HookOutput>>,
     /// Its latest status text.
     pub said: Option<String>,
     /// The number of its children that are live or have live descendants.

@@ -5,7 +5,7 @@
     reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
 )]
 
-use crate::actors::binding::{Gone, Until};
+use crate::actors::binding::{EndNotice, Until};
 use crate::actors::process::identity::Identity;
 use crate::actors::process::index::Index;
 use crate::actors::process::pages::{Head, Page, profile_page, write};
@@ -36,7 +36,7 @@ pub(super) struct State {
     /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
     /// Watched processes that are gone by the current entry.
-    departed: Vec<(ActorId, Gone)>,
+    departed: Vec<(ActorId, EndNotice)>,
 }
 
 impl State {
@@ -191,7 +191,7 @@ impl State {
     }
 
     /// Takes the watched processes that are gone since the last call, with the actors to notify.
-    pub(super) fn take_departed(&mut self) -> Vec<(ActorId, Gone)> {
+    pub(super) fn take_departed(&mut self) -> Vec<(ActorId, EndNotice)> {
         std::mem::take(&mut self.departed)
     }
 
@@ -318,7 +318,7 @@ impl State {
 }
 
 /// Notes which actors are to be notified that a process, or its tree, is gone.
-fn depart(departed: &mut Vec<(ActorId, Gone)>, record: &Record, until: Until) {
+fn depart(departed: &mut Vec<(ActorId, EndNotice)>, record: &Record, until: Until) {
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
     departed.extend(watchers.map(|(by, _)| (*by, record.gone(until))));
 }

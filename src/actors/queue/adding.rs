@@ -13,7 +13,7 @@ use crate::spine::machine::Moment;
 use std::collections::{BTreeSet, HashMap};
 
 /// A job of a batch, while the batch is decided.
-struct Wish<'a> {
+struct PlannedJob<'a> {
     put: &'a Put,
     rules: &'a TypeRules,
     key: Option<DedupKey>,
@@ -61,7 +61,8 @@ impl QueueMachine {
             return Outcome::Refused(refused);
         }
         let wishes = self.wishes(puts);
-        let counts = |place: usize, wish: &Wish<'_>| wish.last == place && wish.twin.is_none();
+        let counts =
+            |place: usize, wish: &PlannedJob<'_>| wish.last == place && wish.twin.is_none();
         let new = || {
             (0..)
                 .zip(&wishes)
@@ -101,7 +102,7 @@ impl QueueMachine {
         }
     }
 
-    fn wishes<'a>(&'a self, puts: &'a [Put]) -> Vec<Wish<'a>> {
+    fn wishes<'a>(&'a self, puts: &'a [Put]) -> Vec<PlannedJob<'a>> {
         let rules = |put: &Put| self.state.rules.of(&put.queue);
         let keys: Vec<Option<DedupKey>> = puts.iter().map(|put| key_of(put, rules(put))).collect();
         let keyed = || puts.iter().zip(&keys).map(|(put, key)| (&put.queue, *key));
@@ -110,7 +111,7 @@ impl QueueMachine {
             let known = key.and_then(|key| self.state.uniques.of(&put.queue, key));
             let twin = key.and_then(|key| self.state.twin(&put.queue, key));
             let last = key.and_then(|key| last.get(&(&put.queue, Some(key))));
-            Wish {
+            PlannedJob {
                 put,
                 rules: rules(put),
                 key: *key,

@@ -1,7 +1,7 @@
 //! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim runs out of time, the tree may have
 //! to be killed before anyone else can claim the job: until then the claim is `fencing` and no longer valid.
 
-use crate::actors::binding::{self, Binding, Gone, PROCESSES, ToProcesses};
+use crate::actors::binding::{self, Binding, EndNotice, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Outcome};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 impl QueueMachine {
     /// Decides to end the claims that are bound to a process that is gone.
-    pub(super) fn decide_gone(&self, gone: Gone) -> Outcome {
+    pub(super) fn decide_gone(&self, gone: EndNotice) -> Outcome {
         let ends = |slot: &Slot| {
             let bound = self.state.job(*slot).and_then(|job| job.story().binding());
             bound.is_some_and(|bound| gone.ends(bound.until))

@@ -6,8 +6,8 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
+use crate::actors::queue::report::ErrorText;
 use crate::actors::queue::right::Claimant;
-use crate::actors::queue::said::ErrorText;
 use crate::actors::queue::state::end_claim;
 use crate::clock::{Date, Timestamp};
 use crate::ids::Slot;
@@ -186,7 +186,7 @@ impl QueueMachine {
                 let story = job.story_mut();
                 story.releases = story.releases.saturating_add(1);
             });
-        } else if let Some(error) = said(message) {
+        } else if let Some(error) = error_of(message) {
             self.state.change(slot, stamp.seq, |job| {
                 let story = job.story_mut();
                 // The reason for the cancellation says more than how the command was stopped.
@@ -298,7 +298,7 @@ impl QueueMachine {
 
     /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the old one, even if it is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let error = said(message).expect("only a failure fails");
+        let error = error_of(message).expect("only a failure fails");
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
@@ -311,7 +311,7 @@ impl QueueMachine {
 
     /// Ends a claim whose job is put off. The job waits like a failed one, but the claim does not count as a try.
     fn commit_defer(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let error = said(message).expect("only what is deferred is deferred");
+        let error = error_of(message).expect("only what is deferred is deferred");
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             end_claim(story, stamp.at);
@@ -392,7 +392,7 @@ impl QueueMachine {
 }
 
 /// Returns the error that a failure or deferral reports; `None` for other messages.
-const fn said(message: &Message) -> Option<&Option<ErrorText>> {
+const fn error_of(message: &Message) -> Option<&Option<ErrorText>> {
     if let Message::Fail { error, .. } | Message::Defer { error, .. } = message {
         Some(error)
     } else {

@@ -4,7 +4,7 @@ use crate::actors::queue::selected;
 use crate::actors::queue::tests::Pair;
 use crate::actors::queue::{Order, Phase, Query, QueueName, Reply};
 use crate::ids::Slot;
-use crate::spine::machine::{Machine as _, Paged as _, Shown as _, Timed as _};
+use crate::spine::machine::{Machine as _, Observable as _, Paged as _, Timed as _};
 
 impl Pair {
     /// Compares the answers to all queries, and checks all invariants.

@@ -1,8 +1,8 @@
 //! Tests that tenants get their turns, however many jobs each has and whatever happens in between.
 
 use crate::actors::queue::{
-    Across, AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply,
-    Right, Rules, TenantRules, TypeRules,
+    AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply, Right,
+    Rules, SharedRules, TenantRules, TypeRules,
 };
 use crate::clock::{Now, Timestamp};
 use crate::ids::Seq;
@@ -27,9 +27,9 @@ impl Bench {
             .map(|(name, of)| ((*name).to_owned(), of.clone()));
         Self {
             machine: QueueMachine::new(Rules {
-                across: Across {
+                across: SharedRules {
                     tenants: tenants.iter().map(weight).collect(),
-                    ..Across::default()
+                    ..SharedRules::default()
                 },
                 types: types.collect(),
                 ..Rules::default()
@@ -208,9 +208,9 @@ fn other_rules_are_gone_by_at_once() {
     }
     let weights = [("a".to_owned(), TenantRules { weight: 9 })];
     bench.machine.set_rules(Rules {
-        across: Across {
+        across: SharedRules {
             tenants: weights.into(),
-            ..Across::default()
+            ..SharedRules::default()
         },
         ..Rules::default()
     });

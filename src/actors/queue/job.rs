@@ -5,8 +5,8 @@
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::report::{ErrorText, Progress};
 use crate::actors::queue::right::Worker;
-use crate::actors::queue::said::{ErrorText, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
@@ -24,7 +24,7 @@ pub struct Job {
     pub(super) body: Option<Body>,
     pub(super) created: Timestamp,
     pub(super) ttr_ms: u64,
-    /// Links to its neighbours: among ready jobs, see `ready.rs`, or among claimed ones, see `held.rs`.
+    /// Links to its neighbours: among ready jobs, see `ready.rs`, or among claimed ones, see `claimed.rs`.
     pub(super) previous: Slot,
     pub(super) next: Slot,
     /// The number of its queue.

@@ -16,8 +16,8 @@ use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::event::Happening;
 use crate::spine::machine::{
-    Asked, Effects, Gauge, Keeping, Machine, Moment, Never, Now, Paged, Shown, Stamp, Start, Timed,
-    Weight,
+    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Observable, Paged, Request, Stamp, Start,
+    Timed, Weight,
 };
 
 /// The kinds of items that can be due, in the upper bits of an item. A job, root job, result or key is identified by its slot, a paused
@@ -285,7 +285,7 @@ impl Machine for QueueMachine {
         self.look(now.offset, query)
     }
 
-    fn cost(asked: Asked<'_, Self>) -> usize {
+    fn cost(asked: Request<'_, Self>) -> usize {
         Self::cost_of(&asked)
     }
 
@@ -455,7 +455,7 @@ impl Paged for QueueMachine {
     }
 }
 
-impl Shown for QueueMachine {
+impl Observable for QueueMachine {
     const KINDS: &'static [&'static str] = &[
         "abandoned",
         "added",

@@ -8,8 +8,8 @@ use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::refused::Refused;
+use crate::actors::queue::report::{ErrorText, KeepResult, Progress};
 use crate::actors::queue::right::{Claimant, Right, Worker};
-use crate::actors::queue::said::{ErrorText, KeepResult, Progress};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{Slot, Ticket};
@@ -159,7 +159,7 @@ pub enum Message {
         worker: Worker,
     },
     /// From the `ProcessActor`: a process or its tree is gone, so the claims bound to it end.
-    Gone(binding::Gone),
+    Gone(binding::EndNotice),
     /// Tick: a deadline of the job in this slot has passed.
     Expire {
         /// The slot.

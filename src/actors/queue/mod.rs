@@ -8,8 +8,8 @@
 //! | `message.rs` `refused.rs` `right.rs` `name.rs` | messages that change queues, and their outcomes |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration: for all queues, and for each type of job |
-//! | `job.rs` `said.rs` `phase.rs` `queue.rs` | one job; what its worker reports about it; the phases of a job; one queue |
-//! | `ready.rs` `held.rs` | the ready jobs of a queue, in order; its claimed jobs |
+//! | `job.rs` `report.rs` `phase.rs` `queue.rs` | one job; what its worker reports about it; the phases of a job; one queue |
+//! | `ready.rs` `claimed.rs` | the ready jobs of a queue, in order; its claimed jobs |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, and moving a job from phase to phase; the indexes over them |
 //! | `bound.rs` | claims that are bound to processes |
 //! | `roots.rs` | root jobs, and the jobs that they make obsolete |
@@ -31,6 +31,7 @@ mod bound;
 mod busiest;
 mod by_id;
 mod canonical;
+mod claimed;
 mod closing;
 mod commit;
 #[cfg(test)]
@@ -39,7 +40,6 @@ mod decide;
 mod event;
 #[cfg(test)]
 mod fair;
-mod held;
 mod index;
 #[cfg(test)]
 mod invariants;
@@ -61,11 +61,11 @@ mod queue;
 mod ready;
 mod refused;
 mod reply;
+mod report;
 mod results;
 mod right;
 mod roots;
 mod rules;
-mod said;
 mod select;
 #[cfg(test)]
 mod selected;
@@ -92,8 +92,8 @@ pub use reply::{
     Choice, Claim, JobSelection, JobView, Query, QueueSelection, QueueView, Reply, Totals, View,
     Watch,
 };
+pub use report::{ErrorText, JobEnd, KeepResult, OutputTail, Progress};
 pub use results::JobResult;
 pub use right::{Claimant, Right, Worker};
-pub use rules::{Across, Backoff, Class, Order, ResultRules, Rules, TenantRules, TypeRules};
-pub use said::{ErrorText, JobEnd, KeepResult, OutputTail, Progress};
+pub use rules::{Backoff, Class, Order, ResultRules, Rules, SharedRules, TenantRules, TypeRules};
 pub use uniques::KnownKey;

@@ -1,6 +1,6 @@
 //! One queue: its jobs by phase, and the clients that use it.
 
-use crate::actors::queue::held::Held;
+use crate::actors::queue::claimed::ClaimedList;
 use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::{Counts, Phase};
@@ -30,7 +30,7 @@ pub(super) struct Queue {
     /// Failed jobs that wait for a retry, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
     /// Claimed jobs.
-    pub(super) held: Held,
+    pub(super) held: ClaimedList,
     pub(super) counts: Counts,
     pub(super) is_paused: bool,
     pub(super) throttle: Throttle,
@@ -88,7 +88,7 @@ impl Queue {
             delayed: BTreeSet::new(),
             buried: BTreeSet::new(),
             retrying: BTreeSet::new(),
-            held: Held::default(),
+            held: ClaimedList::default(),
             counts: Counts::default(),
             is_paused: false,
             throttle: Throttle::new(rules),

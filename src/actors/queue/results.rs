@@ -7,8 +7,8 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::report::{JobEnd, KeepResult};
 use crate::actors::queue::rules::ResultRules;
-use crate::actors::queue::said::{JobEnd, KeepResult};
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot};
 use crate::lookup::kept::{Kept, Loaded, Plain};

@@ -23,14 +23,14 @@ pub struct Rules {
     /// The rules for a type, by its name.
     pub types: BTreeMap<String, TypeRules>,
     /// Rules that are not specific to a type. Not stored while all of them have their defaults.
-    #[serde(skip_serializing_if = "Across::is_default")]
-    pub across: Across,
+    #[serde(skip_serializing_if = "SharedRules::is_default")]
+    pub across: SharedRules,
 }
 
 /// Rules that are not specific to a type of job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Across {
+pub struct SharedRules {
     /// The rules for a tenant, by its name; the name of the default tenant is empty.
     pub tenants: BTreeMap<String, TenantRules>,
     /// The limits on stored results.
@@ -39,7 +39,7 @@ pub struct Across {
     pub keys_max: u32,
 }
 
-impl Default for Across {
+impl Default for SharedRules {
     fn default() -> Self {
         Self {
             tenants: BTreeMap::new(),
@@ -49,7 +49,7 @@ impl Default for Across {
     }
 }
 
-impl Across {
+impl SharedRules {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -214,7 +214,7 @@ impl Default for Rules {
             roots_max: 1_000_000,
             default: TypeRules::default(),
             types: BTreeMap::new(),
-            across: Across::default(),
+            across: SharedRules::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::actors::queue::phase::Counts;
 use crate::actors::queue::reply::{Choice, JobSelection, Query, QueueSelection, Reply, Watch};
 use crate::clock::Offset;
 use crate::ids::Slot;
-use crate::spine::machine::Asked;
+use crate::spine::machine::Request;
 
 /// The maximum number of items that are looked at for one answer.
 pub(super) const LOOKED_AT_MAX: u32 = 8192;
@@ -161,14 +161,14 @@ impl QueueMachine {
         clippy::wildcard_enum_match_arm,
         reason = "the rest is looked up by one number or name"
     )]
-    pub(super) fn cost_of(asked: &Asked<'_, Self>) -> usize {
+    pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {
-            Asked::Message(Message::Pop(pop)) | Asked::Watch(Watch::Job(pop)) => {
+            Request::Message(Message::Pop(pop)) | Request::Watch(Watch::Job(pop)) => {
                 1 + pop.queues.len() / 16
             }
-            Asked::Message(Message::Batch(jobs)) => 1 + jobs.len(),
-            Asked::Watch(Watch::Presence { watching, .. }) => 1 + watching.len() / 4,
-            Asked::Query(
+            Request::Message(Message::Batch(jobs)) => 1 + jobs.len(),
+            Request::Watch(Watch::Presence { watching, .. }) => 1 + watching.len() / 4,
+            Request::Query(
                 Query::Queues { .. }
                 | Query::SelectJobs(_)
                 | Query::SelectQueues(_)

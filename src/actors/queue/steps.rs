@@ -1,10 +1,11 @@
 //! Random steps for the tests of the queue rules: messages, clients that come and go, and the passage of time. Also the
 //! rules of the types used.
 
-use crate::actors::binding::{Binding, Gone, Until};
+use crate::actors::binding::{Binding, EndNotice, Until};
 use crate::actors::queue::{
-    Across, AnyType, Backoff, Body, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order,
-    Pop, Progress, Put, QueueName, ResultRules, Right, Root, Rules, TenantRules, TypeRules, Worker,
+    AnyType, Backoff, Body, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order, Pop,
+    Progress, Put, QueueName, ResultRules, Right, Root, Rules, SharedRules, TenantRules, TypeRules,
+    Worker,
 };
 use crate::ids::ProcessId;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub(super) enum Step {
     Send(Message),
     /// Send a message about a job. The number in it selects one of the existing jobs.
-    About(Message, Whose),
+    About(Message, Authority),
     Wait(Pop),
     Attend(QueueName, Vec<QueueName>),
     /// One of the waiting or present clients leaves.
@@ -32,7 +33,7 @@ pub(super) enum Step {
 
 /// The right with which a message about a job is sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Whose {
+pub(super) enum Authority {
     /// That of its claimant.
     Claimant,
     /// That of this worker, whether or not it claimed the job.
@@ -115,8 +116,8 @@ pub(super) fn rules(order: Order) -> Rules {
     }
 }
 
-fn across() -> Across {
-    Across {
+fn across() -> SharedRules {
+    SharedRules {
         tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
         results: ResultRules {
             count_max: 3,
@@ -327,17 +328,17 @@ fn message() -> impl Strategy<Value = Message> {
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
         1 => Just(Message::Spoil),
-        3 => process().prop_map(|(process, until)| Message::Gone(Gone { process, until, exit: None })),
+        3 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None })),
         2 => (1u64..4).prop_map(|worker| Message::Depart { worker: Worker(worker) }),
     ]
 }
 
-fn whose() -> impl Strategy<Value = Whose> {
+fn whose() -> impl Strategy<Value = Authority> {
     prop_oneof![
-        6 => Just(Whose::Claimant),
-        1 => (1u64..4).prop_map(Whose::Worker),
-        1 => (0u64..20).prop_map(Whose::Stale),
-        1 => Just(Whose::Nobody),
+        6 => Just(Authority::Claimant),
+        1 => (1u64..4).prop_map(Authority::Worker),
+        1 => (0u64..20).prop_map(Authority::Stale),
+        1 => Just(Authority::Nobody),
     ]
 }
 

@@ -7,7 +7,7 @@
 
 use crate::actors::binding::ToProcesses;
 use crate::actors::queue::model::{Due, Entry, Model};
-use crate::actors::queue::steps::{Step, Whose, order, rules, steps};
+use crate::actors::queue::steps::{Authority, Step, order, rules, steps};
 use crate::actors::queue::{
     Message, Order, Outcome, Pop, QueueMachine, QueueName, Reply, Right, View, Watch, Worker,
 };
@@ -15,7 +15,7 @@ use crate::clock::Timestamp;
 use crate::ids::{Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Never, Now, Paged as _, Shown as _, Stamp, Start,
+    Effects, Keeping, Machine as _, Moment, Never, Now, Observable as _, Paged as _, Stamp, Start,
     Timed as _,
 };
 use crate::spine::shelf::Shelf;
@@ -340,7 +340,7 @@ impl Pair {
     }
 
     /// Puts an existing job, and a right to it, into a message.
-    fn about(&self, mut message: Message, whose: Whose) -> Message {
+    fn about(&self, mut message: Message, whose: Authority) -> Message {
         if let Message::PopJob { id, .. } | Message::KickJob { id } | Message::Cancel { id, .. } =
             &mut message
         {
@@ -363,16 +363,18 @@ impl Pair {
     }
 
     /// Returns an existing job and a right to it.
-    fn of_claim(&self, id: u64, whose: Whose) -> (u64, Right) {
+    fn of_claim(&self, id: u64, whose: Authority) -> (u64, Right) {
         let job = self.pick(id);
         let token = job.and_then(|job| job.view.token).unwrap_or_default();
         let worker = job.and_then(|job| job.worker);
         let by = match (whose, worker) {
-            (Whose::Claimant, Some(worker)) => Right::Worker(worker),
-            (Whose::Claimant, None) => Right::Token(token),
-            (Whose::Worker(worker), _) => Right::Worker(Worker(worker)),
-            (Whose::Stale(by), _) => Right::Token(crate::ids::Token(token.0.saturating_sub(by))),
-            (Whose::Nobody, _) => Right::Unclaimed,
+            (Authority::Claimant, Some(worker)) => Right::Worker(worker),
+            (Authority::Claimant, None) => Right::Token(token),
+            (Authority::Worker(worker), _) => Right::Worker(Worker(worker)),
+            (Authority::Stale(by), _) => {
+                Right::Token(crate::ids::Token(token.0.saturating_sub(by)))
+            }
+            (Authority::Nobody, _) => Right::Unclaimed,
         };
         (job.map_or(u64::MAX, |job| job.view.id), by)
     }

@@ -6,7 +6,7 @@ use crate::spine::effect::Action;
 use crate::spine::event::Happening;
 use crate::spine::items::{Itemized, Items};
 use crate::spine::machine::{
-    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Refusal, Shown, Stamp, Start, Weight,
+    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Observable, Refusal, Stamp, Start, Weight,
 };
 use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
@@ -198,7 +198,7 @@ impl Itemized for SupervisorMachine {
     }
 }
 
-impl Shown for SupervisorMachine {
+impl Observable for SupervisorMachine {
     const KINDS: &'static [&'static str] = &["gave-up"];
 
     type View = View;

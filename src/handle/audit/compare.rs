@@ -2,8 +2,8 @@
 
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
-use crate::actors::lock::{Listed, Name};
-use crate::handle::audit::disagreement::{Disagreement, Which};
+use crate::actors::lock::{EntryView, Name};
+use crate::handle::audit::disagreement::{AttemptId, Disagreement};
 use crate::ids::{ActorId, ProcessId, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(super) struct Picture {
     /// Tasks under way, servers and groups, as of one moment.
     pub(super) standing: Standing,
     /// Lock entries of tasks.
-    pub(super) locks: Vec<Listed>,
+    pub(super) locks: Vec<EntryView>,
     /// Processes that others refer to, with the state of their records; a process that is not listed has no record.
     pub(super) records: BTreeMap<ProcessId, Recorded>,
     /// Processes of attempts that have not ended. Cleanup commands are not listed: they run independently, and may outlast
@@ -84,7 +84,7 @@ impl Picture {
     /// Compares an attempt with its process and its locks. Each step is followed by the next at once, so an attempt still
     /// at the same step at the next look has lost what should have followed.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
-        let which = Which {
+        let which = AttemptId {
             task,
             attempt: attempt.token,
             process: attempt.process,
@@ -104,7 +104,7 @@ impl Picture {
         ];
         for (key, _) in wants.into_iter().filter(|(_, wants)| *wants) {
             let has =
-                |it: &Listed| it.place == 1 && of_lock(it) == Some((key, task, attempt.token));
+                |it: &EntryView| it.place == 1 && of_lock(it) == Some((key, task, attempt.token));
             if !self.locks.iter().any(has) {
                 found.push(Disagreement::LockMissing { which, key });
             }
@@ -114,7 +114,7 @@ impl Picture {
 
     fn of_cleaning(&self, task: &UnderWay) -> Option<Disagreement> {
         let cleaning = task.cleaning?;
-        let which = Which {
+        let which = AttemptId {
             task: task.id,
             attempt: cleaning.token,
             process: cleaning.process,
@@ -130,7 +130,7 @@ impl Picture {
     fn of_locks(&self) -> Vec<Disagreement> {
         let tasks = self.standing.tasks.iter().map(|it| (it.id, it));
         let tasks: BTreeMap<u64, &UnderWay> = tasks.collect();
-        let is_meant = |it: &&Listed| {
+        let is_meant = |it: &&EntryView| {
             let Some((key, task, token)) = of_lock(it) else {
                 return false;
             };
@@ -235,7 +235,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
     let attempt = task.attempt.as_ref();
     let has_server = task.server.is_some();
     if let Some(attempt) = attempt.filter(|_| !has_server) {
-        found.push(Disagreement::NoServer(Which {
+        found.push(Disagreement::NoServer(AttemptId {
             task: task.id,
             attempt: attempt.token,
             process: attempt.process,
@@ -250,7 +250,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
 }
 
 /// Returns the key, task and attempt that a task lock belongs to.
-fn of_lock(entry: &Listed) -> Option<(&'static str, u64, Token)> {
+fn of_lock(entry: &EntryView) -> Option<(&'static str, u64, Token)> {
     let keys = [EXECUTE, UPDATE];
     let key = keys
         .into_iter()

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Identifies an attempt of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Which {
+pub struct AttemptId {
     /// The task.
     pub task: u64,
     /// The attempt, or the one being cleaned up after.
@@ -34,17 +34,17 @@ pub enum Disagreement {
         attempt: Token,
     },
     /// An attempt has a thread, but its request for the execute lock was not answered.
-    Unlocked(Which),
+    Unlocked(AttemptId),
     /// The launch of an attempt or of its cleanup was requested, but was not answered.
-    Unlaunched(Which),
+    Unlaunched(AttemptId),
     /// An attempt's process is over, but the attempt was not told.
-    Unended(Which),
+    Unended(AttemptId),
     /// An attempt runs on a server that does not exist.
-    NoServer(Which),
+    NoServer(AttemptId),
     /// An attempt lacks a lock that it should have.
     LockMissing {
         /// The attempt.
-        which: Which,
+        which: AttemptId,
         /// The key of the lock.
         key: &'static str,
     },
@@ -266,7 +266,7 @@ impl Disagreement {
     }
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for AttemptId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "attempt {} of task {}", self.attempt, self.task)
     }

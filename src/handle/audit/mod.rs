@@ -15,10 +15,10 @@ mod disagreement;
 #[cfg(test)]
 mod tests;
 
-pub use self::disagreement::{Disagreement, Which};
+pub use self::disagreement::{AttemptId, Disagreement};
 use crate::actors::binding::{PROCESSES, ToProcesses, Until};
 use crate::actors::dispatch::{self, EXECUTE, Standing, Task, UPDATE};
-use crate::actors::lock::{self, Held, Hold, Listed, Name};
+use crate::actors::lock::{self, EntryView, Hold, LockState, Name};
 use crate::actors::process::{Phase, RecordView};
 use crate::handle::audit::compare::{Picture, Recorded};
 use crate::handle::{Handle, LockError, ProcessError, Stopping, TaskError};
@@ -184,7 +184,7 @@ impl Handle {
     }
 
     /// Returns every lock entry under this key.
-    async fn locks_of(&self, key: &str) -> Result<Vec<Listed>, AuditError> {
+    async fn locks_of(&self, key: &str) -> Result<Vec<EntryView>, AuditError> {
         let mut all = Vec::new();
         let mut from = Some(Slot(0));
         while let Some(slot) = from {
@@ -223,7 +223,7 @@ impl Handle {
                 send(&actors.lock, lock::Message::Hold(hold)).await?;
             }
             Disagreement::LockLeft { key, index, owner } => {
-                let held = Held {
+                let held = LockState {
                     key: key.clone(),
                     index: index.clone(),
                     owner: owner.clone(),

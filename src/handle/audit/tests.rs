@@ -1,13 +1,13 @@
 //! Each kind of disagreement in a made-up picture, and no disagreement where all agree.
 
 use super::compare::{Picture, Recorded};
-use super::{Disagreement, Which};
+use super::{AttemptId, Disagreement};
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{
     Attempt, Cleaning, EXECUTE, GroupView, Pause, RunStatus, ServerView, Stage, Standing, Trace,
     UPDATE, UnderWay,
 };
-use crate::actors::lock::{Listed, Name};
+use crate::actors::lock::{EntryView, Name};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, ProcessId, Slot, Token};
 
@@ -15,13 +15,13 @@ const PROCESS: ProcessId = ProcessId(7);
 const CLEANUP: ProcessId = ProcessId(8);
 const BOUND: ProcessId = ProcessId(9);
 
-const WHICH: Which = Which {
+const WHICH: AttemptId = AttemptId {
     task: 4,
     attempt: Token(40),
     process: PROCESS,
 };
 
-const CLEANS: Which = Which {
+const CLEANS: AttemptId = AttemptId {
     task: 5,
     attempt: Token(50),
     process: CLEANUP,
@@ -31,8 +31,8 @@ fn name(text: &str) -> Name {
     Name::try_from(text).expect("it is short")
 }
 
-fn lock(key: &str, index: &str, owner: &str, place: u32) -> Listed {
-    Listed {
+fn lock(key: &str, index: &str, owner: &str, place: u32) -> EntryView {
+    EntryView {
         key: name(key),
         index: name(index),
         owner: name(owner),

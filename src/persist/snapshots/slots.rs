@@ -21,7 +21,7 @@ const SLACK_BYTES: u64 = 64 << 20;
 
 /// The state in which a slot was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SlotStatus {
     /// The slot is empty.
     Absent,
     /// Files without a seal: a checkpoint is writing them, or was interrupted.
@@ -36,15 +36,15 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
     /// The state in which it was found.
-    pub found: Found,
+    pub found: SlotStatus,
     /// Its seal, even if its files do not match it.
     pub seal: Option<Seal>,
     /// Its files.
     pub files: Vec<FileCheck>,
 }
 
-impl From<Found> for Look {
-    fn from(found: Found) -> Self {
+impl From<SlotStatus> for Look {
+    fn from(found: SlotStatus) -> Self {
         Self {
             found,
             seal: None,
@@ -55,7 +55,7 @@ impl From<Found> for Look {
 
 impl Look {
     /// Returns the same details with a different state.
-    fn but(self, found: Found) -> Self {
+    fn but(self, found: SlotStatus) -> Self {
         Self { found, ..self }
     }
 }
@@ -88,7 +88,7 @@ impl Slots {
     ///
     /// # Errors
     /// Returns an error if the slot was written by a newer program. An unreadable slot is not an error, but reported as damaged.
-    pub fn look(&self, slot: SlotId) -> Result<Found, PersistError> {
+    pub fn look(&self, slot: SlotId) -> Result<SlotStatus, PersistError> {
         Ok(self.look_closely(slot)?.found)
     }
 
@@ -98,7 +98,7 @@ impl Slots {
             Ok(None) => return Ok(self.look_unsealed(slot)),
             Ok(Some(SealRead::Good(seal))) => seal,
             Ok(Some(SealRead::Bad)) => {
-                let found = Found::Damaged("its seal is invalid".to_owned());
+                let found = SlotStatus::Damaged("its seal is invalid".to_owned());
                 return Ok(self.look_unsealed(slot).but(found));
             }
             Ok(Some(SealRead::TooNew(found))) => {
@@ -108,21 +108,22 @@ impl Slots {
                     supported: FORMAT_VERSION,
                 });
             }
-            Err(error) => return Ok(Look::from(Found::Damaged(error.to_string()))),
+            Err(error) => return Ok(Look::from(SlotStatus::Damaged(error.to_string()))),
         };
         let look = match seal::sum_files(self.disk.as_ref(), &slot.folder()) {
             Ok(files) => {
                 let files = seal::check_files(&seal.files, &files);
                 let wrong = files.iter().find_map(|file| file.wrong.clone());
                 Look {
-                    found: wrong.map_or_else(|| Found::Sealed(seal.clone()), Found::Damaged),
+                    found: wrong
+                        .map_or_else(|| SlotStatus::Sealed(seal.clone()), SlotStatus::Damaged),
                     seal: Some(seal),
                     files,
                 }
             }
             Err(error) => Look {
                 seal: Some(seal),
-                ..Look::from(Found::Damaged(error.to_string()))
+                ..Look::from(SlotStatus::Damaged(error.to_string()))
             },
         };
         Ok(look)
@@ -130,9 +131,9 @@ impl Slots {
 
     fn look_unsealed(&self, slot: SlotId) -> Look {
         let mut files = match self.disk.tree(&slot.folder()) {
-            Ok(files) if files.is_empty() => return Look::from(Found::Absent),
+            Ok(files) if files.is_empty() => return Look::from(SlotStatus::Absent),
             Ok(files) => files,
-            Err(error) => return Look::from(Found::Damaged(error.to_string())),
+            Err(error) => return Look::from(SlotStatus::Damaged(error.to_string())),
         };
         files.sort();
         let check = |(name, len)| FileCheck {
@@ -142,7 +143,7 @@ impl Slots {
         };
         Look {
             files: files.into_iter().map(check).collect(),
-            ..Look::from(Found::Unsealed)
+            ..Look::from(SlotStatus::Unsealed)
         }
     }
 
@@ -176,11 +177,14 @@ impl Slots {
             seal.file_bytes() <= seal.bytes.saturating_mul(3).saturating_add(SLACK_BYTES)
         };
         let before = match self.look(slot)? {
-            Found::Sealed(seal) if keeps(&seal) => {
+            SlotStatus::Sealed(seal) if keeps(&seal) => {
                 self.unseal(slot)?;
                 Some(seal.manifest)
             }
-            Found::Absent | Found::Unsealed | Found::Sealed(_) | Found::Damaged(_) => {
+            SlotStatus::Absent
+            | SlotStatus::Unsealed
+            | SlotStatus::Sealed(_)
+            | SlotStatus::Damaged(_) => {
                 self.discard(slot)?;
                 None
             }

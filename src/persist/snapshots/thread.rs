@@ -15,15 +15,15 @@ use std::sync::Arc;
 const NICE: i32 = 10;
 
 /// Called on the snapshot thread with the result of an order.
-pub type Done<T> = Box<dyn FnOnce(Result<T, PersistError>) + Send>;
+pub type Completion<T> = Box<dyn FnOnce(Result<T, PersistError>) + Send>;
 
 enum Order {
-    Put(Vec<Page>, Done<()>),
-    Close(Manifest, Done<()>),
+    Put(Vec<Page>, Completion<()>),
+    Close(Manifest, Completion<()>),
     Seal {
         mark: Seq,
         older: Seq,
-        done: Done<Sealed>,
+        done: Completion<Sealed>,
     },
 }
 
@@ -39,7 +39,7 @@ impl SnapshotThread {
         disk: Arc<dyn Disk>,
         slots: Slots,
         (slot, relied_on): (SlotId, bool),
-        opened: Done<Option<Manifest>>,
+        opened: Completion<Option<Manifest>>,
         ended: Box<dyn FnOnce(Option<Seal>) + Send>,
     ) -> Result<Self, PersistError> {
         let (orders, received) = unbounded();
@@ -68,18 +68,18 @@ impl SnapshotThread {
     }
 
     /// Writes pages.
-    pub fn put(&self, pages: Vec<Page>, done: Done<()>) {
+    pub fn put(&self, pages: Vec<Page>, done: Completion<()>) {
         self.order(Order::Put(pages, done));
     }
 
     /// Closes the slot, reads it back and makes it durable.
-    pub fn close(&self, manifest: Manifest, done: Done<()>) {
+    pub fn close(&self, manifest: Manifest, done: Completion<()>) {
         self.order(Order::Close(manifest, done));
     }
 
     /// Seals the slot, once `mark` is durable in the journal, and removes segments that are needed neither by this slot nor by the other
     /// one, which goes up to `older`.
-    pub fn seal(&self, mark: Seq, older: Seq, done: Done<Sealed>) {
+    pub fn seal(&self, mark: Seq, older: Seq, done: Completion<Sealed>) {
         self.order(Order::Seal { mark, older, done });
     }
 
@@ -92,8 +92,8 @@ impl SnapshotThread {
 /// Carries out an order. Returns false if no further order can follow it.
 fn carry_out(writing: &mut Writing, order: Order) -> bool {
     match order {
-        Order::Put(pages, done) => tell(done, writing.put(&pages)),
-        Order::Close(manifest, done) => tell(done, writing.close(&manifest)),
+        Order::Put(pages, done) => complete(done, writing.put(&pages)),
+        Order::Close(manifest, done) => complete(done, writing.close(&manifest)),
         Order::Seal { mark, older, done } => {
             done(writing.seal(mark, older));
             false
@@ -102,7 +102,7 @@ fn carry_out(writing: &mut Writing, order: Order) -> bool {
 }
 
 /// Reports the result of an order, and returns whether it succeeded.
-fn tell(done: Done<()>, came: Result<(), PersistError>) -> bool {
+fn complete(done: Completion<()>, came: Result<(), PersistError>) -> bool {
     let carried_out = came.is_ok();
     done(came);
     carried_out

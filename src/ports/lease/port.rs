@@ -4,7 +4,7 @@
 //! is lost if the server is killed in between, or if the file cannot be written, which is logged.
 
 use crate::actors::binding::Exit;
-use crate::actors::lease::{Action, LeaseMachine, Noted};
+use crate::actors::lease::{Action, LeaseMachine, LogEvent};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::ports::lease::counts::counts;
 use crate::schedule;
@@ -115,8 +115,8 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
     let lease = action.lease.to_text().replace(' ', "-");
     let mut line = format!("{} {lease}", schedule::utc(at));
     match &action.what {
-        Noted::Began => write!(line, " began token {}", action.token.0),
-        Noted::Ended {
+        LogEvent::Began => write!(line, " began token {}", action.token.0),
+        LogEvent::Ended {
             ran_ms,
             exit,
             launched,
@@ -147,7 +147,7 @@ fn words(exit: Option<Exit>) -> String {
 mod tests {
     use super::{LeasePort, append, date};
     use crate::actors::binding::Exit;
-    use crate::actors::lease::{Action, Noted};
+    use crate::actors::lease::{Action, LogEvent};
     use crate::actors::lock::Name;
     use crate::ids::{ProcessId, Seq, Token};
     use crate::ports::process::files::{STDOUT, run_dir};
@@ -166,12 +166,12 @@ mod tests {
         std::fs::create_dir_all(&dir).expect("a directory can be made");
         std::fs::write(dir.join(STDOUT), output).expect("a file can be written");
         let mut port = LeasePort::new(Some(folder.to_owned()));
-        let ended = Noted::Ended {
+        let ended = LogEvent::Ended {
             ran_ms: 1250,
             exit: Some(Exit::Code(3)),
             launched: Some((id, None)),
         };
-        for what in [Noted::Began, ended] {
+        for what in [LogEvent::Began, ended] {
             let what = Action {
                 file: file.to_str().expect("its name is text").to_owned(),
                 lease: Name::new(b"send mails".to_vec()).expect("a name"),

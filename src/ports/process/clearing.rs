@@ -1,7 +1,7 @@
 //! Clears a tree: continues until it is proved, not assumed, that nothing of it is alive.
 
 use crate::actors::process::Message;
-use crate::ports::process::world::{Found, Survivors, Tree, World};
+use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 
 /// The first interval between two checks, in milliseconds; doubled each time.
 const LOOK_MS: u64 = 5;
@@ -118,7 +118,7 @@ impl Clearing {
 
     fn kill_leader<W: World>(&self, world: &mut W, tree: &Tree) -> Survivors {
         match world.find(&tree.leader) {
-            Found::Alive(handle) => {
+            Lookup::Alive(handle) => {
                 if self.kills {
                     let _ = world.signal(&handle, KILL, false);
                 }
@@ -127,8 +127,8 @@ impl Clearing {
                     unknown: 0,
                 }
             }
-            Found::Gone(_) => Survivors::default(),
-            Found::Unknown => Survivors {
+            Lookup::Gone(_) => Survivors::default(),
+            Lookup::Unknown => Survivors {
                 alive: 0,
                 unknown: 1,
             },

@@ -7,7 +7,7 @@ use crate::keeper::protocol::Request;
 use crate::kernel::pidfd::ExitStatus;
 use crate::ports::process::attempt::{Link, end_of, reason};
 use crate::ports::process::follower::{Follower, PATIENCE_MS, SOON_MS};
-use crate::ports::process::world::{Found, World};
+use crate::ports::process::world::{Lookup, World};
 
 /// The first interval at which a process is looked up again if it is unknown whether it is alive, in milliseconds; doubled each time.
 const DOUBT_MS: u64 = 100;
@@ -70,24 +70,24 @@ impl<W: World> Follower<W> {
             return;
         };
         let found = self.world.find(&identity);
-        if matches!(found, Found::Unknown) {
+        if matches!(found, Lookup::Unknown) {
             self.doubted.insert(id);
         } else {
             self.doubted.remove(&id);
         }
         match found {
-            Found::Alive(handle) => {
+            Lookup::Alive(handle) => {
                 self.world.watch(id, &handle);
                 (attempt.handle, attempt.next_look) = (Some(handle), None);
             }
             // The keeper will report how it ended, shortly or when asked.
-            Found::Gone(_) if held => {
+            Lookup::Gone(_) if held => {
                 self.look_in(id, PATIENCE_MS);
                 self.world.ask(Request::Ask { attempt: id });
             }
-            Found::Gone(Some(status)) => self.end_by_status(id, status),
-            Found::Gone(None) => self.end_unknown(id),
-            Found::Unknown => {
+            Lookup::Gone(Some(status)) => self.end_by_status(id, status),
+            Lookup::Gone(None) => self.end_unknown(id),
+            Lookup::Unknown => {
                 let before = attempt.next_look.map_or(DOUBT_MS / 2, |(_, span)| span);
                 let span = (before * 2).clamp(DOUBT_MS, DOUBT_MS_MAX);
                 self.look_in(id, span);

@@ -8,7 +8,7 @@ use crate::ids::{ProcessId, Seq};
 use crate::keeper::protocol::Request;
 use crate::ports::process::attempt::{Attempt, Link};
 use crate::ports::process::clearing::Clearing;
-use crate::ports::process::world::{Found, Tree, World};
+use crate::ports::process::world::{Lookup, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long the keeper has to report the end of a process that is gone according to the kernel, in milliseconds, before it is asked.
@@ -280,9 +280,9 @@ impl<W: World> Follower<W> {
             return self.world.signal(handle, signal, group);
         }
         match self.world.find(identity) {
-            Found::Alive(handle) => self.world.signal(&handle, signal, group),
-            Found::Gone(_) => Err(NO_SUCH_PROCESS),
-            Found::Unknown => Err(AGAIN),
+            Lookup::Alive(handle) => self.world.signal(&handle, signal, group),
+            Lookup::Gone(_) => Err(NO_SUCH_PROCESS),
+            Lookup::Unknown => Err(AGAIN),
         }
     }
 

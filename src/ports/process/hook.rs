@@ -4,7 +4,7 @@
 //! A `Process` record describes a process that the hook ran; all other records are kept as they are. A malformed record causes a warning
 //! with its line number, never an error.
 
-use crate::actors::process::{Child, End, Found, Message, Warning};
+use crate::actors::process::{Child, End, HookOutput, Message, Warning};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::ports::process::files;
@@ -25,7 +25,7 @@ pub(super) fn read(
 ) {
     let mut reading = Reading {
         of: id,
-        found: Found::default(),
+        found: HookOutput::default(),
         report,
     };
     let read = files::reader(path).and_then(|mut file| reading.lines(&mut file, goes_on));
@@ -41,7 +41,7 @@ pub(super) fn read(
 
 struct Reading<'a> {
     of: ProcessId,
-    found: Found,
+    found: HookOutput,
     report: &'a mut dyn FnMut(Message),
 }
 
@@ -81,8 +81,8 @@ impl Reading<'_> {
         };
         match object.get("type").and_then(Value::as_str) {
             Some("Process") => match child(number, &object) {
-                Ok(_) if self.found.children >= Found::CHILDREN_MAX => {
-                    let most = Found::CHILDREN_MAX;
+                Ok(_) if self.found.children >= HookOutput::CHILDREN_MAX => {
+                    let most = HookOutput::CHILDREN_MAX;
                     self.warn(
                         number,
                         format!("only {most} processes of a hook get records"),
@@ -107,7 +107,8 @@ impl Reading<'_> {
         let so_far: usize = kept.iter().map(|it| it.as_bytes().len()).sum();
         // The records kept are the first ones, without gaps.
         let is_next = kept.len() + 1 == self.found.records as usize;
-        let fits = so_far + bytes.len() <= Found::BYTES_MAX && kept.len() < Found::KEPT_MAX;
+        let fits =
+            so_far + bytes.len() <= HookOutput::BYTES_MAX && kept.len() < HookOutput::KEPT_MAX;
         if is_next && fits {
             kept.push(Bytes::new(bytes));
         }
@@ -115,8 +116,8 @@ impl Reading<'_> {
 
     fn warn(&mut self, line: u32, mut words: String) {
         self.found.broken += 1;
-        if self.found.warnings.len() < Found::WARNINGS_MAX {
-            while words.len() > Found::WORDS_BYTES_MAX {
+        if self.found.warnings.len() < HookOutput::WARNINGS_MAX {
+            while words.len() > HookOutput::WORDS_BYTES_MAX {
                 words.pop();
             }
             self.found.warnings.push(Warning { line, words });
@@ -211,7 +212,7 @@ fn end_of(code: i64) -> Option<End> {
 #[cfg(test)]
 mod tests {
     use super::{LINE_BYTES_MAX, read};
-    use crate::actors::process::{Child, End, Found, Message};
+    use crate::actors::process::{Child, End, HookOutput, Message};
     use crate::bytes::Bytes;
     use crate::clock::Date;
     use crate::ids::ProcessId;
@@ -219,7 +220,7 @@ mod tests {
 
     const ID: ProcessId = ProcessId(7);
 
-    fn found(content: &[u8]) -> (Vec<Child>, Found) {
+    fn found(content: &[u8]) -> (Vec<Child>, HookOutput) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("stdout.log");
         std::fs::write(&path, content).expect("it is written");
@@ -297,10 +298,10 @@ mod tests {
         content.push_str(&"{\n".repeat(100));
         let (_, found) = found(content.as_bytes());
         assert_eq!((found.records, found.broken), (200, 100));
-        assert_eq!(found.warnings.len(), Found::WARNINGS_MAX);
+        assert_eq!(found.warnings.len(), HookOutput::WARNINGS_MAX);
         let kept: usize = found.kept.iter().map(|it| it.as_bytes().len()).sum();
         assert!(
-            (Found::BYTES_MAX - 1100..=Found::BYTES_MAX).contains(&kept),
+            (HookOutput::BYTES_MAX - 1100..=HookOutput::BYTES_MAX).contains(&kept),
             "{kept}"
         );
     }

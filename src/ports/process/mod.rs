@@ -19,7 +19,7 @@
 //! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be |
 //! | `follower.rs` `attempt.rs` | the logic: the same code runs over the real world and over that of the simulation |
 //! | `reconcile.rs` | checking on request whether recorded processes are still alive |
-//! | `ending.rs` `hearing.rs` | following a process to its end; the keeper's reports |
+//! | `ending.rs` `report.rs` | following a process to its end; the keeper's reports |
 //! | `orphans.rs` `namespaces.rs` | children that PID 1 inherits and has to reap; PID namespaces that ended with it |
 
 mod account;
@@ -31,7 +31,6 @@ mod environment;
 mod faults;
 pub(crate) mod files;
 mod follower;
-mod hearing;
 #[cfg(any(feature = "http", feature = "replay"))]
 mod hook;
 mod line;
@@ -45,6 +44,7 @@ mod orphans;
 mod output;
 mod real;
 mod reconcile;
+mod report;
 pub(crate) mod reporting;
 pub(crate) mod requester;
 mod rotation;
@@ -67,4 +67,4 @@ pub use reporting::Reporting;
 pub use requester::Requester;
 pub use thread::{Keeping, ProcessPort};
 pub use usage::Usage;
-pub use world::{Found, Survivors, Tree, World};
+pub use world::{Lookup, Survivors, Tree, World};

@@ -16,9 +16,9 @@ const NAMESPACES_MAX: usize = 1024;
 
 /// The namespaces that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Ended(BTreeSet<u64>);
+pub(super) struct EndedNamespaces(BTreeSet<u64>);
 
-impl Ended {
+impl EndedNamespaces {
     /// Reads the namespaces of earlier coordinators. If this process is PID 1, its own namespace is added to the file for later ones.
     pub(super) fn before(data: &Path, is_init: bool) -> Self {
         let own = host::namespace();
@@ -70,20 +70,20 @@ fn write(data: &Path, all: &[u64]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, FILE, host, read};
+    use super::{EndedNamespaces, FILE, host, read};
 
     #[test]
     fn those_of_coordinators_before_have_ended_and_the_own_has_not() {
         let dir = tempfile::tempdir().expect("a directory");
         let own = host::namespace();
-        assert!(!Ended::before(dir.path(), true).has(own));
+        assert!(!EndedNamespaces::before(dir.path(), true).has(own));
         assert_eq!(read(dir.path()).expect("it is read"), [own]);
         let another_boot = format!("{:032x} 77\n", !host::boot());
         let this_boot = format!("{:032x} 78\n", host::boot());
         std::fs::write(dir.path().join(FILE), another_boot + &this_boot).expect("it is written");
-        let ended = Ended::before(dir.path(), false);
+        let ended = EndedNamespaces::before(dir.path(), false);
         assert!(ended.has(78) && !ended.has(77) && !ended.has(own));
-        Ended::before(dir.path(), true);
+        EndedNamespaces::before(dir.path(), true);
         assert_eq!(read(dir.path()).expect("it is read"), [78, own]);
     }
 }

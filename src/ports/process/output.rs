@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_MAX: u32 = 8;
 
 /// A request to the thread.
-enum Asked {
+enum Request {
     /// Limits the output in this directory from now on.
     Bound(ProcessId, PathBuf, Bound),
     /// Ends the limit after a last check, which covers the last output.
@@ -49,7 +49,7 @@ pub(super) struct Outputs {
 }
 
 struct Thread {
-    asks: Option<Sender<Asked>>,
+    asks: Option<Sender<Request>>,
     is_over: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
 }
@@ -65,22 +65,22 @@ impl Outputs {
 
     /// Reads the output of a hook in a directory.
     pub(super) fn read(&mut self, id: ProcessId, dir: &Path) {
-        self.ask(Asked::Read(id, dir.to_owned()));
+        self.ask(Request::Read(id, dir.to_owned()));
     }
 
     /// Limits the size of the output in a directory.
     pub(super) fn bound(&mut self, id: ProcessId, dir: &Path, bound: Bound) {
-        self.ask(Asked::Bound(id, dir.to_owned(), bound));
+        self.ask(Request::Bound(id, dir.to_owned(), bound));
     }
 
     /// Ends the limit, since nothing writes there any more as far as is known.
     pub(super) fn release(&mut self, id: ProcessId) {
         if self.thread.is_some() {
-            self.ask(Asked::Release(id));
+            self.ask(Request::Release(id));
         }
     }
 
-    fn ask(&mut self, asked: Asked) {
+    fn ask(&mut self, asked: Request) {
         if let Some(report) = self.report.take() {
             match Thread::start(report) {
                 Ok(thread) => self.thread = Some(thread),
@@ -132,12 +132,12 @@ use crate::ports::process::hook::read;
 /// Without a JSON parser, records cannot be read.
 #[cfg(not(any(feature = "http", feature = "replay")))]
 fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
-    use crate::actors::process::{Found, Warning};
+    use crate::actors::process::{HookOutput, Warning};
     let words = "this build cannot read records: it was built without `http`".to_owned();
-    let found = Box::new(Found {
+    let found = Box::new(HookOutput {
         broken: 1,
         warnings: vec![Warning { line: 0, words }],
-        ..Found::default()
+        ..HookOutput::default()
     });
     report(Message::Found { id, found });
 }
@@ -169,25 +169,25 @@ impl Files {
     }
 
     /// Waits for a request or the next check. Returns whether to continue.
-    fn step(&mut self, asked: &Receiver<Asked>, goes_on: &dyn Fn() -> bool) -> bool {
+    fn step(&mut self, asked: &Receiver<Request>, goes_on: &dyn Fn() -> bool) -> bool {
         let next = if self.all.is_empty() {
             asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             asked.recv_timeout(LOOK)
         };
         match next {
-            Ok(Asked::Bound(id, dir, bound)) => {
+            Ok(Request::Bound(id, dir, bound)) => {
                 let files = [files::STDOUT, files::STDERR];
                 let files = files.map(|name| Bounded::new(dir.join(name), bound));
                 self.all.insert(id, files);
             }
-            Ok(Asked::Release(id)) => {
+            Ok(Request::Release(id)) => {
                 for mut file in self.all.remove(&id).into_iter().flatten() {
                     file.skips = 0;
                     file.look(goes_on);
                 }
             }
-            Ok(Asked::Read(id, dir)) => {
+            Ok(Request::Read(id, dir)) => {
                 read(id, &dir.join(files::STDOUT), &mut self.report, goes_on);
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -245,7 +245,7 @@ impl Bounded {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Bound, Bounded, Files, unbounded};
+    use super::{Bound, Bounded, Files, Request, unbounded};
     use crate::ids::ProcessId;
     use crate::ports::process::rotation::rotated;
 
@@ -279,11 +279,11 @@ mod tests {
         let path = dir.path().join("stderr.log");
         let (asks, asked) = unbounded();
         let mut files = Files::new(Box::new(|_| {}));
-        let bounded = Asked::Bound(ProcessId(7), dir.path().to_owned(), BOUND);
+        let bounded = Request::Bound(ProcessId(7), dir.path().to_owned(), BOUND);
         asks.send(bounded).expect("it is heard");
         assert!(files.step(&asked, &|| true));
         std::fs::write(&path, vec![b'a'; 20_000]).expect("it is written");
-        asks.send(Asked::Release(ProcessId(7)))
+        asks.send(Request::Release(ProcessId(7)))
             .expect("it is heard");
         assert!(files.step(&asked, &|| true));
         assert!(rotated(&path, 1).exists() && files.all.is_empty());

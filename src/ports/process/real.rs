@@ -18,14 +18,14 @@ use crate::ports::process::environment;
 use crate::ports::process::faults::{Fault, Faults};
 use crate::ports::process::files::{self, run_dir};
 use crate::ports::process::link::{self, KeeperProgram, Link};
-use crate::ports::process::namespaces::Ended;
+use crate::ports::process::namespaces::EndedNamespaces;
 use crate::ports::process::notices::Notices;
 use crate::ports::process::observed::Observed;
 use crate::ports::process::output::{Bound, Outputs};
 use crate::ports::process::reporting::{self, Reporting};
 use crate::ports::process::tree::Groups;
 use crate::ports::process::usage::{self, Usage};
-use crate::ports::process::world::{Found, Survivors, Tree, World};
+use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 use rustix::event::epoll;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -115,7 +115,7 @@ pub(super) struct Real<R> {
     leaders: BTreeMap<ProcessId, u32>,
     /// When to check again for children that have ended.
     pub(super) reaps_at: Option<u64>,
-    ended: Ended,
+    ended: EndedNamespaces,
     pub(super) notices: Notices,
     outputs: Outputs,
     /// The earliest time for the next search for processes that have output open.
@@ -126,7 +126,7 @@ pub(super) struct Real<R> {
 impl<R: FnMut(Message)> Real<R> {
     pub(super) fn new(place: Place, report: R, outputs: Outputs) -> io::Result<Self> {
         let ended = place.data.as_deref();
-        let ended = ended.map(|data| Ended::before(data, place.is_init));
+        let ended = ended.map(|data| EndedNamespaces::before(data, place.is_init));
         let ended = ended.unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let notices = Notices::open(place.data.as_deref(), &epoll);
@@ -174,12 +174,12 @@ impl<R: FnMut(Message)> Real<R> {
     }
 
     /// Returns whether a whole report has been received and not yet read.
-    pub(super) fn is_unheard(&self) -> bool {
+    pub(super) fn has_unread(&self) -> bool {
         self.link.as_ref().is_some_and(Link::has_unread)
     }
 
     /// Reads the keeper's reports. Returns whether the keeper is still connected.
-    pub(super) fn hear(&mut self, reports: &mut Vec<Report>) -> bool {
+    pub(super) fn receive(&mut self, reports: &mut Vec<Report>) -> bool {
         let Some(link) = &mut self.link else {
             return true;
         };
@@ -357,20 +357,20 @@ impl<R: FnMut(Message)> World for Real<R> {
         self.clock.now().0
     }
 
-    fn find(&mut self, identity: &Identity) -> Found<Pidfd> {
+    fn find(&mut self, identity: &Identity) -> Lookup<Pidfd> {
         match identities::find(identity) {
-            identities::Found::Alive(pidfd) => Found::Alive(pidfd),
-            identities::Found::Ended(pidfd) => match self.status(&pidfd) {
-                ExitStatus::Known(status) => Found::Gone(Some(status)),
-                ExitStatus::Alive | ExitStatus::Untold => Found::Gone(None),
+            identities::Lookup::Alive(pidfd) => Lookup::Alive(pidfd),
+            identities::Lookup::Ended(pidfd) => match self.status(&pidfd) {
+                ExitStatus::Known(status) => Lookup::Gone(Some(status)),
+                ExitStatus::Alive | ExitStatus::Untold => Lookup::Gone(None),
             },
-            identities::Found::Gone => Found::Gone(None),
-            identities::Found::Unknown(_) if self.ended.has(identity.namespace) => {
-                Found::Gone(None)
+            identities::Lookup::Gone => Lookup::Gone(None),
+            identities::Lookup::Unknown(_) if self.ended.has(identity.namespace) => {
+                Lookup::Gone(None)
             }
-            identities::Found::Unknown(error) => {
+            identities::Lookup::Unknown(error) => {
                 tracing::debug!("cannot tell whether {identity} is alive: {error}");
-                Found::Unknown
+                Lookup::Unknown
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::bytes::Bytes;
 use crate::ports::process::attempt::Attempt;
 use crate::ports::process::follower::Follower;
-use crate::ports::process::world::{Found, Tree, World};
+use crate::ports::process::world::{Lookup, Tree, World};
 
 impl<W: World> Follower<W> {
     /// Looks up a process that is recorded as alive, regardless of what is known here. Returns whether it is gone. How it ended is reported
@@ -17,7 +17,8 @@ impl<W: World> Follower<W> {
         let attempt = attempt.or_insert_with(|| Attempt::new(tree.launched, run_dir.cloned()));
         attempt.contained |= tree.contained;
         attempt.identity.get_or_insert(leader);
-        let is_gone = attempt.ended.is_some() || matches!(self.world.find(&leader), Found::Gone(_));
+        let is_gone =
+            attempt.ended.is_some() || matches!(self.world.find(&leader), Lookup::Gone(_));
         if is_gone {
             // Its descriptor did not report this, or the event was missed.
             (attempt.handle, attempt.next_look) = (None, None);

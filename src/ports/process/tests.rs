@@ -17,7 +17,7 @@ fn settle(follower: &mut Follower<Kernel>, ms: u64) {
     loop {
         while let Some(event) = follower.world().events.pop_front() {
             match event {
-                Event::Heard(report) => follower.heard(report),
+                Event::Heard(report) => follower.receive(report),
                 Event::Ended(id) => follower.ended(id),
                 Event::Emptied(id) => follower.emptied(id),
                 Event::KeeperGone => follower.keeper_gone(),

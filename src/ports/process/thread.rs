@@ -36,10 +36,10 @@ const FORGET_MS: u64 = 2;
 const FORGET_AT_ONCE: usize = 256;
 
 /// Receives the processes that were found, each with its PID.
-type Found = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
+type StrangersReceiver = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
 /// A request to the thread.
-enum Asked {
+enum Request {
     Perform(Seq, Box<Action>),
     Join(Box<dyn FnOnce(Result<(), Failure>) + Send>),
     /// Trees, each with the directory of its files.
@@ -48,7 +48,7 @@ enum Asked {
         Box<dyn FnOnce(Vec<bool>) + Send>,
     ),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
-    Strangers(Found),
+    Strangers(StrangersReceiver),
     Reap,
     End,
 }
@@ -58,7 +58,7 @@ type Reporter = dyn Fn() -> Box<dyn FnMut(Message) + Send> + Send + Sync;
 
 /// The running thread.
 struct Started {
-    asks: Sender<Asked>,
+    asks: Sender<Request>,
     wake: OwnedFd,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -71,7 +71,7 @@ struct Shared {
     /// Whether a census was skipped because nothing was followed and there was no keeper. The thread does it when it starts.
     counted: AtomicBool,
     /// Actions to be performed, in order, once a thread can be started. Launches are refused instead of queued.
-    waiting: Mutex<Vec<Asked>>,
+    waiting: Mutex<Vec<Request>>,
 }
 
 /// A handle for requests to the port's thread. Clones share the same thread.
@@ -92,7 +92,7 @@ impl Keeping {
 
     /// Joins or starts a keeper, and passes the result to `answer`.
     pub fn join(&self, answer: impl FnOnce(Result<(), Failure>) + Send + 'static) {
-        self.ask(Asked::Join(Box::new(answer)));
+        self.ask(Request::Join(Box::new(answer)));
     }
 
     /// Reads what these trees use now, in order; `None` for those that cannot be read. The answer is empty if no process was ever followed.
@@ -101,7 +101,7 @@ impl Keeping {
         trees: Vec<Tree>,
         answer: impl FnOnce(Vec<Option<Usage>>) + Send + 'static,
     ) {
-        let asked = Asked::Usage(trees, Box::new(answer));
+        let asked = Request::Usage(trees, Box::new(answer));
         match self.0.started.get() {
             Some(started) => started.ask(asked),
             None => asked.refuse(link::none(), &mut |_| {}),
@@ -114,13 +114,13 @@ impl Keeping {
         trees: Vec<(Tree, Option<Bytes>)>,
         answer: impl FnOnce(Vec<bool>) + Send + 'static,
     ) {
-        self.ask(Asked::Reconcile(trees, Box::new(answer)));
+        self.ask(Request::Reconcile(trees, Box::new(answer)));
     }
 
     /// Finds running processes launched by the keeper that are followed by nobody, each with its PID. The answer is empty if no process was
     /// ever followed.
     pub fn strangers(&self, answer: impl FnOnce(Vec<(ProcessId, u32)>) + Send + 'static) {
-        let asked = Asked::Strangers(Box::new(answer));
+        let asked = Request::Strangers(Box::new(answer));
         match self.0.started.get() {
             Some(started) => started.ask(asked),
             None => asked.refuse(link::none(), &mut |_| {}),
@@ -130,7 +130,7 @@ impl Keeping {
     /// Reaps inherited children that have ended, if that is the task of this process.
     pub fn reap(&self) {
         if self.0.place.is_init {
-            self.ask(Asked::Reap);
+            self.ask(Request::Reap);
         }
     }
 
@@ -165,7 +165,7 @@ impl Keeping {
         Some(files::run_dir(self.0.place.data.as_ref()?, id, own))
     }
 
-    fn ask(&self, asked: Asked) {
+    fn ask(&self, asked: Request) {
         let Some(reporter) = self.0.reporter.get() else {
             return asked.refuse(link::none(), &mut |_| {});
         };
@@ -184,7 +184,7 @@ impl Keeping {
         match started {
             Ok(started) => {
                 if self.0.counted.swap(false, Ordering::Relaxed) {
-                    started.ask(Asked::Perform(Seq(0), Box::new(Action::Census)));
+                    started.ask(Request::Perform(Seq(0), Box::new(Action::Census)));
                 }
                 waiting.drain(..).for_each(|asked| started.ask(asked));
                 started.ask(asked);
@@ -203,7 +203,7 @@ impl Keeping {
 }
 
 impl Started {
-    fn ask(&self, asked: Asked) {
+    fn ask(&self, asked: Request) {
         if self.asks.send(asked).is_ok() {
             // A counter at its maximum wakes the thread, too.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -211,7 +211,7 @@ impl Started {
     }
 }
 
-impl Asked {
+impl Request {
     /// Returns whether the request can be queued, since nobody waits for its answer.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Perform(_, action) if !matches!(**action, Action::Launch { .. }))
@@ -258,7 +258,7 @@ impl Port<ProcessMachine> for ProcessPort {
             // The thread does it when it starts: before a census, it assumes that an earlier keeper may have carried out any launch.
             self.0.0.counted.store(true, Ordering::Relaxed);
         } else {
-            self.0.ask(Asked::Perform(attempt, Box::new(what)));
+            self.0.ask(Request::Perform(attempt, Box::new(what)));
         }
     }
 }
@@ -268,7 +268,7 @@ impl Drop for ProcessPort {
         let Some(started) = self.0.0.started.get() else {
             return;
         };
-        started.ask(Asked::End);
+        started.ask(Request::End);
         let thread = started.thread.lock();
         if let Some(thread) = thread.unwrap_or_else(PoisonError::into_inner).take() {
             // A panic of the thread was logged by the panic hook, and nobody is left to be told.
@@ -328,7 +328,7 @@ impl Past {
 
 fn run<R: FnMut(Message)>(
     mut follower: Follower<Real<R>>,
-    asked: &Receiver<Asked>,
+    asked: &Receiver<Request>,
     wake: &OwnedFd,
 ) {
     let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
@@ -357,7 +357,7 @@ fn run<R: FnMut(Message)>(
                         return follower.forget(&past.ids);
                     }
                 }
-                KEEPER => hear(&mut follower),
+                KEEPER => receive(&mut follower),
                 NOTICES | NOTICES_APART => follower.notified(token),
                 LINES => follower.output_grew(),
                 token => {
@@ -373,8 +373,8 @@ fn run<R: FnMut(Message)>(
         past.forget(&mut follower);
         follower.reap_again();
         follower.expect_more();
-        while follower.world().is_unheard() {
-            hear(&mut follower);
+        while follower.world().has_unread() {
+            receive(&mut follower);
         }
         let unknown = follower.doubted();
         follower.world().count_unknown(unknown);
@@ -384,42 +384,42 @@ fn run<R: FnMut(Message)>(
 /// Performs pending requests. Returns whether to continue.
 fn perform<R: FnMut(Message)>(
     follower: &mut Follower<Real<R>>,
-    asked: &Receiver<Asked>,
+    asked: &Receiver<Request>,
     past: &mut Past,
 ) -> bool {
     while let Ok(asked) = asked.try_recv() {
         match asked {
-            Asked::Perform(seq, action) => {
+            Request::Perform(seq, action) => {
                 if let Action::Forget { id } = *action {
                     past.add(id, follower.world().clock());
                 } else {
                     follower.perform(seq, *action);
                 }
             }
-            Asked::Join(answer) => answer(follower.join()),
-            Asked::Reconcile(trees, answer) => {
+            Request::Join(answer) => answer(follower.join()),
+            Request::Reconcile(trees, answer) => {
                 let gone = trees
                     .iter()
                     .map(|(tree, dir)| follower.reconcile(tree, dir.as_ref()));
                 answer(gone.collect());
             }
-            Asked::Usage(trees, answer) => {
+            Request::Usage(trees, answer) => {
                 let world = follower.world();
                 answer(trees.iter().map(|tree| world.usage(tree)).collect());
             }
-            Asked::Strangers(answer) => answer(follower.strangers()),
-            Asked::Reap => follower.reap(),
-            Asked::End => return false,
+            Request::Strangers(answer) => answer(follower.strangers()),
+            Request::Reap => follower.reap(),
+            Request::End => return false,
         }
     }
     true
 }
 
-fn hear<R: FnMut(Message)>(follower: &mut Follower<Real<R>>) {
+fn receive<R: FnMut(Message)>(follower: &mut Follower<Real<R>>) {
     let mut reports = Vec::new();
-    let lives = follower.world().hear(&mut reports);
+    let lives = follower.world().receive(&mut reports);
     for report in reports {
-        follower.heard(report);
+        follower.receive(report);
     }
     if !lives {
         follower.keeper_gone();

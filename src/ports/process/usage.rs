@@ -1,7 +1,7 @@
 //! The resource usage of a process. It is read on demand, and only for the processes asked about.
 
 use crate::actors::process::Identity;
-use crate::kernel::identity::{Found, find};
+use crate::kernel::identity::{Lookup, find};
 use crate::kernel::{cgroup, host, proc};
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(super) fn read(leader: &Identity, group: Option<&Path>) -> Option<Usage> {
     if leader.namespace != host::namespace() {
         return None;
     }
-    let Found::Alive(pidfd) = find(leader) else {
+    let Lookup::Alive(pidfd) = find(leader) else {
         return None;
     };
     let stat = proc::stat(leader.pid).ok()??;
@@ -48,9 +48,9 @@ mod tests {
     use crate::kernel::identity::identify;
     use std::process::{Child, Command};
 
-    struct Ended(Child);
+    struct KillOnDrop(Child);
 
-    impl Drop for Ended {
+    impl Drop for KillOnDrop {
         fn drop(&mut self) {
             drop(self.0.kill());
             drop(self.0.wait());
@@ -64,7 +64,7 @@ mod tests {
         let usage = read(&leader, None).expect("it can be read");
         assert!(usage.memory_bytes > 0 && !usage.is_of_group, "{usage:?}");
 
-        let child = Ended(Command::new("sleep").arg("1000").spawn().unwrap());
+        let child = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
         let (_, theirs) = identify(child.0.id()).unwrap().expect("it lives");
         assert!(read(&theirs, None).is_some());
         drop(child);

@@ -10,7 +10,7 @@ use crate::kernel::pidfd::ExitStatus;
 
 /// The result of looking up a process.
 #[derive(Debug)]
-pub enum Found<H> {
+pub enum Lookup<H> {
     /// It is alive, and this descriptor refers to it and no other process.
     Alive(H),
     /// It is gone; with its status if the kernel still knows it.
@@ -61,7 +61,7 @@ pub trait World {
     fn clock(&self) -> u64;
 
     /// Looks up a process.
-    fn find(&mut self, identity: &Identity) -> Found<Self::Handle>;
+    fn find(&mut self, identity: &Identity) -> Lookup<Self::Handle>;
     /// Arranges for `Follower::ended` to be called when the process ends.
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
     /// Returns how the process ended, as far as the kernel informs others than its parent.

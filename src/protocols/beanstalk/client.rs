@@ -3,9 +3,9 @@
 use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
 };
-use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::command::ReserveMode;
 use crate::protocols::beanstalk::door::DEFAULT_TUBE;
+use crate::protocols::beanstalk::request::Request;
 use crate::spine::delivery::Item;
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -112,12 +112,12 @@ impl Client {
     }
 
     /// Appends the requests for a command to `items`; none if the command only concerns the connection.
-    pub(crate) fn ask(&self, asked: &Asked, items: &mut Vec<Item<QueueMachine>>) {
+    pub(crate) fn push_items(&self, asked: &Request, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
-        if let Asked::ReserveBatch(count) = asked {
+        if let Request::ReserveBatch(count) = asked {
             let pops = (0..*count).map(|_| Item::Message(Message::Pop(self.pop(false))));
             items.extend(pops);
-        } else if let Asked::DeleteBatch(ids) = asked {
+        } else if let Request::DeleteBatch(ids) = asked {
             let deletes = ids.iter().map(|id| Message::Delete { id: *id, by });
             items.extend(deletes.map(Item::Message));
         } else {
@@ -129,9 +129,9 @@ impl Client {
         clippy::wildcard_enum_match_arm,
         reason = "the rest asks, or is for the session"
     )]
-    fn item(&self, asked: &Asked, by: Right) -> Option<Item<QueueMachine>> {
+    fn item(&self, asked: &Request, by: Right) -> Option<Item<QueueMachine>> {
         let message = match asked {
-            Asked::Put(put) => Message::Put(Put {
+            Request::Put(put) => Message::Put(Put {
                 priority: put.priority,
                 delay_ms: ms(put.delay),
                 ttr_ms: ms(put.ttr),
@@ -139,14 +139,14 @@ impl Client {
                 tube: true,
                 ..Put::new(self.using.clone(), put.body.clone())
             }),
-            Asked::Spoiled => Message::Spoil,
-            Asked::Reserve { patience } => Message::Pop(self.pop(*patience != Some(0))),
-            Asked::ReserveJob(id) => Message::PopJob {
+            Request::Spoiled => Message::Spoil,
+            Request::Reserve { patience } => Message::Pop(self.pop(*patience != Some(0))),
+            Request::ReserveJob(id) => Message::PopJob {
                 id: *id,
                 by: Claimant::Worker(self.worker),
             },
-            Asked::Delete(id) => Message::Delete { id: *id, by },
-            Asked::Release {
+            Request::Delete(id) => Message::Delete { id: *id, by },
+            Request::Release {
                 id,
                 priority,
                 delay,
@@ -156,22 +156,22 @@ impl Client {
                 priority: Some(*priority),
                 delay_ms: ms(*delay),
             },
-            Asked::Bury { id, priority } => Message::Bury {
+            Request::Bury { id, priority } => Message::Bury {
                 id: *id,
                 by,
                 priority: Some(*priority),
             },
-            Asked::Touch(id) => Message::Touch { id: *id, by },
-            Asked::Kick(count) => Message::Kick {
+            Request::Touch(id) => Message::Touch { id: *id, by },
+            Request::Kick(count) => Message::Kick {
                 queue: self.using.clone(),
                 count: *count,
             },
-            Asked::KickJob(id) => Message::KickJob { id: *id },
-            Asked::PauseFound { tube, seconds } => Message::Pause {
+            Request::KickJob(id) => Message::KickJob { id: *id },
+            Request::PauseFound { tube, seconds } => Message::Pause {
                 queue: tube.clone(),
                 ms: ms(*seconds),
             },
-            Asked::Flush(tube) => Message::Flush {
+            Request::Flush(tube) => Message::Flush {
                 queue: tube.clone(),
             },
             asked => return self.query(asked).map(Item::Query),
@@ -183,21 +183,21 @@ impl Client {
         clippy::wildcard_enum_match_arm,
         reason = "the rest is for the session"
     )]
-    fn query(&self, asked: &Asked) -> Option<Query> {
+    fn query(&self, asked: &Request) -> Option<Query> {
         let next = |phase| Query::PeekNext {
             queue: self.using.clone(),
             phase,
         };
         Some(match asked {
-            Asked::Peek(id) => Query::Peek { id: *id },
-            Asked::PeekReady => next(Phase::Ready),
-            Asked::PeekDelayed => next(Phase::Delayed),
-            Asked::PeekBuried => next(Phase::Buried),
-            Asked::StatsJob(id) => Query::Job { id: *id },
-            Asked::StatsTube(tube) | Asked::Pause { tube, .. } => Query::Queue {
+            Request::Peek(id) => Query::Peek { id: *id },
+            Request::PeekReady => next(Phase::Ready),
+            Request::PeekDelayed => next(Phase::Delayed),
+            Request::PeekBuried => next(Phase::Buried),
+            Request::StatsJob(id) => Query::Job { id: *id },
+            Request::StatsTube(tube) | Request::Pause { tube, .. } => Query::Queue {
                 queue: tube.clone(),
             },
-            Asked::Stats => Query::Totals,
+            Request::Stats => Query::Totals,
             _ => return None,
         })
     }

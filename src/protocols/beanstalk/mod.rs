@@ -8,17 +8,17 @@
 //! | `reply.rs` | replies into bytes |
 //! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
 //! | `client.rs` | converts a client's commands to requests for the QueueActor |
-//! | `asked.rs` `show.rs` | commands to, and statistics from, the terms of the QueueActor |
+//! | `request.rs` `show.rs` | commands to, and statistics from, the terms of the QueueActor |
 //! | `session.rs` | one client: turns commands into messages for the QueueActor, in order |
 //! | `door.rs` | which connections are admitted, how many at a time, what is counted |
 
-mod asked;
 mod client;
 pub mod codec;
 pub mod command;
 mod door;
 mod line;
 pub mod reply;
+mod request;
 mod session;
 mod show;
 pub mod stats;

@@ -5,22 +5,22 @@
 //! a client that does not read is bounded: a number of commands, their answers, and some output.
 
 use crate::actors::queue::{
-    Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as Told, Watch, Worker,
+    Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as ActorReply, Watch, Worker,
 };
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::protocols::beanstalk::DEBUG_TARGET;
-use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::client::Client;
 use crate::protocols::beanstalk::codec::Decoder;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::door::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
+use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::show;
 use crate::protocols::bounds::bytes_to_name;
 use crate::protocols::listener;
-use crate::protocols::session::{Session, Then};
-use crate::spine::budget::Held;
+use crate::protocols::session::{NextStep, Session};
+use crate::spine::budget::Reservation;
 use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::collections::VecDeque;
@@ -55,11 +55,11 @@ pub(crate) struct BeanstalkSession {
     shared: Arc<Shared>,
     decoder: Decoder,
     /// Commands to be carried out, with what each is counted as.
-    taken: VecDeque<(Asked, Option<Counted>)>,
+    taken: VecDeque<(Request, Option<Counted>)>,
     /// Whether the `put` whose body is arriving has been counted.
     is_put_counted: bool,
     /// Answers to the first of these commands, still to be written.
-    answers: VecDeque<Answer<Told>>,
+    answers: VecDeque<Answer<ActorReply>>,
     /// Registers the queues that this client uses and watches.
     presence: Waiting<QueueMachine>,
     /// Whether that registration is out of date.
@@ -69,10 +69,10 @@ pub(crate) struct BeanstalkSession {
     /// Held while a large answer is being sent.
     large: Option<OwnedSemaphorePermit>,
     /// The memory of a job that has not arrived completely, and the time by which it must have.
-    unfinished: Held,
+    unfinished: Reservation,
     patience: Option<Timestamp>,
     /// The memory of the tubes that it watches.
-    named: Held,
+    named: Reservation,
     role: Role,
 }
 
@@ -100,8 +100,8 @@ impl BeanstalkSession {
         let client = Client::new(Worker(queues.ticket().0));
         Self {
             decoder: Decoder::new(shared.job_bytes_max),
-            unfinished: Held::new(&shared.unfinished),
-            named: Held::new(&shared.named),
+            unfinished: Reservation::new(&shared.unfinished),
+            named: Reservation::new(&shared.named),
             presence: queues.begin_watch(client.presence()),
             client,
             queues,
@@ -125,9 +125,9 @@ impl BeanstalkSession {
             if before > 0 && before + asked.items() > ITEMS_MAX {
                 break;
             }
-            self.client.ask(asked, &mut items);
+            self.client.push_items(asked, &mut items);
             // A pause is requested once it is known whether its tube exists, so commands after it are sent later.
-            if items.len() == before || matches!(asked, Asked::Pause { .. }) {
+            if items.len() == before || matches!(asked, Request::Pause { .. }) {
                 break;
             }
         }
@@ -139,58 +139,58 @@ impl BeanstalkSession {
         clippy::wildcard_enum_match_arm,
         reason = "what goes to the actor is looked at in `client.rs`"
     )]
-    fn settle(&mut self, asked: &Asked, output: &mut Vec<u8>) -> Then {
+    fn settle(&mut self, asked: &Request, output: &mut Vec<u8>) -> NextStep {
         match asked {
-            Asked::Use(tube) => {
+            Request::Use(tube) => {
                 self.client.using = tube.clone();
                 self.is_moved = true;
-                self.tell(&Reply::Using(tube.as_bytes()), output);
+                self.send(&Reply::Using(tube.as_bytes()), output);
             }
-            Asked::Watch(tube, weight) => {
+            Request::Watch(tube, weight) => {
                 if !self.client.watches(tube) && !self.has_room_to_watch(tube) {
-                    self.tell(&Reply::OutOfMemory, output);
-                    return Then::Continue;
+                    self.send(&Reply::OutOfMemory, output);
+                    return NextStep::Continue;
                 }
                 self.is_moved |= self.client.watch(tube, *weight);
-                self.tell(
+                self.send(
                     &Reply::Watching(self.client.watching().len() as u64),
                     output,
                 );
             }
-            Asked::Ignore(tube) if self.client.watching().iter().all(|it| it == tube) => {
-                self.tell(&Reply::NotIgnored, output);
+            Request::Ignore(tube) if self.client.watching().iter().all(|it| it == tube) => {
+                self.send(&Reply::NotIgnored, output);
             }
-            Asked::Ignore(tube) => {
+            Request::Ignore(tube) => {
                 let ignored = self.client.ignore(tube);
                 self.is_moved |= ignored;
                 if ignored {
                     self.named.shrink(bytes_to_name(tube));
                 }
-                self.tell(
+                self.send(
                     &Reply::Watching(self.client.watching().len() as u64),
                     output,
                 );
             }
-            Asked::ListTubeUsed => self.tell(&Reply::Using(self.client.using.as_bytes()), output),
-            Asked::ListTubesWatched => {
+            Request::ListTubeUsed => self.send(&Reply::Using(self.client.using.as_bytes()), output),
+            Request::ListTubesWatched => {
                 let names = self.client.watching().iter().map(QueueName::as_bytes);
-                self.tell(&Reply::Tubes(names.collect()), output);
+                self.send(&Reply::Tubes(names.collect()), output);
             }
-            Asked::Mode(mode) => {
+            Request::Mode(mode) => {
                 self.client.mode = *mode;
-                self.tell(&Reply::UsingMode(*mode), output);
+                self.send(&Reply::UsingMode(*mode), output);
             }
-            Asked::Refused(refusal) => self.tell(&(*refusal).into(), output),
-            Asked::PutBegun { .. } => {}
-            Asked::Quit => return Then::Close,
-            Asked::Http => {
+            Request::Refused(refusal) => self.send(&(*refusal).into(), output),
+            Request::PutBegun { .. } => {}
+            Request::Quit => return NextStep::Close,
+            Request::Http => {
                 let so_far = self.shared.counters.http.fetch_add(1, Ordering::Relaxed) + 1;
                 listener::refused(&"a connection", so_far, "it carries an HTTP request");
-                return Then::Close;
+                return NextStep::Close;
             }
             other => unreachable!("{other:?} is for the actor"),
         }
-        Then::Continue
+        NextStep::Continue
     }
 
     /// Returns whether the client may watch one more tube, and accounts for it if so.
@@ -222,7 +222,7 @@ impl BeanstalkSession {
     }
 
     /// Takes the next command to be carried out, and updates the statistics.
-    fn next(&mut self) -> Option<Asked> {
+    fn next(&mut self) -> Option<Request> {
         let (asked, counted) = self.taken.pop_front()?;
         let counters = &self.shared.counters;
         if let Some(counted) = counted {
@@ -242,7 +242,7 @@ impl BeanstalkSession {
         if let Some(fits) = self.decoder.put_under_way()
             && !std::mem::replace(&mut self.is_put_counted, true)
         {
-            let begun = (Asked::PutBegun { fits }, Some(Counted::Put));
+            let begun = (Request::PutBegun { fits }, Some(Counted::Put));
             self.taken.push_back(begun);
         }
     }
@@ -267,66 +267,75 @@ impl BeanstalkSession {
         self.reply(&asked, answer.expect("there is one"), output)
     }
 
-    fn reply_to_batch(&self, asked: &Asked, answers: &[Answer<Told>], output: &mut Vec<u8>) {
+    fn reply_to_batch(
+        &self,
+        asked: &Request,
+        answers: &[Answer<ActorReply>],
+        output: &mut Vec<u8>,
+    ) {
         if asked.is_reserve() {
             let claims = answers.iter().filter_map(|answer| {
-                let Ok(Told::Claim(claim)) = answer else {
+                let Ok(ActorReply::Claim(claim)) = answer else {
                     return None;
                 };
                 Some(job(claim))
             });
             let claims: Vec<_> = claims.collect();
-            let drains = |answer| matches!(answer, &Ok(Told::Refused(Refused::Draining)));
+            let drains = |answer| matches!(answer, &Ok(ActorReply::Refused(Refused::Draining)));
             let reply = if claims.is_empty() && answers.iter().any(drains) {
                 Reply::Draining
             } else {
                 Reply::ReservedBatch(claims)
             };
-            self.tell(&reply, output);
+            self.send(&reply, output);
         } else {
-            let done = answers.iter().filter(|answer| **answer == Ok(Told::Done));
+            let done = answers
+                .iter()
+                .filter(|answer| **answer == Ok(ActorReply::Done));
             let deleted = done.count() as u64;
             let absent = answers.len() as u64 - deleted;
-            self.tell(&Reply::DeletedBatch { deleted, absent }, output);
+            self.send(&Reply::DeletedBatch { deleted, absent }, output);
         }
     }
 
     /// Appends the reply to a command to `output`; returns `false` if the client must wait for it.
-    fn reply(&mut self, asked: &Asked, answer: Answer<Told>, output: &mut Vec<u8>) -> bool {
+    fn reply(&mut self, asked: &Request, answer: Answer<ActorReply>, output: &mut Vec<u8>) -> bool {
         let Ok(told) = answer else {
-            self.tell(&Reply::InternalError, output);
+            self.send(&Reply::InternalError, output);
             return true;
         };
         let now = || self.shared.clock.now();
         match (asked, told) {
-            (Asked::Reserve { .. } | Asked::ReserveJob(_), Told::Claim(claim)) => {
+            (Request::Reserve { .. } | Request::ReserveJob(_), ActorReply::Claim(claim)) => {
                 self.is_a_worker();
-                self.tell(&Reply::Reserved(job(&claim)), output);
+                self.send(&Reply::Reserved(job(&claim)), output);
             }
-            (Asked::Reserve { patience }, Told::Nothing { soonest, .. }) => {
+            (Request::Reserve { patience }, ActorReply::Nothing { soonest, .. }) => {
                 return self.reserve(*patience, soonest, output);
             }
-            (_, Told::Found(id, body)) => {
+            (_, ActorReply::Found(id, body)) => {
                 let body = body.as_bytes();
-                self.tell(&Reply::Found(Job { id, body }), output);
+                self.send(&Reply::Found(Job { id, body }), output);
             }
-            (Asked::Stats, Told::Totals(totals)) => {
+            (Request::Stats, ActorReply::Totals(totals)) => {
                 let reply = self.shared.server_stats(&totals, now());
-                self.tell(&reply, output);
+                self.send(&reply, output);
             }
-            (_, Told::Job(job)) => self.tell(&Reply::JobStats(show::job(&job, now())), output),
+            (_, ActorReply::Job(job)) => {
+                self.send(&Reply::JobStats(show::job(&job, now())), output);
+            }
             // A tube's existence is not durable state, so no message may depend on it.
-            (Asked::Pause { tube, seconds }, Told::Queue(_)) => {
-                let found = Asked::PauseFound {
+            (Request::Pause { tube, seconds }, ActorReply::Queue(_)) => {
+                let found = Request::PauseFound {
                     tube: tube.clone(),
                     seconds: *seconds,
                 };
                 self.taken.push_front((found, None));
             }
-            (_, Told::Queue(queue)) => {
-                self.tell(&Reply::TubeStats(show::tube(&queue, now())), output);
+            (_, ActorReply::Queue(queue)) => {
+                self.send(&Reply::TubeStats(show::tube(&queue, now())), output);
             }
-            (asked, told) => self.tell(&show::plain(asked, &told), output),
+            (asked, told) => self.send(&show::plain(asked, &told), output),
         }
         true
     }
@@ -344,11 +353,11 @@ impl BeanstalkSession {
             left.saturating_sub(MARGIN)
         });
         if until_margin == Some(Duration::ZERO) {
-            self.tell(&Reply::DeadlineSoon, output);
+            self.send(&Reply::DeadlineSoon, output);
             return true;
         }
         if patience == Some(0) {
-            self.tell(&Reply::TimedOut, output);
+            self.send(&Reply::TimedOut, output);
             return true;
         }
         let margin = until_margin.map(|span| (span, Reply::DeadlineSoon));
@@ -381,15 +390,15 @@ impl BeanstalkSession {
         while let Some(from) = next {
             let asked = vec![Item::Query(Query::Queues { from })];
             let mut answers = self.queues.walk(asked).await?;
-            let Some(Ok(Told::Queues { names, next: after })) = answers.pop() else {
-                self.tell(&Reply::InternalError, output);
+            let Some(Ok(ActorReply::Queues { names, next: after })) = answers.pop() else {
+                self.send(&Reply::InternalError, output);
                 return Ok(());
             };
             tubes.extend(names.into_iter().filter(|name| name.tenant().is_empty()));
             next = after;
         }
         let names = tubes.iter().map(QueueName::as_bytes).collect();
-        self.tell(&Reply::Tubes(names), output);
+        self.send(&Reply::Tubes(names), output);
         Ok(())
     }
 
@@ -400,7 +409,7 @@ impl BeanstalkSession {
         answers.map(body_bytes).sum()
     }
 
-    fn tell(&self, reply: &Reply<'_>, output: &mut Vec<u8>) {
+    fn send(&self, reply: &Reply<'_>, output: &mut Vec<u8>) {
         tracing::debug!(target: DEBUG_TARGET, "{} <- {reply}", self.client.worker.0);
         encode(reply, output);
     }
@@ -414,15 +423,20 @@ impl BeanstalkSession {
     }
 
     /// Handles the result of a `reserve` that waited.
-    fn came(&mut self, answer: Option<Answer<Told>>, instead: &Reply<'_>, output: &mut Vec<u8>) {
+    fn came(
+        &mut self,
+        answer: Option<Answer<ActorReply>>,
+        instead: &Reply<'_>,
+        output: &mut Vec<u8>,
+    ) {
         match answer {
             // It may be large, so it is replied to like one that came at once.
-            Some(Ok(Told::Claim(claim))) => {
-                self.taken.push_front((Asked::ReserveJob(claim.id), None));
-                self.answers.push_front(Ok(Told::Claim(claim)));
+            Some(Ok(ActorReply::Claim(claim))) => {
+                self.taken.push_front((Request::ReserveJob(claim.id), None));
+                self.answers.push_front(Ok(ActorReply::Claim(claim)));
             }
-            Some(_) => self.tell(&Reply::InternalError, output),
-            None => self.tell(instead, output),
+            Some(_) => self.send(&Reply::InternalError, output),
+            None => self.send(instead, output),
         }
     }
 }
@@ -441,7 +455,7 @@ impl Session for BeanstalkSession {
             tracing::debug!(target: DEBUG_TARGET, "{} -> {command}", self.client.worker.0);
             let is_counted = std::mem::take(&mut self.is_put_counted);
             let counted = command.counted().filter(|_| !is_counted);
-            let asked = Asked::from(command);
+            let asked = Request::from(command);
             self.role.may_hold |= asked.may_claim();
             self.taken.push_back((asked, counted));
         }
@@ -454,17 +468,17 @@ impl Session for BeanstalkSession {
         Some(until.since(self.shared.clock.now()))
     }
 
-    async fn perform(&mut self, output: &mut Vec<u8>) -> Then {
+    async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep {
         loop {
             if output.len() > OUTPUT_BYTES {
-                return Then::Again;
+                return NextStep::Again;
             }
             if !self.answers.is_empty() {
                 if self.next_bytes() > OUTPUT_BYTES {
                     self.hold_large().await;
                 }
                 if !self.reply_next(output) {
-                    return Then::Wait;
+                    return NextStep::Wait;
                 }
                 continue;
             }
@@ -472,23 +486,23 @@ impl Session for BeanstalkSession {
             if !run.is_empty() {
                 self.attend();
                 let Ok(answers) = self.queues.call(run).await else {
-                    return Then::Close;
+                    return NextStep::Close;
                 };
                 self.answers = answers.into();
                 continue;
             }
             let Some(asked) = self.next() else {
                 self.attend();
-                return Then::Continue;
+                return NextStep::Continue;
             };
-            if matches!(asked, Asked::ListTubes) {
+            if matches!(asked, Request::ListTubes) {
                 self.attend();
                 // It is written before another one is built.
                 let listed = self.list_tubes(output).await;
-                return listed.map_or(Then::Close, |()| Then::Again);
+                return listed.map_or(NextStep::Close, |()| NextStep::Again);
             }
-            if self.settle(&asked, output) == Then::Close {
-                return Then::Close;
+            if self.settle(&asked, output) == NextStep::Close {
+                return NextStep::Close;
             }
         }
     }
@@ -538,10 +552,10 @@ impl Drop for BeanstalkSession {
     }
 }
 
-fn body_bytes(answer: &Answer<Told>) -> usize {
+fn body_bytes(answer: &Answer<ActorReply>) -> usize {
     match answer {
-        Ok(Told::Claim(claim)) => claim.body.as_bytes().len(),
-        Ok(Told::Found(_, body)) => body.as_bytes().len(),
+        Ok(ActorReply::Claim(claim)) => claim.body.as_bytes().len(),
+        Ok(ActorReply::Found(_, body)) => body.as_bytes().len(),
         _ => 0,
     }
 }

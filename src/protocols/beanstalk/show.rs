@@ -1,9 +1,9 @@
 //! Converts the QueueActor's views of jobs and queues to beanstalkd's terms.
 
-use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as Told};
+use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as ActorReply};
 use crate::clock::Timestamp;
-use crate::protocols::beanstalk::asked::Asked;
 use crate::protocols::beanstalk::reply::{JobState, Reply};
+use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
 
 /// Returns a job's statistics for `stats-job`. A failed job counts as delayed, since beanstalkd has no state for it.
@@ -69,9 +69,9 @@ pub(crate) const fn state(phase: Phase) -> JobState {
 }
 
 /// Returns the replies that consist of a single line.
-pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
+pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
     match (asked, told) {
-        (Asked::Put(_), Told::Put { id, duplicate }) => match duplicate {
+        (Request::Put(_), ActorReply::Put { id, duplicate }) => match duplicate {
             None => Reply::Inserted(*id),
             Some(phase) => Reply::InsertedBefore {
                 id: *id,
@@ -79,24 +79,23 @@ pub(crate) fn plain(asked: &Asked, told: &Told) -> Reply<'static> {
                 priority: None,
             },
         },
-        (Asked::Put(_), Told::Remembered { id }) => Reply::Inserted(*id),
-        (Asked::Spoiled, _) => Reply::ExpectedCrlf,
-        (_, Told::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
-        (_, Told::Refused(Refused::TooBig)) => Reply::JobTooBig,
-        (_, Told::Refused(Refused::Full | Refused::QueuesFull | Refused::DiskFull)) => {
+        (Request::Put(_), ActorReply::Remembered { id }) => Reply::Inserted(*id),
+        (Request::Spoiled, _) => Reply::ExpectedCrlf,
+        (_, ActorReply::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
+        (_, ActorReply::Refused(Refused::TooBig)) => Reply::JobTooBig,
+        (_, ActorReply::Refused(Refused::Full | Refused::QueuesFull | Refused::DiskFull)) => {
             Reply::OutOfMemory
         }
-        (Asked::Delete(_), Told::Done) => Reply::Deleted,
-        (Asked::Release { .. }, Told::Done) => Reply::Released,
-        (Asked::Bury { .. }, Told::Done) | (Asked::Release { .. }, Told::Abandoned) => {
-            Reply::Buried
-        }
-        (Asked::Touch(_), Told::Done) => Reply::Touched,
-        (Asked::KickJob(_), Told::Done) => Reply::JobKicked,
-        (Asked::PauseFound { .. }, Told::Done) => Reply::Paused,
-        (Asked::Kick(_), Told::Count(count)) => Reply::Kicked((*count).into()),
-        (Asked::Flush(_), Told::Count(count)) => Reply::Flushed((*count).into()),
-        (_, Told::Absent | Told::Refused(Refused::StaleToken)) => Reply::NotFound,
+        (Request::Delete(_), ActorReply::Done) => Reply::Deleted,
+        (Request::Release { .. }, ActorReply::Done) => Reply::Released,
+        (Request::Bury { .. }, ActorReply::Done)
+        | (Request::Release { .. }, ActorReply::Abandoned) => Reply::Buried,
+        (Request::Touch(_), ActorReply::Done) => Reply::Touched,
+        (Request::KickJob(_), ActorReply::Done) => Reply::JobKicked,
+        (Request::PauseFound { .. }, ActorReply::Done) => Reply::Paused,
+        (Request::Kick(_), ActorReply::Count(count)) => Reply::Kicked((*count).into()),
+        (Request::Flush(_), ActorReply::Count(count)) => Reply::Flushed((*count).into()),
+        (_, ActorReply::Absent | ActorReply::Refused(Refused::StaleToken)) => Reply::NotFound,
         (asked, told) => unreachable!("{asked:?} is not answered with {told:?}"),
     }
 }

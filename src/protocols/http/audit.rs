@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
 #[schemars(rename = "Audit")]
 pub(crate) struct Audited {
     /// The disagreements found.
-    found: Vec<Found>,
+    found: Vec<DisagreementView>,
     /// The number of disagreements left.
     left: u64,
     /// The number of tasks under way that were examined.
@@ -56,7 +56,7 @@ pub(crate) struct Audited {
 /// A disagreement.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Disagreement")]
-pub(crate) struct Found {
+pub(crate) struct DisagreementView {
     /// `status`, `late`, `unlocked`, `unlaunched`, `unended`, `no-server`, `lock-missing`, `lock-left`, `unattended`, `threads`, `group`, `work-twice`, `gone`, `stranger` or `bound`.
     kind: &'static str,
     /// A description for users.
@@ -73,7 +73,7 @@ pub(crate) struct Found {
     fixed: bool,
 }
 
-impl Found {
+impl DisagreementView {
     fn of((found, fixed): &(Disagreement, bool)) -> Self {
         let (task, attempt, process) = found.about();
         Self {
@@ -91,7 +91,7 @@ impl Found {
 impl From<Audit> for Audited {
     fn from(audit: Audit) -> Self {
         Self {
-            found: audit.found.iter().map(Found::of).collect(),
+            found: audit.found.iter().map(DisagreementView::of).collect(),
             left: audit.left.len() as u64,
             tasks: audit.tasks,
             processes: audit.processes,

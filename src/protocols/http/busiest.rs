@@ -54,7 +54,7 @@ pub(crate) struct Busy {
 
 /// A lock with waiters, and its owner.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Wanted {
+pub(crate) struct ContendedLock {
     #[serde(flatten)]
     names: EntryNames,
     /// The number of waiters.
@@ -68,7 +68,7 @@ pub(crate) struct Busiest {
     queues: Vec<Busy>,
     /// The `after` for the next request; null after the last share.
     next: Option<String>,
-    locks: Vec<Wanted>,
+    locks: Vec<ContendedLock>,
     /// The number of locks with waiters.
     locks_all: u32,
     /// Leases with a running pass, the longest-running first; then those with a next pass; then by scheduled date.
@@ -97,7 +97,10 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let busiest = Busiest {
         queues: queues.iter().map(|queue| busy(queue, now)).collect(),
         next: next.map(|slot| slot.0.to_string()),
-        locks: locks.into_iter().map(|lock| wanted(lock, now)).collect(),
+        locks: locks
+            .into_iter()
+            .map(|lock| contended_lock(lock, now))
+            .collect(),
         locks_all,
         leases,
         leases_more,
@@ -114,7 +117,7 @@ fn busy(view: &QueueView, now: Timestamp) -> Busy {
     }
 }
 
-fn wanted(lock: Contended, now: Timestamp) -> Wanted {
+fn contended_lock(lock: Contended, now: Timestamp) -> ContendedLock {
     let Contended {
         key,
         index,
@@ -123,7 +126,7 @@ fn wanted(lock: Contended, now: Timestamp) -> Wanted {
         since: _,
         deadline,
     } = lock;
-    Wanted {
+    ContendedLock {
         names: EntryNames { key, index, owner },
         waiting,
         remaining_ms: deadline.map(|it| it.0.saturating_sub(now.0)),

@@ -16,7 +16,7 @@ use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
 use crate::spine::event::{Event, Field, NODE, Position};
-use crate::spine::feed::Heard;
+use crate::spine::feed::Notification;
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::{Method, StatusCode};
@@ -80,18 +80,18 @@ pub(crate) struct Listen {
 /// Streams events for as long as the client reads them.
 async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpResponse, Problem> {
     let after = after(call, listen.after.as_deref())?;
-    let wanted = Wanted::of(listen)?;
+    let wanted = EventFilter::of(listen)?;
     let mut response = HttpResponse::build(StatusCode::OK);
     response.content_type("text/event-stream");
     if call.method() == Method::HEAD {
-        return Ok(response.body(BoxBody::new(Stream::<Telling>::empty())));
+        return Ok(response.body(BoxBody::new(Stream::<EventStream>::empty())));
     }
     let place = call.place()?;
     let events = call.node.events(after).await.map_err(stopped)?;
     if let Some(words) = call.node.halt_words() {
         return Err(Problem::new(Reason::Halted, words));
     }
-    let telling = Telling {
+    let telling = EventStream {
         events,
         wanted,
         closing: call.closing(),
@@ -120,7 +120,7 @@ fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> 
 
 /// Selects events.
 #[derive(Debug, Default)]
-struct Wanted {
+struct EventFilter {
     actor: Option<&'static str>,
     /// The kinds, without duplicates.
     kinds: Option<BTreeSet<&'static str>>,
@@ -151,7 +151,7 @@ fn known(
     })
 }
 
-impl Wanted {
+impl EventFilter {
     fn of(listen: Listen) -> Result<Self, Problem> {
         let actor = listen.actor.map(|actor| known("actor", &actor, origins()));
         let kinds = listen.kind.map(|kinds| {
@@ -170,14 +170,14 @@ impl Wanted {
     }
 
     /// Returns the cost of matching and writing an event, at least 1.
-    fn work(&self, heard: &Heard) -> usize {
+    fn work(&self, heard: &Notification) -> usize {
         let pattern = self
             .subject
             .as_ref()
             .map_or(0, |name| name.as_bytes().len());
         let name = match heard {
-            Heard::Event(event) => event.what.subject().map_or(0, <[u8]>::len),
-            Heard::Lost { .. } | Heard::Ahead { .. } => 0,
+            Notification::Event(event) => event.what.subject().map_or(0, <[u8]>::len),
+            Notification::Lost { .. } | Notification::Ahead { .. } => 0,
         };
         1 + pattern * name / COMPARED
     }
@@ -199,20 +199,20 @@ impl Wanted {
     }
 
     /// Writes an event to `said` if it is selected.
-    fn tell(&self, heard: &Heard, said: &mut String) {
+    fn write(&self, heard: &Notification, said: &mut String) {
         match heard {
-            Heard::Event(event) if self.lets_through(event) => {
+            Notification::Event(event) if self.lets_through(event) => {
                 said.push_str(event.written.get_or_init(|| written(event).into()));
             }
-            Heard::Event(_) => {}
-            Heard::Lost { after, upto } => say_gap("lost", (*after, *upto), said),
-            Heard::Ahead { after, upto } => say_gap("ahead", (*after, *upto), said),
+            Notification::Event(_) => {}
+            Notification::Lost { after, upto } => write_gap("lost", (*after, *upto), said),
+            Notification::Ahead { after, upto } => write_gap("ahead", (*after, *upto), said),
         }
     }
 }
 
 /// Reports that a stream does not continue where it was asked to.
-fn say_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
+fn write_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
     let data = json!({"kind": kind, "after": after.to_string(), "upto": upto.to_string()});
     *said += format!("id: {upto}\nevent: {kind}\ndata: {data}\n\n").as_str();
 }
@@ -238,9 +238,9 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// A single stream.
-struct Telling {
+struct EventStream {
     events: Events,
-    wanted: Wanted,
+    wanted: EventFilter,
     closing: watch::Receiver<bool>,
     turns: Turns,
     /// The heartbeat; `None` before the first part.
@@ -249,7 +249,7 @@ struct Telling {
     place: Place,
 }
 
-impl Parts for Telling {
+impl Parts for EventStream {
     async fn part(&mut self) -> Option<Bytes> {
         let Some(beat) = &mut self.beat else {
             let mut beat = interval(HEARTBEAT);
@@ -270,7 +270,7 @@ impl Parts for Telling {
             let turn = self.turns.next().await;
             let mut looked_at = 0;
             while let Some(some) = heard {
-                self.wanted.tell(&some, &mut said);
+                self.wanted.write(&some, &mut said);
                 looked_at += self.wanted.work(&some);
                 let more = said.len() < PART_BYTES && looked_at < LOOKED_AT;
                 heard = more.then(|| self.events.at_once()).flatten();

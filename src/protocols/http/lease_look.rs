@@ -58,12 +58,12 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct WhichLease {
+pub(crate) struct LeaseQuery {
     /// The name of the lease.
     name: Name,
 }
 
-async fn lease(call: &Call, Query(asked): Query<WhichLease>) -> Result<Json<Lease>, Problem> {
+async fn lease(call: &Call, Query(asked): Query<LeaseQuery>) -> Result<Json<Lease>, Problem> {
     let found = call.node.leases().get(&asked.name).await?;
     Ok(Json(Lease::of(call, found).await?))
 }
@@ -74,7 +74,7 @@ pub(crate) struct Checked {
     wanted: bool,
 }
 
-async fn check(call: &Call, Query(asked): Query<WhichLease>) -> Result<Json<Checked>, Problem> {
+async fn check(call: &Call, Query(asked): Query<LeaseQuery>) -> Result<Json<Checked>, Problem> {
     let wanted = match call.node.leases().get(&asked.name).await {
         Ok(lease) => lease.is_useful(call.node.now()),
         Err(crate::handle::LeaseError::Absent) => true,
@@ -103,7 +103,7 @@ pub(crate) struct Leases {
 }
 
 /// A lease with the records of its processes.
-struct Found {
+struct LeaseDetails {
     lease: LeaseView,
     records: BTreeMap<ProcessId, RecordView>,
 }
@@ -124,12 +124,12 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>,
         for lease in found.leases {
             let its = processes(&lease).filter_map(|id| Some((id, records.get(&id)?.clone())));
             let records = its.collect();
-            page.push(Found { lease, records });
+            page.push(LeaseDetails { lease, records });
         }
         Ok((page, next))
     };
-    let now = Here::of(call);
-    let show = |found: &Found| Lease::shown(&found.lease, &found.records, now);
+    let now = Viewpoint::of(call);
+    let show = |found: &LeaseDetails| Lease::shown(&found.lease, &found.records, now);
     let gathered = Listing::gather(call, (after.transpose()?, asked.limit.0), page, show).await?;
     let (leases, next, place) = gathered.in_order();
     let next = next.flatten().map(|name| name.to_text());
@@ -157,13 +157,13 @@ async fn records(
 
 /// The current time, and the PID of the coordinator, which stands in for a command that has no process yet.
 #[derive(Clone, Copy)]
-struct Here {
+struct Viewpoint {
     now: Timestamp,
     offset: Offset,
     pid: u32,
 }
 
-impl Here {
+impl Viewpoint {
     fn of(call: &Call) -> Self {
         let now = call.node.now();
         let offset = call.node.offset();
@@ -282,19 +282,19 @@ impl Lease {
     pub(crate) async fn of(call: &Call, lease: LeaseView) -> Result<Self, Problem> {
         let ids: Vec<ProcessId> = processes(&lease).collect();
         let records = records(call, &ids).await?;
-        Ok(Self::shown(&lease, &records, Here::of(call)))
+        Ok(Self::shown(&lease, &records, Viewpoint::of(call)))
     }
 
     /// Converts leases for an answer.
     pub(crate) async fn of_all(call: &Call, leases: Vec<LeaseView>) -> Result<Vec<Self>, Problem> {
         let ids: Vec<ProcessId> = leases.iter().flat_map(processes).collect();
         let records = records(call, &ids).await?;
-        let here = Here::of(call);
+        let here = Viewpoint::of(call);
         let leases = leases.iter();
         Ok(leases.map(|it| Self::shown(it, &records, here)).collect())
     }
 
-    fn shown(view: &LeaseView, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
+    fn shown(view: &LeaseView, records: &BTreeMap<ProcessId, RecordView>, here: Viewpoint) -> Self {
         let lease::Lease {
             name,
             settings,
@@ -344,7 +344,7 @@ fn command(command: &lease::Command) -> Vec<String> {
 }
 
 impl Pass {
-    fn shown(it: &Current, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
+    fn shown(it: &Current, records: &BTreeMap<ProcessId, RecordView>, here: Viewpoint) -> Self {
         let id = it.holder.process();
         let record = id.and_then(|id| records.get(&id));
         let pid = record.and_then(|it| it.identity).map(|it| it.pid.into());
@@ -385,7 +385,11 @@ impl Pass {
 }
 
 impl Next {
-    fn shown(it: &lease::Place, records: &BTreeMap<ProcessId, RecordView>, here: Here) -> Self {
+    fn shown(
+        it: &lease::Place,
+        records: &BTreeMap<ProcessId, RecordView>,
+        here: Viewpoint,
+    ) -> Self {
         let record = it.process.and_then(|of| records.get(&of.process));
         let pid = record.and_then(|it| it.identity).map(|it| it.pid.into());
         let own = Some(it.pid).filter(|pid| *pid > 0);

@@ -125,19 +125,19 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
 /// Wraps a body so that it holds its permit for a large answer until it is written.
 pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
     match body.try_into_bytes() {
-        Ok(bytes) => BoxBody::new(Held { bytes, place }),
+        Ok(bytes) => BoxBody::new(PermittedBody { bytes, place }),
         Err(body) => body,
     }
 }
 
 /// A body that holds a permit until it is written.
-struct Held {
+struct PermittedBody {
     bytes: Bytes,
     #[expect(dead_code, reason = "held for as long as the answer is")]
     place: OwnedSemaphorePermit,
 }
 
-impl MessageBody for Held {
+impl MessageBody for PermittedBody {
     type Error = Infallible;
 
     fn size(&self) -> BodySize {

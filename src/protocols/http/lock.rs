@@ -3,7 +3,7 @@
 //!
 //! Who may do what with a lock is decided by the machine.
 
-use crate::actors::lock::{Listed, LockMachine, Name, Refused, Selection, Standing as Place};
+use crate::actors::lock::{EntryView, LockMachine, Name, Refused, Selection, Standing as Place};
 use crate::clock::Timestamp;
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
@@ -286,7 +286,7 @@ async fn renew(call: &Call, Body(target): Body<Target>) -> Result<Json<Standing>
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Ended {
+pub(crate) struct EndedEntries {
     /// The number of entries that were ended.
     ended: u32,
 }
@@ -311,13 +311,13 @@ pub(crate) struct Release {
 }
 
 /// Ends an entry.
-async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<Ended>, Problem> {
+async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<EndedEntries>, Problem> {
     let locks = call.locks();
     if asked.leaves {
         let token = asked.token;
         let token = token.ok_or_else(|| Problem::field("token", "is required with leaves"))?;
         locks.leave(&asked.key, &asked.index, token).await?;
-        return Ok(Json(Ended { ended: 1 }));
+        return Ok(Json(EndedEntries { ended: 1 }));
     }
     let target = Target {
         key: asked.key,
@@ -326,7 +326,7 @@ async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<Ended>,
         token: asked.token,
     };
     locks.release(&target.entry()?, target.token).await?;
-    Ok(Json(Ended { ended: 1 }))
+    Ok(Json(EndedEntries { ended: 1 }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -339,9 +339,9 @@ pub(crate) struct Forced {
 }
 
 /// Ends the entry that holds a lock.
-async fn force(call: &Call, Body(lock): Body<Forced>) -> Result<Json<Ended>, Problem> {
+async fn force(call: &Call, Body(lock): Body<Forced>) -> Result<Json<EndedEntries>, Problem> {
     call.locks().force(&lock.key, &lock.index).await?;
-    Ok(Json(Ended { ended: 1 }))
+    Ok(Json(EndedEntries { ended: 1 }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -351,9 +351,9 @@ pub(crate) struct Owner {
 }
 
 /// Ends every entry of an owner.
-async fn release_all(call: &Call, Body(of): Body<Owner>) -> Result<Json<Ended>, Problem> {
+async fn release_all(call: &Call, Body(of): Body<Owner>) -> Result<Json<EndedEntries>, Problem> {
     let ended = call.locks().release_all(&of.owner).await?;
-    Ok(Json(Ended { ended }))
+    Ok(Json(EndedEntries { ended }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -412,7 +412,7 @@ pub(crate) struct Lock {
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Held {
+pub(crate) struct LockOwner {
     #[serde(flatten)]
     names: EntryNames,
 }
@@ -421,11 +421,11 @@ pub(crate) struct Held {
 async fn owner(
     call: &Call,
     Query(Lock { key, index }): Query<Lock>,
-) -> Result<Json<Held>, Problem> {
+) -> Result<Json<LockOwner>, Problem> {
     let owner = call.locks().owner(&key, &index).await?;
     let owner = owner.ok_or_else(|| Problem::new(Reason::Absent, "nobody holds the lock"))?;
     let names = EntryNames { key, index, owner };
-    Ok(Json(Held { names }))
+    Ok(Json(LockOwner { names }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -464,7 +464,7 @@ pub(crate) struct Filter {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Lock")]
-pub(crate) struct Shown {
+pub(crate) struct LockView {
     #[serde(flatten)]
     names: EntryNames,
     #[serde(flatten)]
@@ -488,7 +488,7 @@ pub(crate) struct Shown {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Locks {
-    locks: Vec<Written<Shown>>,
+    locks: Vec<Written<LockView>>,
     /// The `after` for the next request, with the same filter; null after the last page. A page may have fewer than `limit` items.
     next: Option<String>,
 }
@@ -507,7 +507,7 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>,
         Ok(locks.select(selection).await?)
     };
     let now = call.node.now();
-    let show = |entry: &Listed| shown(entry, now);
+    let show = |entry: &EntryView| shown(entry, now);
     let listing = Listing::gather(
         call,
         (listing::slot(filter.after), filter.limit.0),
@@ -515,14 +515,14 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>,
         show,
     )
     .await?;
-    let in_order = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
+    let in_order = |it: &EntryView| (it.key.clone(), it.index.clone(), it.place);
     let (locks, next, place) = listing.sorted_by_key(in_order);
     let next = listing::shown(next);
     Ok(Large(Locks { locks, next }, place))
 }
 
-fn shown(listed: &Listed, now: Timestamp) -> Shown {
-    let Listed {
+fn shown(listed: &EntryView, now: Timestamp) -> LockView {
+    let EntryView {
         key,
         index,
         owner,
@@ -536,7 +536,7 @@ fn shown(listed: &Listed, now: Timestamp) -> Shown {
         bound,
         fencing,
     } = listed.clone();
-    Shown {
+    LockView {
         names: EntryNames { key, index, owner },
         standing: Standing { place, token },
         priority,

@@ -1,7 +1,7 @@
 //! The node over HTTP: its status, and its operation.
 
 use crate::actors::supervisor::SupervisorMachine;
-use crate::handle::{self, Handle, Left};
+use crate::handle::{self, Handle, InProgress};
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
@@ -225,7 +225,7 @@ async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>,
             drained.map_err(stopped)?;
         }
     }
-    let Left {
+    let InProgress {
         locks,
         claims,
         passes,

@@ -12,7 +12,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json};
 use crate::protocols::http::schema::{JobText, List, Number, Span};
 use crate::refusal::Reason;
-use crate::spine::budget::Held;
+use crate::spine::budget::Reservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -190,7 +190,7 @@ impl Source<'_> {
     }
 
     /// Accounts for the memory of what a request waits for.
-    fn held(&self, call: &Call) -> Result<Held, Problem> {
+    fn held(&self, call: &Call) -> Result<Reservation, Problem> {
         match self {
             Self::Named(names) => call.room().name(names),
             Self::Any(any) => {

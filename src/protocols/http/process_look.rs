@@ -4,7 +4,8 @@
 //! It never walks everything in one turn of the actor: long answers are assembled from several turns.
 
 use crate::actors::process::{
-    Bound, End, Failure, Found, Leak, Output, Phase, Query as Asked, RecordView, Selection,
+    Bound, End, Failure, HookOutput, Leak, Output, Phase, Query as ProcessQuery, RecordView,
+    Selection,
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
@@ -120,21 +121,24 @@ async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Record
     let id = which(call, &asked.id).await?;
     let page =
         async |_: Option<ProcessId>, _| Ok((call.node.processes().ancestors(id).await?, None));
-    Records::gather(call, (None, Asked::MOST), false, page).await
+    Records::gather(call, (None, ProcessQuery::MOST), false, page).await
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Below {
+pub(crate) struct DescendantsQuery {
     /// The id, or at least its first eight digits.
     id: String,
     /// The most records to return.
     #[serde(default)]
-    limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
+    limit: Number<u32, 1, { ProcessQuery::MOST as u64 }, 1000>,
     /// The `next` of the previous answer, to continue after it.
     after: Option<String>,
 }
 
-async fn descendants(call: &Call, Query(asked): Query<Below>) -> Result<Large<Records>, Problem> {
+async fn descendants(
+    call: &Call,
+    Query(asked): Query<DescendantsQuery>,
+) -> Result<Large<Records>, Problem> {
     let of = which(call, &asked.id).await?;
     let from = id(asked.after.as_deref(), "after")?;
     let page = async |after, most| {
@@ -169,7 +173,7 @@ pub(crate) struct Filter {
     usage: Truth,
     /// The most records to return.
     #[serde(default)]
-    limit: Number<u32, 1, { Asked::MOST as u64 }, 1000>,
+    limit: Number<u32, 1, { ProcessQuery::MOST as u64 }, 1000>,
     /// The `next` of the previous answer, to continue after it.
     after: Option<String>,
 }
@@ -410,7 +414,7 @@ pub(crate) struct Broken {
 }
 
 impl Hook {
-    fn of(found: Found) -> Self {
+    fn of(found: HookOutput) -> Self {
         let kept = found.kept.iter();
         let warnings = found.warnings.into_iter();
         Self {

@@ -93,7 +93,7 @@ async fn reconcile(call: &Call, (): ()) -> Result<Json<Reconciled>, Problem> {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct UsageAsked {
+pub(crate) struct UsageQuery {
     /// The ids of records.
     ids: List<String, IDS_MAX>,
 }
@@ -136,7 +136,7 @@ impl From<Usage> for ProcessUsage {
     }
 }
 
-async fn usage(call: &Call, Body(asked): Body<UsageAsked>) -> Result<Json<OfEach>, Problem> {
+async fn usage(call: &Call, Body(asked): Body<UsageQuery>) -> Result<Json<OfEach>, Problem> {
     let ids = asked.ids.0.iter().map(|text| text.parse());
     let ids: Result<Vec<ProcessId>, _> = ids.collect();
     let ids = ids.map_err(|words| Problem::field("ids", words))?;

@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// Selects jobs.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Which {
+pub(crate) struct BulkSelection {
     /// Only jobs of this queue.
     pub(crate) queue: Option<QueueName>,
     /// Only jobs of this type.
@@ -68,12 +68,12 @@ pub(crate) struct Which {
 
 /// The operation on each job.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum BulkOperation {
     Retry,
     Discard,
 }
 
-impl What {
+impl BulkOperation {
     /// Returns the phases of jobs that the operation applies to.
     const fn phases(self) -> &'static [Phase] {
         use Phase::{Abandoned, Buried, Delayed, Ready, Retrying};
@@ -100,8 +100,8 @@ pub(crate) struct Retried {
 }
 
 /// Makes jobs ready.
-async fn retry(call: &Call, Body(which): Body<Which>) -> Result<Json<Retried>, Problem> {
-    let (retried, next) = each(call, which, What::Retry).await?;
+async fn retry(call: &Call, Body(which): Body<BulkSelection>) -> Result<Json<Retried>, Problem> {
+    let (retried, next) = each(call, which, BulkOperation::Retry).await?;
     Ok(Json(Retried { retried, next }))
 }
 
@@ -114,16 +114,19 @@ pub(crate) struct Discarded {
 }
 
 /// Deletes jobs.
-async fn discard(call: &Call, Body(which): Body<Which>) -> Result<Json<Discarded>, Problem> {
-    let (discarded, next) = each(call, which, What::Discard).await?;
+async fn discard(
+    call: &Call,
+    Body(which): Body<BulkSelection>,
+) -> Result<Json<Discarded>, Problem> {
+    let (discarded, next) = each(call, which, BulkOperation::Discard).await?;
     Ok(Json(Discarded { discarded, next }))
 }
 
 /// Applies the operation to the selected jobs, and returns how many and where to continue.
 pub(crate) async fn each(
     call: &Call,
-    which: Which,
-    what: What,
+    which: BulkSelection,
+    what: BulkOperation,
 ) -> Result<(u32, Option<u32>), Problem> {
     let phases = match which.phase {
         None => vec![Phase::Buried, Phase::Abandoned],
@@ -152,8 +155,8 @@ pub(crate) async fn each(
         let ids: Vec<u64> = jobs.iter().map(|view| view.id).collect();
         done += match what {
             _ if ids.is_empty() => 0,
-            What::Retry => queues.kick_jobs(&ids).await?,
-            What::Discard => queues.delete_jobs(&ids).await?,
+            BulkOperation::Retry => queues.kick_jobs(&ids).await?,
+            BulkOperation::Discard => queues.delete_jobs(&ids).await?,
         };
         next = after;
     }

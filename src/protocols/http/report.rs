@@ -63,7 +63,7 @@ pub(crate) async fn serve(
         tokio::task::spawn_local(async move {
             match place {
                 // The client may be gone.
-                Some(_) => drop(hear(stream, &tasks).await),
+                Some(_) => drop(receive(stream, &tasks).await),
                 None => drop(answer(stream, &refused("busy", "too many concurrent reports")).await),
             }
         });
@@ -75,7 +75,7 @@ pub(crate) async fn serve(
 #[serde(deny_unknown_fields)]
 struct Request {
     secret: String,
-    report: Asked,
+    report: ReportKind,
     /// The number of the report, if it comes from another machine.
     #[serde(default)]
     nth: Option<u64>,
@@ -84,7 +84,7 @@ struct Request {
 /// The kinds of reports.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
-enum Asked {
+enum ReportKind {
     /// Saves the task's state: text, or bytes in base64.
     Save {
         body: Option<String>,
@@ -106,7 +106,7 @@ enum Asked {
     /// The task has failed.
     Fail { message: String },
     /// The attempt has ended on another machine.
-    Ended { exit: Ended },
+    Ended { exit: RemoteExit },
     /// The machine that the attempt runs on cannot be reached.
     Unreachable {},
 }
@@ -114,7 +114,7 @@ enum Asked {
 /// How an attempt ended on another machine.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Ended {
+enum RemoteExit {
     Code(u8),
     Signal(u8),
     /// It cannot be known how it ended.
@@ -123,18 +123,18 @@ enum Ended {
     Failed,
 }
 
-impl From<Ended> for Exit {
-    fn from(ended: Ended) -> Self {
+impl From<RemoteExit> for Exit {
+    fn from(ended: RemoteExit) -> Self {
         match ended {
-            Ended::Code(code) => Self::Code(code),
-            Ended::Signal(signal) => Self::Signal(signal),
-            Ended::Lost => Self::Lost,
-            Ended::Failed => Self::Failed,
+            RemoteExit::Code(code) => Self::Code(code),
+            RemoteExit::Signal(signal) => Self::Signal(signal),
+            RemoteExit::Lost => Self::Lost,
+            RemoteExit::Failed => Self::Failed,
         }
     }
 }
 
-async fn hear(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
+async fn receive(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
     let mut reader = BufReader::new(stream).take(REQUEST_BYTES_MAX);
     let mut line = Vec::new();
     // A client that sends nothing gets no answer.
@@ -160,8 +160,8 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
         return refused("unauthorized", "this is not the secret of an attempt");
     };
     let body = match request.report {
-        Asked::Saved {} => return saved(tasks, process).await,
-        Asked::Save { body, body_b64 } => match (body, body_b64) {
+        ReportKind::Saved {} => return saved(tasks, process).await,
+        ReportKind::Save { body, body_b64 } => match (body, body_b64) {
             (Some(body), None) => Report::Save(Bytes::new(body.into_bytes())),
             (None, Some(body)) => match STANDARD.decode(body) {
                 Ok(body) => Report::Save(Bytes::new(body)),
@@ -169,17 +169,17 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
             },
             _ => return refused("field", "exactly one of body and body_b64 is required"),
         },
-        Asked::Heartbeat {} => Report::Beat,
-        Asked::Done { warning, message } => Report::Done {
+        ReportKind::Heartbeat {} => Report::Beat,
+        ReportKind::Done { warning, message } => Report::Done {
             warning,
             words: shortened(message),
         },
-        Asked::Wait { ms } => Report::Wait { ms },
-        Asked::Fail { message } => Report::Fail {
+        ReportKind::Wait { ms } => Report::Wait { ms },
+        ReportKind::Fail { message } => Report::Fail {
             words: shortened(message),
         },
-        Asked::Ended { exit } => Report::Far(FarEnd::Ended(exit.into())),
-        Asked::Unreachable {} => Report::Far(FarEnd::Unreachable),
+        ReportKind::Ended { exit } => Report::Far(FarEnd::Ended(exit.into())),
+        ReportKind::Unreachable {} => Report::Far(FarEnd::Unreachable),
     };
     match tasks.report(process, body, request.nth).await {
         Ok(revision) => json!({ "ok": true, "revision": revision }),

@@ -86,7 +86,7 @@ async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Proble
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Asked {
+pub(crate) struct ResultQuery {
     /// The job's id.
     id: u64,
     /// The longest time to wait for its end, in seconds.
@@ -109,7 +109,7 @@ pub(crate) enum Status {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JobResult")]
-pub(crate) struct Shown {
+pub(crate) struct ResultView {
     /// The job's id.
     id: u64,
     queue: QueueName,
@@ -134,7 +134,7 @@ pub(crate) struct Shown {
 }
 
 /// Returns how a job ended.
-async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Shown>, Problem> {
+async fn result(call: &Call, Query(of): Query<ResultQuery>) -> Result<Json<ResultView>, Problem> {
     let queues = call.node.queues();
     if of.wait.0 > 0 {
         let over = timeout(Duration::from_secs(of.wait.0), queues.result_waiting(of.id));
@@ -146,7 +146,7 @@ async fn result(call: &Call, Query(of): Query<Asked>) -> Result<Json<Shown>, Pro
     Ok(Json(shown(call.node.date(), ending)))
 }
 
-fn shown(now: Date, ending: Ending) -> Shown {
+fn shown(now: Date, ending: Ending) -> ResultView {
     match ending {
         Ending::Open(job) => unnoted(*job, Status::Open),
         Ending::Abandoned(job) => unnoted(*job, Status::Failed),
@@ -154,7 +154,7 @@ fn shown(now: Date, ending: Ending) -> Shown {
     }
 }
 
-fn noted(now: Date, result: JobResult) -> Shown {
+fn noted(now: Date, result: JobResult) -> ResultView {
     let JobResult {
         id,
         queue,
@@ -164,7 +164,7 @@ fn noted(now: Date, result: JobResult) -> Shown {
         ended,
         until,
     } = result;
-    Shown {
+    ResultView {
         id,
         queue,
         status: if end.done {
@@ -185,8 +185,8 @@ fn noted(now: Date, result: JobResult) -> Shown {
     }
 }
 
-fn unnoted(job: JobView, status: Status) -> Shown {
-    Shown {
+fn unnoted(job: JobView, status: Status) -> ResultView {
+    ResultView {
         id: job.id,
         queue: job.queue,
         status,

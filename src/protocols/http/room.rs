@@ -7,7 +7,7 @@ use crate::protocols::bounds::{NAMED_BYTES_MAX, bytes_to_name};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::listener::{Place, Places};
 use crate::refusal::Reason;
-use crate::spine::budget::{Budget, Held};
+use crate::spine::budget::{Budget, Reservation};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -75,8 +75,8 @@ impl Room {
     }
 
     /// Accounts for the memory of the queues that a request waits for.
-    pub(crate) fn name(&self, queues: &[QueueName]) -> Result<Held, Problem> {
-        let mut held = Held::new(&self.named);
+    pub(crate) fn name(&self, queues: &[QueueName]) -> Result<Reservation, Problem> {
+        let mut held = Reservation::new(&self.named);
         let words = "requests are waiting for too many queues: ask again later, or without waiting";
         if held.set(queues.iter().map(bytes_to_name).sum()) {
             Ok(held)

@@ -94,7 +94,7 @@ pub(crate) struct One {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct WhichServices {
+pub(crate) struct ServicesQuery {
     /// The service's name; all services if left out.
     name: Option<String>,
     /// The longest time to wait until they are running or stopped, in seconds.
@@ -167,11 +167,11 @@ pub(crate) struct LastEnd {
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Listed {
+pub(crate) struct ServiceList {
     services: Vec<Service>,
 }
 
-async fn list(call: &Call, (): ()) -> Result<Json<Listed>, Problem> {
+async fn list(call: &Call, (): ()) -> Result<Json<ServiceList>, Problem> {
     listed(call, None).await
 }
 
@@ -182,26 +182,32 @@ async fn service(call: &Call, Query(asked): Query<One>) -> Result<Json<Service>,
     Ok(Json(Service::of(&services, view)))
 }
 
-async fn start(call: &Call, Body(asked): Body<WhichServices>) -> Result<Json<Listed>, Problem> {
+async fn start(
+    call: &Call,
+    Body(asked): Body<ServicesQuery>,
+) -> Result<Json<ServiceList>, Problem> {
     let act = async |services: Services, name| services.start(name).await;
     act_on(call, asked, act).await
 }
 
-async fn stop(call: &Call, Body(asked): Body<WhichServices>) -> Result<Json<Listed>, Problem> {
+async fn stop(call: &Call, Body(asked): Body<ServicesQuery>) -> Result<Json<ServiceList>, Problem> {
     let act = async |services: Services, name| services.stop(name).await;
     act_on(call, asked, act).await
 }
 
-async fn restart(call: &Call, Body(asked): Body<WhichServices>) -> Result<Json<Listed>, Problem> {
+async fn restart(
+    call: &Call,
+    Body(asked): Body<ServicesQuery>,
+) -> Result<Json<ServiceList>, Problem> {
     let act = async |services: Services, name| services.restart(name).await;
     act_on(call, asked, act).await
 }
 
 async fn act_on(
     call: &Call,
-    WhichServices { name, wait }: WhichServices,
+    ServicesQuery { name, wait }: ServicesQuery,
     act: impl AsyncFn(Services, Option<String>) -> Result<(), ProcessError>,
-) -> Result<Json<Listed>, Problem> {
+) -> Result<Json<ServiceList>, Problem> {
     let name = name.map(known).transpose()?;
     let services = call.node.services();
     act(services.clone(), name.clone()).await?;
@@ -218,11 +224,11 @@ async fn act_on(
     listed(call, name).await
 }
 
-async fn listed(call: &Call, name: Option<String>) -> Result<Json<Listed>, Problem> {
+async fn listed(call: &Call, name: Option<String>) -> Result<Json<ServiceList>, Problem> {
     let services = call.node.services();
     let views = services.list(name).await?.into_iter();
     let services = views.map(|view| Service::of(&services, view)).collect();
-    Ok(Json(Listed { services }))
+    Ok(Json(ServiceList { services }))
 }
 
 /// Rejects a name that is longer than any name of a service.

@@ -9,7 +9,7 @@ use crate::protocols::http::page::frame;
 use crate::protocols::http::problem::{self, Problem};
 use crate::protocols::http::shared::Shared;
 use crate::refusal::Reason;
-use crate::spine::budget::Held;
+use crate::spine::budget::Reservation;
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;
 use actix_http::h1::{Codec, Message, MessageType};
@@ -79,7 +79,7 @@ pub(crate) struct Session<IO> {
     input: BytesMut,
     output: BytesMut,
     /// The memory of a request's body, held until it is answered.
-    unfinished: Held,
+    unfinished: Reservation,
     shared: Arc<Shared>,
 }
 
@@ -108,7 +108,7 @@ impl<IO: Stream> Session<IO> {
             codec: Codec::new(config),
             input: BytesMut::new(),
             output: BytesMut::new(),
-            unfinished: Held::new(&shared.room(peer).unfinished),
+            unfinished: Reservation::new(&shared.room(peer).unfinished),
             shared,
         }
     }

@@ -14,7 +14,7 @@ use crate::protocols::http::process::Launch;
 use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::task_look::{self, Task};
-use crate::protocols::http::task_server::{self, Done, Held};
+use crate::protocols::http::task_server::{self, Confirmation, TaskPause};
 use crate::protocols::http::task_transcript;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -267,7 +267,7 @@ async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem>
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskAct")]
-enum What {
+enum TaskAct {
     /// The task may be started.
     Ready,
     /// No further burst begins.
@@ -288,7 +288,7 @@ pub(crate) struct Acting {
     /// The task's id.
     id: u64,
     /// The action.
-    act: What,
+    act: TaskAct,
     /// With `terminate`: whether to skip the last burst and stop an attempt under way.
     #[serde(default)]
     now: bool,
@@ -296,12 +296,12 @@ pub(crate) struct Acting {
 
 async fn act(call: &Call, Body(asked): Body<Acting>) -> Result<Json<Task>, Problem> {
     let act = match asked.act {
-        What::Ready => Act::Ready,
-        What::Pause => Act::Pause,
-        What::Resume => Act::Resume,
-        What::Wake => Act::Wake,
-        What::Terminate => Act::Terminate { now: asked.now },
-        What::Restart => Act::Restart,
+        TaskAct::Ready => Act::Ready,
+        TaskAct::Pause => Act::Pause,
+        TaskAct::Resume => Act::Resume,
+        TaskAct::Wake => Act::Wake,
+        TaskAct::Terminate => Act::Terminate { now: asked.now },
+        TaskAct::Restart => Act::Restart,
     };
     if asked.now {
         call.check_run()?;
@@ -336,17 +336,17 @@ pub(crate) struct Pausing {
     /// The group; all tasks if left out.
     group: Option<Name>,
     /// What to hold back.
-    pause: Held,
+    pause: TaskPause,
 }
 
-async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Done>, Problem> {
+async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Confirmation>, Problem> {
     let pause = match asked.pause {
-        Held::Off => Pause::Off,
-        Held::Soft => Pause::Soft,
-        Held::Hard => Pause::Hard,
+        TaskPause::Off => Pause::Off,
+        TaskPause::Soft => Pause::Soft,
+        TaskPause::Hard => Pause::Hard,
     };
     call.tasks().pause(asked.group, pause).await?;
-    Ok(Done::so())
+    Ok(Confirmation::so())
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -3,7 +3,7 @@
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::{
-    Attempt, Cause, Past, RunStatus, Said, TaskFilter, TaskView, Verdict,
+    Attempt, BurstReport, Cause, Past, RunStatus, TaskFilter, TaskView, Verdict,
 };
 use crate::actors::lock::Name;
 use crate::actors::process;
@@ -49,12 +49,12 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct WhichTask {
+pub(crate) struct TaskQuery {
     /// The task's id.
     pub(crate) id: u64,
 }
 
-async fn task(call: &Call, Query(asked): Query<WhichTask>) -> Result<Json<Task>, Problem> {
+async fn task(call: &Call, Query(asked): Query<TaskQuery>) -> Result<Json<Task>, Problem> {
     let found = call.node.tasks().get(asked.id).await?;
     let mut task = Task::of(call, &found);
     let ids: Vec<ProcessId> = found.task.past.iter().filter_map(|it| it.process).collect();
@@ -327,10 +327,10 @@ impl Live {
             launched_at: attempt.launched.map(&date),
             heartbeat_at: attempt.beat.map(&date),
             said: attempt.said.as_ref().map(|said| match said {
-                Said::Done { warning: false, .. } => "done",
-                Said::Done { warning: true, .. } => "warning",
-                Said::Wait { .. } => "wait",
-                Said::Fail { .. } => "fail",
+                BurstReport::Done { warning: false, .. } => "done",
+                BurstReport::Done { warning: true, .. } => "warning",
+                BurstReport::Wait { .. } => "wait",
+                BurstReport::Fail { .. } => "fail",
             }),
             stopping: attempt.stopping.map(Cause::name),
         }

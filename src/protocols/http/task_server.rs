@@ -123,7 +123,7 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskPause")]
-pub(crate) enum Held {
+pub(crate) enum TaskPause {
     /// Nothing.
     Off,
     /// Tasks that have not started.
@@ -132,7 +132,7 @@ pub(crate) enum Held {
     Hard,
 }
 
-impl From<Pause> for Held {
+impl From<Pause> for TaskPause {
     fn from(pause: Pause) -> Self {
         match pause {
             Pause::Off => Self::Off,
@@ -144,12 +144,12 @@ impl From<Pause> for Held {
 
 /// Confirms a change.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Done {
+pub(crate) struct Confirmation {
     /// Always true.
     done: bool,
 }
 
-impl Done {
+impl Confirmation {
     pub(crate) const fn so() -> Json<Self> {
         Json(Self { done: true })
     }
@@ -251,7 +251,7 @@ pub(crate) struct Setting {
     enabled: Option<bool>,
 }
 
-async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Done>, Problem> {
+async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Confirmation>, Problem> {
     let tasks = call.node.tasks();
     if asked.threads.is_none() && asked.enabled.is_none() {
         return Err(Problem::field("threads", "or enabled is required"));
@@ -265,7 +265,7 @@ async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Done>, Prob
             .server(asked.server, ServerChange::Enabled(enabled))
             .await?;
     }
-    Ok(Done::so())
+    Ok(Confirmation::so())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -280,13 +280,13 @@ pub(crate) struct Reaching {
     ssh: Ssh,
 }
 
-async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Done>, Problem> {
+async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Confirmation>, Problem> {
     let change = ServerChange::Reached {
         threads: asked.threads.0,
         remote: asked.ssh.into(),
     };
     call.node.tasks().server(asked.server, change).await?;
-    Ok(Done::so())
+    Ok(Confirmation::so())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -297,16 +297,16 @@ pub(crate) struct Removing {
     server: Name,
 }
 
-async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Done>, Problem> {
+async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Confirmation>, Problem> {
     let tasks = call.node.tasks();
     tasks.server(asked.server, ServerChange::Removed).await?;
-    Ok(Done::so())
+    Ok(Confirmation::so())
 }
 
 /// A server in an inventory.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "InventoryHost")]
-pub(crate) struct Listed {
+pub(crate) struct InventoryHost {
     /// The server's name.
     #[schemars(extend("minLength" = 1))]
     host: Name,
@@ -321,7 +321,7 @@ pub(crate) struct Listed {
 #[schemars(rename = "UpdateServers")]
 pub(crate) struct Inventory {
     /// All servers, at most 10,000.
-    hosts: Vec<Listed>,
+    hosts: Vec<InventoryHost>,
     /// Whether to report what would change without changing it.
     #[serde(default)]
     check: bool,
@@ -378,7 +378,7 @@ pub(crate) struct Group {
     /// The number of its tasks under way.
     used: u32,
     /// What the group's pause holds back.
-    pause: Held,
+    pause: TaskPause,
     /// The number of its tasks that could begin their next burst if the limit allowed it.
     ready: u32,
 }
@@ -401,7 +401,7 @@ pub(crate) struct Groups {
     /// The groups, at most 1,000.
     groups: Vec<Group>,
     /// What the pause of all tasks holds back.
-    pause: Held,
+    pause: TaskPause,
 }
 
 async fn groups(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Groups>, Problem> {
@@ -420,8 +420,8 @@ pub(crate) struct Limiting {
     max: u32,
 }
 
-async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Done>, Problem> {
+async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Confirmation>, Problem> {
     let tasks = call.node.tasks();
     tasks.limit(asked.group, asked.max).await?;
-    Ok(Done::so())
+    Ok(Confirmation::so())
 }

@@ -13,7 +13,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
 use crate::protocols::http::route::{Json, Query, Route, Words};
 use crate::protocols::http::schema::TaskNames;
-use crate::protocols::http::task_look::{Finished, WhichTask};
+use crate::protocols::http::task_look::{Finished, TaskQuery};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -116,7 +116,7 @@ pub(crate) struct Dispatch {
 
 async fn transcript(
     call: &Call,
-    Query(asked): Query<WhichTask>,
+    Query(asked): Query<TaskQuery>,
 ) -> Result<Json<Transcript>, Problem> {
     let found = call.node.tasks().get(asked.id).await?;
     let mut told = of(call, &found).await?;
@@ -136,7 +136,7 @@ pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Prob
     let ids = task.past.iter().filter_map(|it| it.process);
     let ids: Vec<ProcessId> = ids.chain(live.map(|it| it.process)).collect();
     let records = call.node.processes().each(&ids).await?;
-    let telling = Telling {
+    let telling = TranscriptSources {
         call,
         records,
         task,
@@ -161,13 +161,13 @@ pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Prob
 }
 
 /// The sources of a story.
-struct Telling<'t> {
+struct TranscriptSources<'t> {
     call: &'t Call,
     records: Vec<RecordView>,
     task: &'t Task,
 }
 
-impl Telling<'_> {
+impl TranscriptSources<'_> {
     fn date(&self, at: Timestamp) -> Timestamp {
         Timestamp(self.call.node.offset().date(at).0)
     }

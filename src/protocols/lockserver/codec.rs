@@ -1,6 +1,6 @@
 //! Encodes and decodes LockServer's commands and answers. Does no I/O, and allocates only for names.
 
-use crate::actors::lock::{Listed, Name};
+use crate::actors::lock::{EntryView, Name};
 use crate::config::LongWidth;
 use crate::protocols::lockserver::counters::Stats;
 use std::fmt;
@@ -134,7 +134,7 @@ pub enum Answer {
     /// Answer to 05 and 06: the number of entries that were ended.
     Count(u32),
     /// Answer to 07.
-    List(Vec<Listed>),
+    List(Vec<EntryView>),
     /// Answer to 08.
     Stats(Stats),
 }

@@ -9,7 +9,7 @@ use crate::protocols::lockserver::DEBUG_TARGET;
 use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
 use crate::protocols::lockserver::counters::Stats;
 use crate::protocols::lockserver::door::Shared;
-use crate::protocols::session::{Session, Then};
+use crate::protocols::session::{NextStep, Session};
 use crate::spine::delivery::{self, Item};
 use crate::spine::runtime::Mailbox;
 use std::net::IpAddr;
@@ -80,12 +80,12 @@ impl Session for LockserverSession {
         taken
     }
 
-    async fn perform(&mut self, output: &mut Vec<u8>) -> Then {
+    async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep {
         let taken = std::mem::take(&mut self.taken);
         let end = if self.lost {
-            Then::Close
+            NextStep::Close
         } else {
-            Then::Continue
+            NextStep::Continue
         };
         if taken.is_empty() {
             return end;
@@ -98,11 +98,11 @@ impl Session for LockserverSession {
             self.locks.call(items).await
         };
         let Ok(replies) = replies else {
-            return Then::Close;
+            return NextStep::Close;
         };
         for ((command, stats), reply) in taken.into_iter().zip(replies) {
             let Some(answer) = answer(&command, stats, reply) else {
-                return Then::Close;
+                return NextStep::Close;
             };
             tracing::debug!(target: DEBUG_TARGET, "{} {command} -> {answer}", self.peer);
             codec::encode(&answer, self.long, output);

@@ -6,11 +6,11 @@
 
 mod checkpoint;
 mod governed;
+mod inspection;
 mod once;
 mod planted;
 mod rebuild;
 mod restate;
-mod shown;
 
 use self::planted::{decided, sabotage};
 use self::restate::Restate;
@@ -26,7 +26,7 @@ use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Entry, Ledger, Poisoned};
 use crate::spine::machine::{
-    Actor, Asked, Effects, Keeping, Machine, Moment, Now, Refusal, Stamp, Start, Weight,
+    Actor, Effects, Keeping, Machine, Moment, Now, Refusal, Request, Stamp, Start, Weight,
 };
 use crate::spine::outbox::Outbox;
 use crate::spine::receipts::Receipts;
@@ -88,7 +88,7 @@ struct Running<M: Machine> {
 }
 
 /// The result of a message.
-enum Done<R> {
+enum MessageResult<R> {
     Answered(R),
     /// It was refused before the machine saw it.
     Refused(Refusal),
@@ -189,7 +189,7 @@ impl<M: Actor> Host<M> {
                 }
                 return Flow::Done;
             };
-            self.spent_in_a_row += M::cost(item.asked());
+            self.spent_in_a_row += M::cost(item.request());
             let done = match item {
                 Item::Message(message) => {
                     self.message(ledger, now, (&message, None), Stage::Decide)
@@ -202,7 +202,7 @@ impl<M: Actor> Host<M> {
                 Item::Keyed(message, key) => {
                     self.once(ledger, now, (&message, &key), Stage::Decide)
                 }
-                Item::Query(query) => self.ask(ledger, now, &query).map(Done::Answered),
+                Item::Query(query) => self.ask(ledger, now, &query).map(MessageResult::Answered),
             };
             if let Some(report) = self.done(done) {
                 return Flow::Panicked(report);
@@ -211,11 +211,11 @@ impl<M: Actor> Host<M> {
     }
 
     /// Records the result of an item of the delivery.
-    fn done(&mut self, done: Result<Done<M::Reply>, Report>) -> Option<Report> {
+    fn done(&mut self, done: Result<MessageResult<M::Reply>, Report>) -> Option<Report> {
         let running = self.backlog.as_mut()?;
         let (answer, delivered, panicked) = match done {
-            Ok(Done::Answered(reply)) => (Ok(reply), true, None),
-            Ok(Done::Refused(refusal)) => (Ok(M::Reply::from(refusal)), false, None),
+            Ok(MessageResult::Answered(reply)) => (Ok(reply), true, None),
+            Ok(MessageResult::Refused(refusal)) => (Ok(M::Reply::from(refusal)), false, None),
             Err(report) => (Err(Failed), false, Some(report)),
         };
         if let Some(teller) = running.teller.filter(|_| !delivered) {
@@ -308,11 +308,11 @@ impl<M: Actor> Host<M> {
         now: Now,
         (message, key): (&M::Message, Option<&RequestKey>),
         stage: Stage,
-    ) -> Result<Done<M::Reply>, Report> {
+    ) -> Result<MessageResult<M::Reply>, Report> {
         let moment = ledger.moment(M::ID, now);
         let (outcome, keeping) = match self.decide(ledger.room(), &moment, message, stage) {
             Ok(Ok(decided)) => decided,
-            Ok(Err(refusal)) => return Ok(Done::Refused(refusal)),
+            Ok(Err(refusal)) => return Ok(MessageResult::Refused(refusal)),
             Err((stage, cause)) => return Err(self.poison(ledger, now, (stage, cause), message)),
         };
         if keeping == Keeping::Nothing {
@@ -321,7 +321,7 @@ impl<M: Actor> Host<M> {
                 machine.unchanged(&outcome);
                 machine.reply(Seq(0), message, &outcome)
             })
-            .map(Done::Answered)
+            .map(MessageResult::Answered)
             .map_err(|cause| self.poison(ledger, now, (stage, cause), message));
         }
         let stamp = ledger.order_some(now.at, M::numbers(&outcome));
@@ -353,7 +353,7 @@ impl<M: Actor> Host<M> {
                     ledger.append_passing(M::ID, stamp, &entry);
                 }
                 self.hold_effects();
-                Ok(Done::Answered(reply))
+                Ok(MessageResult::Answered(reply))
             }
             Err(cause) => {
                 self.spent = true;
@@ -531,7 +531,7 @@ impl<M: Actor> Host<M> {
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
         }
-        self.spent_in_a_row += M::cost(Asked::Watch(&wait.watch));
+        self.spent_in_a_row += M::cost(Request::Watch(&wait.watch));
         self.watches.insert(ticket, wait);
         self.hold_effects();
         self.proceed(ledger)

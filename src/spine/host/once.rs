@@ -1,6 +1,6 @@
 //! Messages that must be carried out only once: one whose key has a receipt is answered again, and nothing is decided.
 
-use super::{Done, Host};
+use super::{Host, MessageResult};
 use crate::decode;
 use crate::ids::{RequestKey, Ticket};
 use crate::spine::delivery::{Item, Report, Stage};
@@ -18,12 +18,12 @@ impl<M: Actor> Host<M> {
         now: Now,
         (message, key): (&M::Message, &RequestKey),
         stage: Stage,
-    ) -> Result<Done<M::Reply>, Report> {
+    ) -> Result<MessageResult<M::Reply>, Report> {
         let Some(receipt) = self.receipts.find(key, now.at) else {
             return self.message(ledger, now, (message, Some(key)), stage);
         };
         if receipt.key.fingerprint != key.fingerprint {
-            return Ok(Done::Refused(Refusal::KeyReused));
+            return Ok(MessageResult::Refused(Refusal::KeyReused));
         }
         let answered = guard(|| {
             let outcome = decode::from_slice(&receipt.outcome);
@@ -32,7 +32,7 @@ impl<M: Actor> Host<M> {
             self.machine.reply_again(seq, message, &outcome)
         });
         answered
-            .map(Done::Answered)
+            .map(MessageResult::Answered)
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
@@ -67,8 +67,8 @@ impl<M: Actor> Host<M> {
         let again = self.receipts.find(key, now.at).is_some();
         let reply = match self.once(ledger, now, (tick, key), Stage::Tick)? {
             _ if !again => return Ok(()),
-            Done::Answered(reply) => reply,
-            Done::Refused(refusal) => refusal.into(),
+            MessageResult::Answered(reply) => reply,
+            MessageResult::Refused(refusal) => refusal.into(),
         };
         let machine = &mut self.machine;
         if let Err(cause) = guard(|| machine.unwatch(ticket)) {

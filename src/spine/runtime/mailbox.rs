@@ -1,6 +1,6 @@
 //! Mailboxes: messages, queries and waits for an actor from any thread, and their answers.
 
-use super::heard::{Hearing, hearing};
+use super::answering::{AnswerReceiver, answer_channel};
 use super::shell::{self, ActorStatus, Shell};
 use crate::clock::Rouse;
 use crate::decode;
@@ -68,14 +68,14 @@ impl<M: Actor> Mailbox<M> {
         answers
     }
 
-    /// Like [`call`](Self::call), but if the future is dropped, the answers go to `unheard`.
+    /// Like [`call`](Self::call), but if the future is dropped, the answers go to `on_undelivered`.
     pub async fn call_or(
         &self,
         items: Vec<Item<M>>,
-        unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
+        on_undelivered: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
     ) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let permit = self.admission.admit(items.len()).await;
-        let (answer, mut answers) = hearing(Arc::new(unheard));
+        let (answer, mut answers) = answer_channel(Arc::new(on_undelivered));
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
             drop(permit);
             answer(all);
@@ -104,14 +104,14 @@ impl<M: Actor> Mailbox<M> {
     }
 
     /// Like [`begin_watch`](Self::begin_watch), with an optional key under which the result is produced only once. An answer that arrives
-    /// after the wait was dropped goes to `unheard`.
+    /// after the wait was dropped goes to `on_undelivered`.
     pub fn begin_watch_or(
         &self,
         (watch, key): (M::Watch, Option<RequestKey>),
-        unheard: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
+        on_undelivered: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
     ) -> Waiting<M> {
         let ticket = self.admission.ticket();
-        let (reply_to, answers) = hearing(Arc::new(unheard));
+        let (reply_to, answers) = answer_channel(Arc::new(on_undelivered));
         self.address.do_send(shell::WatchFor {
             ticket,
             wait: Wait {
@@ -150,7 +150,7 @@ impl<M: Actor> Mailbox<M> {
     /// Replaces the actor's rules from the next message on. They apply until the node ends: the next start follows its configuration.
     pub async fn go_by(&self, rules: M::Rules) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
-        self.address.do_send(shell::GoBy { rules, done });
+        self.address.do_send(shell::ReplaceRules { rules, done });
         is_done.await.map_err(|_| Stopped)
     }
 
@@ -164,7 +164,8 @@ impl<M: Actor> Mailbox<M> {
     /// Returns what the actor would restate to the receiver of these messages. Messages of another type are left out.
     pub async fn stated<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
         let (answer, stated) = oneshot::channel();
-        self.address.do_send(shell::Stated(to.actor(), answer));
+        self.address
+            .do_send(shell::RestatementRequest(to.actor(), answer));
         let stated = stated.await.map_err(|_| Stopped)?;
         let read = stated.iter().map(|bytes| decode::from_slice(bytes));
         Ok(read.filter_map(Result::ok).collect())
@@ -190,7 +191,7 @@ pub struct Waiting<M: Actor> {
     address: Addr<Shell<M>>,
     ticket: Ticket,
     /// `None` once the wait was answered.
-    answers: Option<Hearing<M::Reply>>,
+    answers: Option<AnswerReceiver<M::Reply>>,
 }
 
 impl<M: Actor> Waiting<M> {

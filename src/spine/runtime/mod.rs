@@ -6,13 +6,13 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mailbox.rs` `heard.rs` | sending to an actor, and receiving its answers |
+//! | `mailbox.rs` `answering.rs` | sending to an actor, and receiving its answers |
 //! | `shell.rs` | a host inside actix |
 //! | `peer.rs` `paging.rs` | how other actors, and checkpoints, reach it |
 //! | `rebuild.rs` | a spent machine from the journal |
 //! | `start.rs` | starting actors, and the tasks of the core |
 
-mod heard;
+mod answering;
 mod mailbox;
 mod paging;
 mod peer;

@@ -268,16 +268,20 @@ impl<M: machine::Actor> Handler<Restate> for Shell<M> {
 }
 
 /// A request for the messages that this actor would restate to another.
-pub(super) struct Stated(pub(super) ActorId, pub(super) oneshot::Sender<Vec<Vec<u8>>>);
+pub(super) struct RestatementRequest(pub(super) ActorId, pub(super) oneshot::Sender<Vec<Vec<u8>>>);
 
-impl Message for Stated {
+impl Message for RestatementRequest {
     type Result = ();
 }
 
-impl<M: machine::Actor> Handler<Stated> for Shell<M> {
+impl<M: machine::Actor> Handler<RestatementRequest> for Shell<M> {
     type Result = ();
 
-    fn handle(&mut self, Stated(to, answer): Stated, context: &mut Self::Context) {
+    fn handle(
+        &mut self,
+        RestatementRequest(to, answer): RestatementRequest,
+        context: &mut Self::Context,
+    ) {
         let mut stated = Vec::new();
         self.drive(context, |host, ledger| host.stated(ledger, to, &mut stated));
         drop(answer.send(stated));
@@ -285,19 +289,23 @@ impl<M: machine::Actor> Handler<Stated> for Shell<M> {
 }
 
 /// A request to replace the rules.
-pub(super) struct GoBy<M: Machine> {
+pub(super) struct ReplaceRules<M: Machine> {
     pub(super) rules: M::Rules,
     pub(super) done: oneshot::Sender<()>,
 }
 
-impl<M: Machine> Message for GoBy<M> {
+impl<M: Machine> Message for ReplaceRules<M> {
     type Result = ();
 }
 
-impl<M: machine::Actor> Handler<GoBy<M>> for Shell<M> {
+impl<M: machine::Actor> Handler<ReplaceRules<M>> for Shell<M> {
     type Result = ();
 
-    fn handle(&mut self, GoBy { rules, done }: GoBy<M>, context: &mut Self::Context) {
+    fn handle(
+        &mut self,
+        ReplaceRules { rules, done }: ReplaceRules<M>,
+        context: &mut Self::Context,
+    ) {
         // A machine that is rebuilt later follows these, too.
         self.rules = rules.clone();
         self.drive(context, |host, ledger| host.go_by(ledger, rules));

@@ -1,6 +1,6 @@
 //! Tells between two actors of one process, which no start repairs: what is lost or refused on its way.
 
-use super::{Running, unheard};
+use super::{Running, undelivered};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ fn in_the_end(plant: &str) -> (Option<String>, usize) {
     let mut end = (None, 0);
     for round in 0..ROUNDS {
         let (files, refused) = life(plant, SHORTEST * 2_u32.pow(round));
-        end = (unheard(files.path()), refused);
+        end = (undelivered(files.path()), refused);
         if end.0.is_none() {
             break;
         }
@@ -58,7 +58,7 @@ fn what_is_told_is_heard_without_a_start() {
 #[test]
 fn a_tell_that_is_lost_without_a_start_is_caught() {
     let (files, _) = life("loses", SHORTEST);
-    let found = unheard(files.path()).unwrap_or_default();
+    let found = undelivered(files.path()).unwrap_or_default();
     assert!(found.contains("nobody heard"), "{found}");
 }
 
@@ -73,7 +73,7 @@ fn a_tell_that_a_full_disk_refuses_is_told_again() {
 fn a_refused_tell_that_is_forgotten_is_caught() {
     let (files, refused) = life("full, forgets", SHORTEST * 2);
     assert!(refused > 0, "the disk was full, and refused nothing");
-    let found = unheard(files.path()).unwrap_or_default();
+    let found = undelivered(files.path()).unwrap_or_default();
     assert!(found.contains("nobody heard"), "{found}");
 }
 

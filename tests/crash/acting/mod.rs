@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
-use world::{Line, What, World};
+use world::{Line, RingResult, World};
 
 /// Processes that are killed.
 const LIVES: u64 = 24;
@@ -83,7 +83,7 @@ impl Drop for Running {
 }
 
 /// What the journal says of one instance.
-struct Told {
+struct InstanceHistory {
     strides: BTreeMap<u32, u64>,
     heard: BTreeMap<u32, u64>,
     silent: usize,
@@ -93,11 +93,11 @@ struct Told {
     entries: BTreeSet<u64>,
 }
 
-fn told<const ID: u8>(files: &Path) -> Told {
+fn told<const ID: u8>(files: &Path) -> InstanceHistory {
     let past = past::read::<CounterMachine<ID>>(files);
     let counters = || past.machine().items().iter();
     let entries = past.entries.iter();
-    Told {
+    InstanceHistory {
         strides: counters().map(|(name, it)| (name.0, it.strides)).collect(),
         heard: counters().map(|(name, it)| (name.0, it.heard)).collect(),
         silent: counters().filter(|(_, it)| it.silent).count(),
@@ -105,7 +105,7 @@ fn told<const ID: u8>(files: &Path) -> Told {
             .clone()
             .filter_map(|entry| match &entry.message {
                 // One that changed nothing has no entry.
-                (name, counter::What::Rung(attempt, false)) => Some((name.0, attempt.0)),
+                (name, counter::CounterMessage::Rung(attempt, false)) => Some((name.0, attempt.0)),
                 _ => None,
             })
             .collect(),
@@ -120,11 +120,11 @@ fn wrong(files: &Path) -> Option<String> {
             return Some(format!("{} bells of {id} were never rung", it.silent));
         }
     }
-    unheard(files)
+    undelivered(files)
 }
 
 /// What one counter told the other, and that one never heard.
-fn unheard(files: &Path) -> Option<String> {
+fn undelivered(files: &Path) -> Option<String> {
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
     for (id, it, other) in [(LEFT, &left, &right), (RIGHT, &right, &left)] {
         let unheard = it
@@ -156,7 +156,7 @@ fn untrue(files: &Path) -> Option<String> {
                 "{actor} {id} was acted on by {attempt}, of which the log has nothing"
             ));
         }
-        if what == What::Rung && !rung.insert((actor, id, attempt)) {
+        if what == RingResult::Rung && !rung.insert((actor, id, attempt)) {
             return Some(format!("{actor} {id} was rung twice by {attempt}"));
         }
     }
@@ -208,7 +208,13 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
         let log = World::read(files.path()).into_iter();
         log.filter(|line| line.what == what).count()
     };
-    let met = [What::Rung, What::Refused, What::Again, What::Unreported].map(count);
+    let met = [
+        RingResult::Rung,
+        RingResult::Refused,
+        RingResult::Again,
+        RingResult::Unreported,
+    ]
+    .map(count);
     assert!(met.iter().all(|times| *times > 0), "{met:?}");
     let again = |bend| again::other::<LEFT>(files.path(), bend);
     let decided = again(|_| {});

@@ -3,7 +3,7 @@
 use super::late::Late;
 use super::wires::Wires;
 use super::world::Bells;
-use crate::counter::{CounterMachine, LEFT, RIGHT, What};
+use crate::counter::{CounterMachine, CounterMessage, LEFT, RIGHT};
 use sexton::clock::SystemClock;
 use sexton::ids::{ActorId, Chance, Seq, Slot};
 use sexton::persist::disk::{Disk, RealDisk};
@@ -140,7 +140,7 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
 async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>, times: u32) {
     for name in (0..times).map(|time| time % 4) {
         // A span that does not pass before the test is over: nothing but a start may make good what is lost.
-        let addition = (Slot(name), What::Add(3, 3_600_000, String::new()));
+        let addition = (Slot(name), CounterMessage::Add(3, 3_600_000, String::new()));
         let answer = counters.call(vec![Item::Message(addition)]).await;
         println!("answered {ID} {name} {answer:?}");
     }

@@ -23,7 +23,7 @@ const LATE: Duration = Duration::from_millis(20);
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum RingResult {
     Rung,
     Refused,
     /// It was asked for again, and reported again.
@@ -32,11 +32,11 @@ pub(super) enum What {
     Unreported,
 }
 
-const WORDS: [(What, &str); 4] = [
-    (What::Rung, "rung"),
-    (What::Refused, "refused"),
-    (What::Again, "again"),
-    (What::Unreported, "unreported"),
+const WORDS: [(RingResult, &str); 4] = [
+    (RingResult::Rung, "rung"),
+    (RingResult::Refused, "refused"),
+    (RingResult::Again, "again"),
+    (RingResult::Unreported, "unreported"),
 ];
 
 /// Something that was done.
@@ -44,7 +44,7 @@ pub(super) struct Line {
     pub(super) actor: u8,
     pub(super) id: u32,
     pub(super) attempt: u64,
-    pub(super) what: What,
+    pub(super) what: RingResult,
 }
 
 /// The file of what was done.
@@ -119,10 +119,16 @@ impl Bells {
 /// The newest attempt of each bell, and whether it was rung.
 fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
     let log = World::read(files).into_iter();
-    let ours =
-        log.filter(|line| line.actor == ID && matches!(line.what, What::Rung | What::Refused));
-    ours.map(|line| (line.id.into(), (Seq(line.attempt), line.what == What::Rung)))
-        .collect()
+    let ours = log.filter(|line| {
+        line.actor == ID && matches!(line.what, RingResult::Rung | RingResult::Refused)
+    });
+    ours.map(|line| {
+        (
+            line.id.into(),
+            (Seq(line.attempt), line.what == RingResult::Rung),
+        )
+    })
+    .collect()
 }
 
 struct Ringer {
@@ -172,7 +178,7 @@ impl Ringer {
             _ => attempt,
         };
         let report = |refused| {
-            completions.report(&(name, counter::What::Rung(reported, refused)));
+            completions.report(&(name, counter::CounterMessage::Rung(reported, refused)));
         };
         let note = |what| Line {
             actor: ID,
@@ -184,21 +190,21 @@ impl Ringer {
         match known {
             Some((newest, _)) if newest > attempt => report(true),
             Some((newest, rung)) if newest == attempt && self.plant != "repeats" => {
-                self.world.note(&note(What::Again));
+                self.world.note(&note(RingResult::Again));
                 report(!rung);
             }
             _ if self.plant == "forgets" && attempt < started() => {}
             _ if self.plant == "pretends" => report(false),
             _ if attempt.0 % 5 == 2 => {
                 self.newest.insert(id, (attempt, false));
-                self.world.note(&note(What::Refused));
+                self.world.note(&note(RingResult::Refused));
                 report(true);
             }
             _ => {
                 self.newest.insert(id, (reported, true));
-                self.world.note(&note(What::Rung));
+                self.world.note(&note(RingResult::Rung));
                 if attempt.0 % 3 == 1 && known.map(|known| known.0) != Some(attempt) {
-                    self.world.note(&note(What::Unreported));
+                    self.world.note(&note(RingResult::Unreported));
                 } else {
                     report(false);
                 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// What a file shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     /// Commands that began.
     pub(crate) begun: u64,
     /// Of those, the ones that came to their end.
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
     pub(crate) beside: Vec<String>,
 }
 
-impl Seen {
+impl Observations {
     /// Whether there was something of everything: commands that ended, that left something, and one that was killed beside
     /// the one that may be there now.
     pub(crate) fn all(&self) -> bool {
@@ -26,7 +26,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Observations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             begun,
@@ -56,13 +56,13 @@ pub(crate) fn newest(file: &Path) -> Option<(String, [u32; 2])> {
 }
 
 /// Reads the whole file.
-pub(crate) fn seen(file: &Path) -> Seen {
+pub(crate) fn seen(file: &Path) -> Observations {
     // Where nobody had the lock, there is none.
     judged(&std::fs::read_to_string(file).unwrap_or_default())
 }
 
-fn judged(text: &str) -> Seen {
-    let mut seen = Seen::default();
+fn judged(text: &str) -> Observations {
+    let mut seen = Observations::default();
     let mut there = "";
     for line in text.lines() {
         let mut words = line.split(' ');

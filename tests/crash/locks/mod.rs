@@ -13,8 +13,8 @@ use crate::daemon::Daemon;
 use crate::lives::{self, About, Counts, Lives};
 use crate::lockserver::{self, Client};
 use reference::Reference;
-use sexton::actors::lock::{Listed, LockMachine, Message, Name, View};
-use sexton::spine::machine::Shown as _;
+use sexton::actors::lock::{EntryView, LockMachine, Message, Name, View};
+use sexton::spine::machine::Observable as _;
 use std::collections::BTreeSet;
 use worker::{Lock, Worker};
 
@@ -79,7 +79,7 @@ impl Campaign {
         let View { entries, .. } = past.machine().view();
         self.reference.compare(&entries);
         for worker in &self.workers {
-            let its: Vec<&Listed> = entries
+            let its: Vec<&EntryView> = entries
                 .iter()
                 .filter(|entry| entry.owner.to_text() == worker.name())
                 .collect();
@@ -100,8 +100,8 @@ impl Campaign {
         let keys: BTreeSet<String> = self.workers.iter().flat_map(Worker::keys).collect();
         for key in keys {
             let of_key = entries.iter().filter(|entry| entry.key.to_text() == key);
-            let mut expected: Vec<lockserver::Listed> = of_key
-                .map(|entry| lockserver::Listed {
+            let mut expected: Vec<lockserver::ListedEntry> = of_key
+                .map(|entry| lockserver::ListedEntry {
                     priority: entry.priority,
                     ttl: entry.ttl,
                     ttw: entry.ttw,
@@ -137,7 +137,7 @@ fn owner(message: &Message) -> &Name {
     }
 }
 
-fn lock(entry: &Listed) -> Lock {
+fn lock(entry: &EntryView) -> Lock {
     (entry.key.to_text(), entry.index.to_text())
 }
 

@@ -1,7 +1,7 @@
 //! Who owns what, told from the messages alone in the fewest words: a line per lock, the first of it owns.
 
 use crate::past::Entry;
-use sexton::actors::lock::{Listed, LockMachine, Message, Name};
+use sexton::actors::lock::{EntryView, LockMachine, Message, Name};
 use sexton::ids::{Seq, Token};
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ impl Reference {
     }
 
     /// Wants these entries to be what this knows: owners with their tokens, and all who wait, in line.
-    pub(crate) fn compare(&self, entries: &[Listed]) {
+    pub(crate) fn compare(&self, entries: &[EntryView]) {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         for entry in entries {
             let line = found

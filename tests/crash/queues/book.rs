@@ -1,7 +1,7 @@
 //! What all connections together know of the jobs that they share, and of all numbers: who has which job, what is gone
 //! for good, and how often at least and at most each thing was done to a job.
 
-use crate::queues::owner::Found;
+use crate::queues::owner::InitialState;
 use crate::queues::tubes::{Job, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ impl Times {
 
 /// A job, as far as it is known.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct TrackedJob {
     pub(crate) body: Vec<u8>,
     /// Who has it.
     holder: Option<u64>,
@@ -41,7 +41,7 @@ pub(crate) struct Known {
 /// What is known.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    jobs: BTreeMap<u64, Known>,
+    jobs: BTreeMap<u64, TrackedJob>,
     deleted: BTreeSet<u64>,
     /// What jobs say whose numbers are not known yet.
     puts: BTreeSet<Vec<u8>>,
@@ -81,7 +81,7 @@ impl Pages {
     }
 
     /// A job of the shared tubes, by its number: made known if it says what somebody has put.
-    pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut Known {
+    pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut TrackedJob {
         assert!(!self.deleted.contains(&id), "{id} was deleted");
         if !self.jobs.contains_key(&id) {
             assert!(
@@ -89,9 +89,9 @@ impl Pages {
                 "nobody put {id} as {}",
                 body.escape_ascii()
             );
-            let known = Known {
+            let known = TrackedJob {
                 body: body.to_vec(),
-                ..Known::default()
+                ..TrackedJob::default()
             };
             self.jobs.insert(id, known);
         }
@@ -122,7 +122,7 @@ impl Pages {
     }
 
     /// A job that is known to be there.
-    pub(crate) fn known(&mut self, id: u64) -> &mut Known {
+    pub(crate) fn known(&mut self, id: u64) -> &mut TrackedJob {
         self.jobs.get_mut(&id).expect("it is known")
     }
 
@@ -145,7 +145,7 @@ impl Pages {
     }
 
     /// Whoever has it is about to part with it.
-    pub(crate) fn parting(&mut self, id: u64) -> &mut Known {
+    pub(crate) fn parting(&mut self, id: u64) -> &mut TrackedJob {
         let known = self.known(id);
         known.holder = None;
         known
@@ -163,7 +163,7 @@ impl Pages {
     }
 
     /// A life has ended, and this is there: compares, and takes it for what is known from now on.
-    pub(crate) fn reckon(&mut self, found: &Found) {
+    pub(crate) fn reckon(&mut self, found: &InitialState) {
         let newest = self.told.last().copied().unwrap_or_default();
         let largest = found.jobs.last_key_value().map_or(0, |(id, _)| *id);
         self.before = self.before.max(newest).max(largest);
@@ -195,7 +195,7 @@ impl Pages {
             unknown <= reserving,
             "{unknown} reservations that nobody asked for"
         );
-        let lost = |(id, _): &(&u64, &Known)| !found.jobs.contains_key(id);
+        let lost = |(id, _): &(&u64, &TrackedJob)| !found.jobs.contains_key(id);
         let lost: Vec<(u64, bool)> = self
             .jobs
             .iter()

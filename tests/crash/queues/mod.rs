@@ -18,9 +18,9 @@ use crate::daemon::Daemon;
 use crate::lives::{self, About, Counts, Lives};
 use crate::patience::until;
 use book::Book;
-use owner::{Found, Owner, expect};
+use owner::{InitialState, Owner, expect};
 use sexton::actors::queue::QueueMachine;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 use sharer::Sharer;
 use tubes::Job;
 
@@ -97,7 +97,7 @@ impl Campaign {
     }
 
     /// Every job and every pause that the program knows of.
-    fn found(&self, client: &mut Client) -> Found {
+    fn found(&self, client: &mut Client) -> InitialState {
         let mut found = found(&self.lives, client);
         for owner in &self.owners {
             for name in owner.tubes() {
@@ -151,9 +151,9 @@ impl Campaign {
 
 /// Every job that the program knows of, each once. Which numbers there are, the protocol has no command for: they are
 /// read from the directory, and the program counts them.
-pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Found {
+pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> InitialState {
     let view = lives.past.machine().view();
-    let mut found = Found::default();
+    let mut found = InitialState::default();
     for id in view.jobs.iter().map(|job| job.id) {
         let statistics = client.ask(&format!("stats-job {id}")).expect("a reply");
         let peeked = client.ask(&format!("peek {id}")).expect("a reply");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a program shows that has just started.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct InitialState {
     pub(crate) jobs: BTreeMap<u64, Job>,
     /// Tubes that are paused.
     pub(crate) paused: BTreeSet<String>,
@@ -228,7 +228,7 @@ impl Owner {
 
     /// Compares with what is there after the end of a life: what was kept, and behind it as many commands as the server
     /// came to, in their order.
-    pub(crate) fn reckon(&mut self, found: &Found) {
+    pub(crate) fn reckon(&mut self, found: &InitialState) {
         let names = self.tubes.names();
         let mine = found
             .jobs

@@ -6,11 +6,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `lost.rs` | attempts of which nobody saw how they ended |
-//! | `noted.rs` | what commands do, and what they note |
+//! | `notes.rs` | what commands do, and what they note |
 //! | `past.rs` | what the journal says of tasks |
 
 mod lost;
-mod noted;
+mod notes;
 mod past;
 
 use crate::chance::Chance;
@@ -21,7 +21,7 @@ use crate::lives;
 use crate::patience::until;
 use crate::processes::asking;
 use crate::processes::host::Host;
-use crate::tasks::noted::{Kind, Noted, SCRIPT};
+use crate::tasks::notes::{Kind, NotesReader, SCRIPT};
 use crate::tasks::past::Past;
 use serde_json::{Value, json};
 use sexton::kernel::pidfd::Pidfd;
@@ -102,7 +102,7 @@ impl Adder {
         let theirs = Arc::clone(&acked);
         let (socket, notes) = (host.socket(), notes.to_owned());
         let adding = move || {
-            let mut noted = Noted::of(&notes);
+            let mut noted = NotesReader::of(&notes);
             for nth in 0..tasks {
                 loop {
                     noted.read_on();
@@ -174,7 +174,7 @@ struct Campaign {
     host: Host,
     kept: Kept,
     notes: PathBuf,
-    noted: Noted,
+    noted: NotesReader,
     daemon: Option<Daemon>,
     chance: Chance,
     killed: Killed,
@@ -187,7 +187,7 @@ impl Campaign {
         std::fs::create_dir(&notes).expect("there is room");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
-            noted: Noted::of(&notes),
+            noted: NotesReader::of(&notes),
             notes,
             daemon: None,
             chance: Chance::new(seed),

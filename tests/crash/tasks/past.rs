@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A task, as far as it matters here.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct TrackedTask {
     group: String,
     work: String,
     under_way: bool,
@@ -16,7 +16,7 @@ struct Known {
 #[derive(Default)]
 pub(super) struct Past {
     /// By slot.
-    tasks: BTreeMap<u64, Known>,
+    tasks: BTreeMap<u64, TrackedTask>,
     /// The most tasks that were under way at a time.
     pub(super) most: usize,
     /// What must not be.
@@ -50,10 +50,10 @@ impl Past {
             let is = |word: &str| step.get(word).is_some() || step.as_str() == Some(word);
             if is("added") {
                 let name = |path| record.pointer(path).and_then(Value::as_str).unwrap_or("");
-                let known = Known {
+                let known = TrackedTask {
                     group: name("/message/add/group").to_owned(),
                     work: name("/message/add/work").to_owned(),
-                    ..Known::default()
+                    ..TrackedTask::default()
                 };
                 self.tasks.insert(slot, known);
             } else if is("forgotten") {

@@ -5,10 +5,10 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `noted.rs` | what commands do, and what they note |
+//! | `notes.rs` | what commands do, and what they note |
 //! | `past.rs` | what the journal says of jobs |
 
-mod noted;
+mod notes;
 mod past;
 
 use crate::chance::Chance;
@@ -19,7 +19,7 @@ use crate::lives;
 use crate::patience::until;
 use crate::processes::asking;
 use crate::processes::host::Host;
-use crate::work::noted::{LINES, Noted, SCRIPT};
+use crate::work::notes::{LINES, NotesReader, SCRIPT};
 use crate::work::past::Past;
 use serde_json::{Value, json};
 use sexton::kernel::pidfd::Pidfd;
@@ -84,7 +84,7 @@ struct Campaign {
     host: Host,
     kept: Kept,
     notes: PathBuf,
-    noted: Noted,
+    noted: NotesReader,
     daemon: Option<Daemon>,
     /// With the place of each, which says how its commands are.
     runners: Vec<(usize, Child)>,
@@ -106,7 +106,7 @@ impl Pusher {
     fn begin(host: &Host, notes: &Path, jobs: u64) -> Self {
         let acked = Acked::default();
         let theirs = Arc::clone(&acked);
-        let (socket, mut noted) = (host.socket(), Noted::of(notes));
+        let (socket, mut noted) = (host.socket(), NotesReader::of(notes));
         let pushing = move || {
             for nth in 0..jobs.div_ceil(PUSHED as u64) {
                 while is_enough(&mut noted, &theirs) {
@@ -135,7 +135,7 @@ fn locked(acked: &Acked) -> MutexGuard<'_, BTreeSet<u64>> {
 }
 
 /// Whether enough jobs wait.
-fn is_enough(noted: &mut Noted, acked: &Acked) -> bool {
+fn is_enough(noted: &mut NotesReader, acked: &Acked) -> bool {
     noted.read_on();
     noted.left(&locked(acked)) > WAITING_MAX
 }
@@ -177,7 +177,7 @@ impl Campaign {
         std::fs::write(host.file("sexton.toml"), config).expect("there is room");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
-            noted: Noted::of(&notes),
+            noted: NotesReader::of(&notes),
             notes,
             daemon: None,
             runners: Vec::new(),

@@ -1,7 +1,7 @@
 //! What the journal says of jobs, held against what their commands noted: each that was added ended once, and by a claim under which
 //! its command came to its end; and none waited longer than its back-off.
 
-use crate::work::noted::Noted;
+use crate::work::notes::NotesReader;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +96,7 @@ impl Past {
     }
 
     /// Compares with what commands noted: of jobs that were acknowledged none is lost, and each that is done came to its end.
-    pub(super) fn judge(&mut self, acked: &BTreeSet<u64>, noted: &Noted) {
+    pub(super) fn judge(&mut self, acked: &BTreeSet<u64>, noted: &NotesReader) {
         let lost = acked.iter().filter(|id| !self.done.contains_key(id));
         self.wrong
             .extend(lost.map(|id| format!("job {id} is lost")));
@@ -122,7 +122,7 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     const START: &str = r#"{"at":100,"actor":"node","mark":{"start":{}}}"#;
     const DONE: &str = r#"{"at":17,"actor":"queue","message":{"delete":{"id":7,"by":{"token":3}}},"outcome":{"deleted":{"slot":0}}}"#;
     let noted = |text: &str| {
-        let mut noted = Noted::of(std::path::Path::new(""));
+        let mut noted = NotesReader::of(std::path::Path::new(""));
         noted.take(text);
         noted
     };

@@ -21,7 +21,7 @@ use std::sync::Arc;
 const REMEMBERED: usize = 8;
 
 /// Clients of one run.
-pub(crate) struct Askers {
+pub(crate) struct TaskClients {
     tasks: Vec<u64>,
     /// Processes of attempts that were shown, the newest last: some are over.
     processes: Vec<ProcessId>,
@@ -152,7 +152,7 @@ fn setting(chance: &mut Chance) -> Message {
     }
 }
 
-impl Askers {
+impl TaskClients {
     fn task(&self, chance: &mut Chance) -> u64 {
         if self.tasks.is_empty() {
             1
@@ -235,7 +235,7 @@ impl Askers {
     }
 }
 
-impl Clients<Dispatches> for Askers {
+impl Clients<Dispatches> for TaskClients {
     fn new(_: &Setting) -> Self {
         Self {
             tasks: Vec::new(),

@@ -9,7 +9,7 @@ use sexton::actors::dispatch::{
 };
 use sexton::ids::{ProcessId, Slot};
 use sexton::spine::delivery::Forger;
-use sexton::spine::machine::{Machine as _, Moment, Shown as _};
+use sexton::spine::machine::{Machine as _, Moment, Observable as _};
 
 /// A message, and what was decided about it.
 struct Decided<'a> {

@@ -1,11 +1,11 @@
 //! The model of tasks as a reference: what the log must say, and what clients must be told.
 
-use super::clients::Askers;
+use super::clients::TaskClients;
 use super::model::{Entry, Item, Model};
 use super::promises::Promises;
 use crate::coverage::Coverage;
 use crate::each::Judged;
-use crate::reference::{Origin, Reference, Told};
+use crate::reference::{AnsweredMessages, Origin, Reference};
 use crate::violation::Violation;
 use sexton::actors::dispatch::{
     DispatchMachine, Message, Outcome, Query, Refused, Reply, Report, Rules, Step, TaskStep, Terms,
@@ -15,7 +15,7 @@ use sexton::clock::{Now, Offset, Timestamp};
 use sexton::ids::ProcessId;
 use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::{Shown as _, Stamp, Start};
+use sexton::spine::machine::{Observable as _, Stamp, Start};
 
 /// Tasks, as the model has them.
 #[derive(Clone)]
@@ -109,7 +109,7 @@ impl Reference for Dispatches {
     const WATCHES: u64 = 6;
     const TURNS: u64 = 60;
 
-    type Clients = Askers;
+    type Clients = TaskClients;
     type Machine = DispatchMachine;
 
     /// Small limits, so that they are reached.
@@ -251,7 +251,10 @@ impl Reference for Dispatches {
     }
 
     /// What is so already is answered alike, and stands in no log.
-    fn may_pass<'a>((message, _): (&Message, &Reply), _: impl Fn() -> Told<'a, Self>) -> bool {
+    fn may_pass<'a>(
+        (message, _): (&Message, &Reply),
+        _: impl Fn() -> AnsweredMessages<'a, Self>,
+    ) -> bool {
         matches!(
             message,
             Message::Act { .. }

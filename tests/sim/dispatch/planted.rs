@@ -13,7 +13,7 @@ use sexton::actors::lock::Name;
 use sexton::bytes::Bytes;
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
-use sexton::spine::machine::{Shown as _, Stamp};
+use sexton::spine::machine::{Observable as _, Stamp};
 
 /// What a process says that no attempt has which is live, as if it were that of one.
 pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option<Message> {

@@ -24,7 +24,7 @@ struct Live {
 
 /// A task.
 #[derive(Clone, Debug)]
-struct Known {
+struct TrackedTask {
     slot: Slot,
     work: Name,
     group: Name,
@@ -39,7 +39,7 @@ struct Known {
 /// What has become of tasks, servers and groups so far.
 #[derive(Clone, Default)]
 pub(super) struct Promises {
-    tasks: Vec<Known>,
+    tasks: Vec<TrackedTask>,
     servers: Vec<(Slot, Server)>,
     groups: Vec<Group>,
     pause: Pause,
@@ -106,7 +106,7 @@ impl Promises {
         Ok(())
     }
 
-    fn at(&mut self, slot: Slot) -> &mut Known {
+    fn at(&mut self, slot: Slot) -> &mut TrackedTask {
         let mut tasks = self.tasks.iter_mut();
         tasks
             .find(|it| it.slot == slot)
@@ -132,7 +132,7 @@ impl Promises {
         if group == Name::default() {
             group = Name::try_from(Group::DEFAULT).expect("it is short");
         }
-        self.tasks.push(Known {
+        self.tasks.push(TrackedTask {
             slot,
             work: asked.work.clone(),
             group,
@@ -164,7 +164,7 @@ impl Promises {
     /// A burst begins.
     fn claim(&mut self, slot: Slot, server: Slot, (process, is_far): (ProcessId, bool)) -> Kept {
         let known = self.at(slot).clone();
-        let alike = |it: &&Known| {
+        let alike = |it: &&TrackedTask| {
             let same_work = it.work == known.work && it.work != Name::default();
             it.slot == slot || same_work
         };
@@ -284,7 +284,7 @@ impl Promises {
     }
 }
 
-impl Known {
+impl TrackedTask {
     fn change_live(&mut self, make: impl FnOnce(&mut Live)) {
         if let Some(live) = &mut self.live {
             make(live);

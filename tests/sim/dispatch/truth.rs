@@ -4,11 +4,11 @@ use crate::processes::{check_binding, is_whole};
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::binding::{Binding, Until};
 use sexton::actors::dispatch::{DispatchMachine, ExitStatus, RunStatus, Stage, Task, TaskView};
-use sexton::actors::lock::{Listed, LockMachine};
+use sexton::actors::lock::{EntryView, LockMachine};
 use sexton::actors::process::ProcessMachine;
 use sexton::ids::ProcessId;
 use sexton::spine::Host;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 
 /// Attempts live, locks are held by them alone, and a task that failed says why.
 pub(crate) fn check_tasks(
@@ -50,7 +50,7 @@ pub(crate) fn check_tasks(
             lives(cleaning.process, task, Promise::EndsWithOwner)?;
         }
     }
-    let is_reserved = |it: &&Listed| it.key.as_bytes().starts_with(b"wip-pool-lock-");
+    let is_reserved = |it: &&EntryView| it.key.as_bytes().starts_with(b"wip-pool-lock-");
     for entry in entries.iter().filter(is_reserved) {
         let is_its = |view: &TaskView| {
             let task = &view.task;

@@ -10,17 +10,17 @@ use super::model::{Answer as Outcomes, Entry, Model, Verdict, insertion_of};
 use super::services::are_alike;
 use crate::coverage::Coverage;
 use crate::each::Judged;
-use crate::reference::{Origin, Reference, Told};
+use crate::reference::{AnsweredMessages, Origin, Reference};
 use sexton::actors::process::{
-    Cause, End, Insertion, Lost, Message, Notice, Outcome, Phase, ProcessMachine, Query,
-    RecordView, Refused, Reply, Rules, ServiceMessage, ServiceStep, Stop, Then, Verdict as Finding,
-    View, Watch,
+    Cause, Consequence, End, Insertion, Lost, Message, Notice, Outcome, Phase, ProcessMachine,
+    Query, RecordView, Refused, Reply, Rules, ServiceMessage, ServiceStep, Stop,
+    Verdict as Finding, View, Watch,
 };
 use sexton::clock::{Now, Offset, Timestamp};
 use sexton::ids::{Seq, Slot};
 use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::{Machine as _, Shown as _, Stamp, Start};
+use sexton::spine::machine::{Machine as _, Observable as _, Stamp, Start};
 
 /// Later than any stop was asked for.
 const LATE: Timestamp = Timestamp(u64::MAX / 2);
@@ -90,13 +90,13 @@ fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
             counted.services_launched_at_once += u64::from(ends);
         }
         ServiceStep::Ended { then, .. } => match then {
-            Then::Nothing => counted.services_ended_as_asked += 1,
-            Then::Again { series, .. } => {
+            Consequence::Nothing => counted.services_ended_as_asked += 1,
+            Consequence::Again { series, .. } => {
                 counted.services_restarted += 1;
                 counted.services_waited += u64::from(*series > 1);
             }
-            Then::Never(Finding::Finished) => counted.services_finished += 1,
-            Then::Never(Finding::Failed) => counted.services_given_up += 1,
+            Consequence::Never(Finding::Finished) => counted.services_finished += 1,
+            Consequence::Never(Finding::Failed) => counted.services_given_up += 1,
         },
         ServiceStep::Started { .. }
         | ServiceStep::Restarted { .. }
@@ -289,7 +289,10 @@ impl Reference for Processes {
 
     /// A stop that asks for no more than the one before it is answered alike, and stands in no log. So is what is asked of
     /// a service that is so already.
-    fn may_pass<'a>((message, _): (&Message, &Reply), _: impl Fn() -> Told<'a, Self>) -> bool {
+    fn may_pass<'a>(
+        (message, _): (&Message, &Reply),
+        _: impl Fn() -> AnsweredMessages<'a, Self>,
+    ) -> bool {
         matches!(message, Message::Stop { .. } | Message::Service(_))
     }
 

@@ -7,7 +7,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Launch, Request};
-use sexton::ports::process::{ExitStatus, Found, Survivors, Tree, World};
+use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long no keeper can be joined before what it might know is given up.
@@ -69,14 +69,14 @@ impl World for Machine {
         self.kernel.clock()
     }
 
-    fn find(&mut self, identity: &Identity) -> Found<Handle> {
+    fn find(&mut self, identity: &Identity) -> Lookup<Handle> {
         if self.is(Plant::FoundByPid) {
             let there = self.kernel.processes.get(&identity.pid);
-            return there.map_or(Found::Gone(None), |it| Found::Alive(Handle(it.inode)));
+            return there.map_or(Lookup::Gone(None), |it| Lookup::Alive(Handle(it.inode)));
         }
         match self.kernel.find(identity) {
-            Found::Unknown if self.is(Plant::UnknownIsGone) => Found::Gone(None),
-            found @ (Found::Alive(_) | Found::Gone(_) | Found::Unknown) => found,
+            Lookup::Unknown if self.is(Plant::UnknownIsGone) => Lookup::Gone(None),
+            found @ (Lookup::Alive(_) | Lookup::Gone(_) | Lookup::Unknown) => found,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::kernel::Kernel;
 use super::machine::Machine;
-use super::port::{Met, Port};
+use super::port::{EventCounts, Port};
 use crate::chance::Chance;
 use sexton::actors::process::{Message, Notice};
 use sexton::ids::ProcessId;
@@ -52,7 +52,7 @@ impl Port {
             Turn::Says => {
                 if let Some(said) = say(room.machine(), chance) {
                     met.notices += 1;
-                    room.hear_of(said);
+                    room.receive_message(said);
                 }
             }
             Turn::ServiceEnds => end_service(room.machine(), chance),
@@ -133,7 +133,7 @@ fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
     Some(Message::Notice { id, notice })
 }
 
-fn turn(turn: Turn, kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
+fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     match turn {
         Turn::Says | Turn::ServiceEnds => unreachable!("that is no matter of the kernel"),
         Turn::End => {
@@ -189,7 +189,7 @@ fn end_one(kernel: &mut Kernel, chance: &mut Chance, (stranger, status): (bool, 
 }
 
 /// A process that was launched starts another, which may leave its session, so that nobody can say whose it is.
-fn fork(kernel: &mut Kernel, met: &mut Met, chance: &mut Chance) {
+fn fork(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     let some = kernel.processes.values().filter(|it| it.tree.is_some());
     let some: Vec<_> = some.map(|it| it.tree).collect();
     if some.is_empty() || kernel.processes.len() > 24 {

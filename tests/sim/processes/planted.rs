@@ -3,7 +3,7 @@
 use crate::planted::{caught, caught_as};
 use crate::setting::Plant;
 use crate::violation::Promise;
-use sexton::actors::process::{Message, Outcome, ServiceMessage, ServiceStep, Then};
+use sexton::actors::process::{Consequence, Message, Outcome, ServiceMessage, ServiceStep};
 use sexton::clock::Timestamp;
 use sexton::ids::ActorId;
 use sexton::persist::format::{FrameHeader, Kind};
@@ -30,7 +30,7 @@ pub(crate) fn without_waits(header: &FrameHeader, payload: &[u8]) -> Vec<u8> {
     };
     for step in &mut turn.steps {
         if let ServiceStep::Ended { then, .. } = step
-            && let Then::Again { at, .. } = then
+            && let Consequence::Again { at, .. } = then
         {
             *at = Timestamp(0);
         }

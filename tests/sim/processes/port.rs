@@ -19,7 +19,7 @@ pub(crate) struct Port(Rc<RefCell<Room>>);
 
 /// How often something happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct EventCounts {
     pub(crate) reboots: u64,
     pub(crate) keepers_killed: u64,
     pub(crate) forks: u64,
@@ -44,7 +44,7 @@ pub(super) struct Room {
     reports: VecDeque<Message>,
     /// The number with which the life of this node began.
     began: Seq,
-    pub(super) met: Met,
+    pub(super) met: EventCounts,
 }
 
 impl Port {
@@ -60,7 +60,7 @@ impl Port {
             causes: BTreeSet::new(),
             reports: VecDeque::new(),
             began: Seq(0),
-            met: Met::default(),
+            met: EventCounts::default(),
         })))
     }
 
@@ -192,7 +192,7 @@ impl Port {
         found.take(6).collect()
     }
 
-    pub(crate) fn met(&self) -> Met {
+    pub(crate) fn met(&self) -> EventCounts {
         self.room().met
     }
 }
@@ -203,7 +203,7 @@ impl Room {
     }
 
     /// The actor is yet to hear this.
-    pub(super) fn hear_of(&mut self, message: Message) {
+    pub(super) fn receive_message(&mut self, message: Message) {
         self.reports.push_back(message);
     }
 
@@ -279,7 +279,7 @@ impl Room {
         };
         self.met.events_overtaken += u64::from(at > 0);
         match event {
-            Event::Heard(report) => self.follower.heard(report),
+            Event::Heard(report) => self.follower.receive(report),
             Event::KeeperGone => self.follower.keeper_gone(),
             Event::Emptied(id) => self.follower.emptied(id),
             Event::Ended(id) => {

@@ -19,7 +19,7 @@ use sexton::actors::process::{
 use sexton::clock::Now;
 use sexton::ids::ProcessId;
 use sexton::spine::Host;
-use sexton::spine::machine::{Machine as _, Shown as _};
+use sexton::spine::machine::{Machine as _, Observable as _};
 use std::collections::BTreeMap;
 
 /// No place of a service has two processes.

@@ -13,7 +13,7 @@ use sexton::actors::queue::QueueMachine;
 use sexton::ids::ActorId;
 use sexton::spine::Host;
 use sexton::spine::effect::Tell;
-use sexton::spine::machine::{Actor, Shown as _};
+use sexton::spine::machine::{Actor, Observable as _};
 
 impl Port {
     /// Who is told that something is gone is told the truth.

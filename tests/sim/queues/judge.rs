@@ -12,7 +12,7 @@ use crate::queues::kinds::{
     JOBS_MAX, claim_passes, in_memory, is_in_memory, is_throttled, names, rules_of,
 };
 use crate::queues::model::{Due, Entry, Model};
-use crate::reference::{Origin, Reference, Told};
+use crate::reference::{AnsweredMessages, Origin, Reference};
 use sexton::actors::queue::{
     JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
     Rules, Watch,
@@ -21,7 +21,7 @@ use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
 use sexton::persist::mark::Marked;
 use sexton::spine::delivery::Answer;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 use sexton::spine::machine::{Stamp, Start};
 use std::collections::BTreeSet;
 
@@ -311,7 +311,7 @@ impl Reference for Queues {
     /// whatever becomes of jobs that are kept in memory.
     fn may_pass<'a>(
         (message, reply): (&Message, &Reply),
-        told: impl Fn() -> Told<'a, Self>,
+        told: impl Fn() -> AnsweredMessages<'a, Self>,
     ) -> bool {
         let is_in_memory_by_id = |id: u64| told().any(|it| in_memory(it).contains(&id));
         match (message, reply) {

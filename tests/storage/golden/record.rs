@@ -5,7 +5,7 @@ use sexton::actors::{self, Actors, Rules};
 use sexton::ids::Digest;
 use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::FORMAT_VERSION;
-use sexton::persist::snapshots::{CopiedStores, Found, SledStores, SlotId, Slots};
+use sexton::persist::snapshots::{CopiedStores, SledStores, SlotId, SlotStatus, Slots};
 use sexton::spine::recovery::{Recovering, Scope, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,9 +55,9 @@ fn snapshots(slots: &Slots) -> Result<Snapshots, String> {
     let mut snapshots = Snapshots::new();
     for slot in SlotId::ALL {
         let seal = match slots.look(slot).map_err(|error| error.to_string())? {
-            Found::Absent => continue,
-            Found::Sealed(seal) => seal,
-            found @ (Found::Unsealed | Found::Damaged(_)) => {
+            SlotStatus::Absent => continue,
+            SlotStatus::Sealed(seal) => seal,
+            found @ (SlotStatus::Unsealed | SlotStatus::Damaged(_)) => {
                 return Err(format!("snapshot {slot}: {found:?}"));
             }
         };

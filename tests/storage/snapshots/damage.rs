@@ -7,10 +7,10 @@ use crate::node;
 use crate::patience::until;
 use crate::snapshots::directory::{self, LARGE, SMALL, bytes, open, sealed, start, timeless};
 use crate::snapshots::harm::Harm;
-use sexton::actors::lock::Listed;
+use sexton::actors::lock::EntryView;
 use sexton::ids::Seq;
 use sexton::persist::snapshots::{BySlot, SlotId};
-use sexton::spine::machine::{Paged as _, Shown as _};
+use sexton::spine::machine::{Observable as _, Paged as _};
 use std::path::Path;
 
 /// How many places are tried, by the recovery alone, by a node, by the program.
@@ -65,7 +65,7 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
 }
 
 /// What a directory comes to now, with both slots whole.
-fn healed(data: &Path, whole: &[Listed], harm: &Harm) {
+fn healed(data: &Path, whole: &[EntryView], harm: &Harm) {
     assert_eq!(sealed(data), [true; 2], "{harm:?}: both are whole again");
     let (locks, past) = start(data).expect("both are whole");
     assert_eq!(past.mended, Vec::<String>::new(), "{harm:?}");

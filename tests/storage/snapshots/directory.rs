@@ -1,10 +1,10 @@
 //! Data directories with locks in them, what they come to, and every byte of them.
 
 use crate::node;
-use sexton::actors::lock::{self, Listed, LockMachine, Message, Name, Reply};
+use sexton::actors::lock::{self, EntryView, LockMachine, Message, Name, Reply};
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::Sizes;
-use sexton::persist::snapshots::{Found, SledStores, SlotId, Slots};
+use sexton::persist::snapshots::{SledStores, SlotId, SlotStatus, Slots};
 use sexton::spine::checkpoint::{Rules as CheckpointRules, Taken};
 use sexton::spine::delivery::Item;
 use sexton::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope, recover};
@@ -142,7 +142,7 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
 }
 
 /// Every lock, but for when it ends: that begins again with each start.
-pub(crate) fn timeless(mut entries: Vec<Listed>) -> Vec<Listed> {
+pub(crate) fn timeless(mut entries: Vec<EntryView>) -> Vec<EntryView> {
     for entry in &mut entries {
         entry.deadline = None;
     }
@@ -153,7 +153,7 @@ pub(crate) fn timeless(mut entries: Vec<Listed>) -> Vec<Listed> {
 pub(crate) fn sealed(data: &Path) -> [bool; 2] {
     SlotId::ALL.map(|slot| {
         let found = slots(data).look(slot).expect("no newer program was here");
-        matches!(found, Found::Sealed(_))
+        matches!(found, SlotStatus::Sealed(_))
     })
 }
 

@@ -7,7 +7,7 @@ use crate::daemon::{Daemon, sexton, text};
 use crate::lockserver::{Client, release, request};
 use crate::patience::until;
 use crate::snapshots::directory::{LARGE, bytes, open, sealed, start, take, timeless};
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 use std::path::Path;
 use std::process::Output;
 

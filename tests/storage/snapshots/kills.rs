@@ -10,7 +10,7 @@ use crate::patience::until;
 use crate::snapshots::directory::{LARGE, open, take};
 use crate::space::Space;
 use sexton::actors::lock::LockMachine;
-use sexton::spine::machine::{Paged as _, Shown as _};
+use sexton::spine::machine::{Observable as _, Paged as _};
 use std::path::Path;
 use std::process::Stdio;
 

@@ -11,7 +11,7 @@ use sexton::Node;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
 use sexton::persist::snapshots::{BySlot, SlotId};
-use sexton::spine::machine::{Paged as _, Shown as _};
+use sexton::spine::machine::{Observable as _, Paged as _};
 use sexton::spine::recovery::RecoveryError;
 use std::collections::BTreeMap;
 use std::path::Path;

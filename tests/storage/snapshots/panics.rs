@@ -12,7 +12,7 @@ use sexton::actors::lock::{Message, Name};
 use sexton::spine::checkpoint::CheckpointError;
 use sexton::spine::delivery::Item;
 use sexton::spine::delivery::Stage;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 use sexton::{Config, Node};
 
 const LOCKS: usize = 20_000;

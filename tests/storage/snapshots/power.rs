@@ -13,7 +13,7 @@ use sexton::persist::journal::Reader;
 use sexton::persist::mark::{Mark, Marked, Watermark};
 use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{
-    Found, Manifest, Page, SledStores, SlotId, Slots, Store, Stores, Visit,
+    Manifest, Page, SledStores, SlotId, SlotStatus, Slots, Store, Stores, Visit,
 };
 use sexton::spine::machine::{Machine as _, Paged as _, Stamp, Start};
 use sexton::spine::pages::slice;
@@ -60,9 +60,11 @@ impl Cuts {
         let found = SlotId::ALL.map(|slot| slots(left).look(slot).expect("no newer program"));
         let sealed = found
             .iter()
-            .filter(|found| matches!(found, Found::Sealed(_)))
+            .filter(|found| matches!(found, SlotStatus::Sealed(_)))
             .count();
-        if let Some(Found::Damaged(how)) = found.iter().find(|it| matches!(it, Found::Damaged(_))) {
+        if let Some(SlotStatus::Damaged(how)) =
+            found.iter().find(|it| matches!(it, SlotStatus::Damaged(_)))
+        {
             return Err(format!("sealed before it was synced: {how}"));
         }
         let (locks, past) = start(left).map_err(|error| error.to_string())?;

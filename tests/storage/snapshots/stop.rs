@@ -8,7 +8,7 @@ use sexton::actors::lock::{LockMachine, Message, Name};
 use sexton::node::Handle;
 use sexton::spine::checkpoint::Rules;
 use sexton::spine::delivery::Item;
-use sexton::spine::machine::Shown as _;
+use sexton::spine::machine::Observable as _;
 
 /// Records that a start may have to repeat after a stop: marks.
 const MARKS_MAX: u64 = 4;

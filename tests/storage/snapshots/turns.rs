@@ -6,8 +6,8 @@ use crate::snapshots::directory::{
 };
 use sexton::Node;
 use sexton::actors;
-use sexton::persist::snapshots::{Found, SlotId};
-use sexton::spine::machine::{Paged as _, Shown as _};
+use sexton::persist::snapshots::{SlotId, SlotStatus};
+use sexton::spine::machine::{Observable as _, Paged as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn slots_are_written_in_turn_and_the_other_is_not_touched() {
         for name in after.keys().filter(of_other) {
             assert!(after[name] == before[name], "{name} was touched");
         }
-        let Ok(Found::Sealed(seal)) = slots(files.path()).look(slot) else {
+        let Ok(SlotStatus::Sealed(seal)) = slots(files.path()).look(slot) else {
             panic!("{slot} is not sealed");
         };
         assert_eq!(seal.manifest.begun, taken.upto);
@@ -59,7 +59,7 @@ fn a_sealed_slot_is_read_without_changing_a_byte() {
     let before = bytes(made.path());
     for slot in SlotId::ALL {
         let slots = slots(made.path());
-        let Ok(Found::Sealed(seal)) = slots.look(slot) else {
+        let Ok(SlotStatus::Sealed(seal)) = slots.look(slot) else {
             panic!("{slot} is not sealed");
         };
         for _ in 0..3 {

@@ -1,12 +1,12 @@
 //! The model of attempts: how locks, processes, time and their ends affect them.
 
 use super::{Entry, Model};
-use sexton::actors::binding::{Exit, Gone, Until};
+use sexton::actors::binding::{EndNotice, Exit, Until};
 use sexton::actors::dispatch::{
-    Attempt, Cause, Cleaning, ExitStatus, FarEnd, Past, Reach, RunStatus, Said, Stage, Task, Trace,
-    Verdict,
+    Attempt, BurstReport, Cause, Cleaning, ExitStatus, FarEnd, Past, Reach, RunStatus, Stage, Task,
+    Trace, Verdict,
 };
-use sexton::actors::lock::Held;
+use sexton::actors::lock::LockState;
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
@@ -43,13 +43,13 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
         Some(_) | None => {}
     }
     match &attempt.said {
-        Some(Said::Done { warning: true, .. }) => return ended(ExitStatus::Warning),
-        Some(Said::Done { warning: false, .. }) => return ended(ExitStatus::Completed),
-        Some(Said::Fail { .. }) => return ended(ExitStatus::UserError),
-        Some(Said::Wait { .. }) if attempt.last => {
+        Some(BurstReport::Done { warning: true, .. }) => return ended(ExitStatus::Warning),
+        Some(BurstReport::Done { warning: false, .. }) => return ended(ExitStatus::Completed),
+        Some(BurstReport::Fail { .. }) => return ended(ExitStatus::UserError),
+        Some(BurstReport::Wait { .. }) if attempt.last => {
             return Verdict::Ended(ExitStatus::Terminated);
         }
-        Some(Said::Wait { .. }) => return Verdict::Waits,
+        Some(BurstReport::Wait { .. }) => return Verdict::Waits,
         None => {}
     }
     let counts = !task.terms.report_required;
@@ -74,8 +74,8 @@ fn backoff(setbacks: u32) -> u64 {
 /// Returns the message about a task after this verdict.
 fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
     let said = match &attempt.said {
-        Some(Said::Done { words, .. } | Said::Fail { words }) => Some(words.clone()),
-        Some(Said::Wait { .. }) | None => None,
+        Some(BurstReport::Done { words, .. } | BurstReport::Fail { words }) => Some(words.clone()),
+        Some(BurstReport::Wait { .. }) | None => None,
     };
     match (verdict, said, exit) {
         (Verdict::Ended(_), Some(said), _) => said,
@@ -250,7 +250,7 @@ impl Model {
     }
 
     /// Handles the end of a process tree, of an attempt or of a cleanup.
-    pub(super) fn gone(&mut self, gone: Gone, entry: Entry) -> bool {
+    pub(super) fn gone(&mut self, gone: EndNotice, entry: Entry) -> bool {
         if gone.until != Until::Tree {
             return false;
         }
@@ -308,7 +308,7 @@ impl Model {
     }
 
     /// Handles the report that an attempt was granted a lock, or waits for it.
-    pub(super) fn held(&mut self, held: &Held, entry: Entry) -> bool {
+    pub(super) fn held(&mut self, held: &LockState, entry: Entry) -> bool {
         let text = |name: &sexton::actors::lock::Name| {
             let text = std::str::from_utf8(name.as_bytes());
             text.map(str::to_owned).unwrap_or_default()
@@ -374,7 +374,7 @@ impl Model {
         let woken = std::mem::take(&mut task.woken);
         let wake: Date = match (verdict, &attempt.said) {
             _ if woken => today,
-            (Verdict::Waits, Some(Said::Wait { until })) => *until,
+            (Verdict::Waits, Some(BurstReport::Wait { until })) => *until,
             (Verdict::Reset(_), _) if !saved => today.plus_ms(backoff(task.setbacks)),
             _ => today,
         };

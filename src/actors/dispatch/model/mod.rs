@@ -7,22 +7,22 @@
 //! | `tasks.rs` `attempt.rs` | requests about tasks, and reports of commands; what happens to attempts |
 //! | `setting.rs` | settings of operators, and inventories |
 //! | `next.rs` `look.rs` | the next task, and what holds others back; answers |
-//! | `tells.rs` | messages to other actors |
+//! | `notification.rs` | messages to other actors |
 
 mod attempt;
 mod look;
 mod next;
+mod notification;
 mod setting;
 mod tasks;
-mod tells;
 
 pub(crate) use next::Item;
+pub(crate) use notification::Notification;
 use sexton::actors::dispatch::{
     Group, Message, Pause, Refused, Reply, Rules, RunStatus, Server, Task,
 };
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
-pub(crate) use tells::Told;
 
 /// The entry of a message.
 #[derive(Clone, Copy, Default)]
@@ -61,14 +61,14 @@ pub(crate) struct Model {
     /// Whether an attempt has failed because of its server since this was last reset.
     pub(crate) troubled: bool,
     /// The messages to other actors since these were last taken.
-    pub(crate) tells: Vec<Told>,
+    pub(crate) tells: Vec<Notification>,
 }
 
 /// The result of a message: the reply, and whether anything changed.
-pub(crate) type Came = (Reply, bool);
+pub(crate) type Applied = (Reply, bool);
 
 /// The result of a message, or the reason why it is refused.
-type Done = Result<Came, Refused>;
+type ApplyResult = Result<Applied, Refused>;
 
 /// Returns the lowest free slot.
 fn free_slot<T>(taken: &[(Slot, T)]) -> Slot {
@@ -86,7 +86,7 @@ impl Model {
     }
 
     /// Applies a message.
-    pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Came {
+    pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Applied {
         let done = match message {
             Message::Add(asked) => self.add(asked, entry),
             Message::Act { task, act } => self.act(*task, *act, entry),
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    fn prune(&mut self, before: Option<Date>, (keep, limit): (u32, u32), entry: Entry) -> Came {
+    fn prune(&mut self, before: Option<Date>, (keep, limit): (u32, u32), entry: Entry) -> Applied {
         let over = self.over();
         let before = before.map_or(entry.now.at, |date| entry.now.offset.time(date));
         let old = over.len().saturating_sub(keep as usize);

@@ -1,6 +1,6 @@
 //! The settings of operators (pauses, groups and servers), and inventories.
 
-use super::{Done, Model, count, free_slot};
+use super::{ApplyResult, Model, count, free_slot};
 use sexton::actors::dispatch::{
     Cause, Group, Host, Pause, Refused, Remote, Reply, Server, ServerChange,
 };
@@ -23,11 +23,11 @@ fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     Ok(())
 }
 
-const UNCHANGED: Done = Ok((Reply::Done, false));
-const CHANGED: Done = Ok((Reply::Done, true));
+const UNCHANGED: ApplyResult = Ok((Reply::Done, false));
+const CHANGED: ApplyResult = Ok((Reply::Done, true));
 
 impl Model {
-    pub(super) fn pause(&mut self, group: Option<&Name>, pause: Pause) -> Done {
+    pub(super) fn pause(&mut self, group: Option<&Name>, pause: Pause) -> ApplyResult {
         if let Some(group) = group {
             return self.set_group(group, None, Some(pause));
         }
@@ -52,7 +52,7 @@ impl Model {
         name: &Name,
         max: Option<u32>,
         pause: Option<Pause>,
-    ) -> Done {
+    ) -> ApplyResult {
         let default = Name::try_from(Group::DEFAULT).expect("it is short");
         let name = if *name == Name::default() {
             &default
@@ -76,7 +76,7 @@ impl Model {
         CHANGED
     }
 
-    pub(super) fn change_server(&mut self, name: &Name, change: &ServerChange) -> Done {
+    pub(super) fn change_server(&mut self, name: &Name, change: &ServerChange) -> ApplyResult {
         let here = self.named_server(name).filter(|(_, it)| !it.leaves);
         let here = here.map(|(slot, it)| (slot, it.clone()));
         let (threads, remote) = match change {
@@ -176,7 +176,7 @@ impl Model {
     }
 
     /// Replaces the servers by those of an inventory. What an operator disabled stays as it is.
-    pub(super) fn reconcile(&mut self, hosts: &[Host]) -> Done {
+    pub(super) fn reconcile(&mut self, hosts: &[Host]) -> ApplyResult {
         let reply = self.reconciled(hosts)?;
         let Reply::Reconciled {
             added,

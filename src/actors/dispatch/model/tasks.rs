@@ -1,8 +1,9 @@
 //! Requests about tasks, and reports of their commands.
 
-use super::{Came, Done, Entry, Model, free_slot};
+use super::{Applied, ApplyResult, Entry, Model, free_slot};
 use sexton::actors::dispatch::{
-    Act, Adding, Cause, ExitStatus, Refused, Reply, Report, RunStatus, Said, Saved, Server, Task,
+    Act, Adding, BurstReport, Cause, ExitStatus, Refused, Reply, Report, RunStatus, Saved, Server,
+    Task,
 };
 use sexton::actors::lock::Name;
 use sexton::actors::process::Launching;
@@ -22,11 +23,11 @@ fn check(command: &Launching) -> Result<(), Refused> {
 }
 
 impl Model {
-    fn came(&self, slot: Slot) -> Came {
+    fn came(&self, slot: Slot) -> Applied {
         (self.shown(slot), true)
     }
 
-    pub(super) fn add(&mut self, asked: &Adding, entry: Entry) -> Done {
+    pub(super) fn add(&mut self, asked: &Adding, entry: Entry) -> ApplyResult {
         if entry.draining {
             return Err(Refused::Draining);
         }
@@ -74,7 +75,7 @@ impl Model {
         Ok(self.came(slot))
     }
 
-    pub(super) fn act(&mut self, id: u64, act: Act, entry: Entry) -> Done {
+    pub(super) fn act(&mut self, id: u64, act: Act, entry: Entry) -> ApplyResult {
         let Some((slot, task)) = self.find(id) else {
             return Ok((Reply::Absent, false));
         };
@@ -128,7 +129,7 @@ impl Model {
         }
     }
 
-    fn terminate(&mut self, slot: Slot, now: bool, entry: Entry) -> Came {
+    fn terminate(&mut self, slot: Slot, now: bool, entry: Entry) -> Applied {
         let task = self.task(slot).expect("it was just found");
         let runs = task.attempt.is_some();
         let winds_up = !now && task.status.is_under_way();
@@ -189,7 +190,7 @@ impl Model {
         process: ProcessId,
         (report, nth): (&Report, Option<u64>),
         entry: Entry,
-    ) -> Done {
+    ) -> ApplyResult {
         let (slot, task) = self.attempted_by(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt.as_ref().ok_or(Refused::Stale)?;
         let updates = attempt.updates;
@@ -246,15 +247,15 @@ impl Model {
             }
             Report::Done { warning, words } => {
                 let (warning, words) = (*warning, words.clone());
-                attempt.said = Some(Said::Done { warning, words });
+                attempt.said = Some(BurstReport::Done { warning, words });
             }
             Report::Wait { ms } => {
                 let until = date.plus_ms(*ms);
-                attempt.said = Some(Said::Wait { until });
+                attempt.said = Some(BurstReport::Wait { until });
             }
             Report::Fail { words } => {
                 let words = words.clone();
-                attempt.said = Some(Said::Fail { words });
+                attempt.said = Some(BurstReport::Fail { words });
             }
         }
         Ok(self.came(slot))

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `pair.rs` | machine and model next to each other, and the log of what was committed |
 //! | `steps.rs` | the steps of a history |
-//! | `met.rs` | what a run has encountered |
+//! | `coverage.rs` | what a run has encountered |
 
-mod met;
+mod coverage;
 mod pair;
 mod steps;
 
-use met::Met;
+use coverage::Coverage;
 use pair::Pair;
 use proptest::prelude::*;
 use steps::steps;
@@ -32,7 +32,7 @@ fn the_model_meets_every_verdict_cause_obstacle_and_refusal_it_is_there_for() {
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
-    let mut met = Met::default();
+    let mut met = Coverage::default();
     for _ in 0..1600 {
         let steps = steps().new_tree(&mut runner);
         let mut pair = Pair::new();

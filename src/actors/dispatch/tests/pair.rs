@@ -1,20 +1,20 @@
 //! The machine next to its model.
 
-use super::met::{Met, has_reason};
+use super::coverage::{Coverage, has_reason};
 use super::steps::Doing;
-use crate::actors::dispatch::model::{Entry, Item, Model, State, Told};
+use crate::actors::dispatch::model::{Entry, Item, Model, Notification, State};
 use crate::actors::dispatch::{
     DispatchMachine, Message, Outcome, Query, Reply, Rules, RunStatus, Step, TaskFilter, TaskStep,
     TaskView, Terms, Watch,
 };
-use crate::actors::lock::{self, Held, Name};
+use crate::actors::lock::{self, LockState, Name};
 use crate::actors::{binding, process};
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq, Ticket, Token};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Draining, Effects, Keeping, Machine as _, Moment, Now, Paged as _, Shown as _, Stamp, Start,
-    Timed as _,
+    Draining, Effects, Keeping, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp,
+    Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 
@@ -56,8 +56,8 @@ pub(super) struct Pair {
     waits: Vec<(Ticket, Watch)>,
     tickets: u64,
     /// Requests to the lock actor that were not answered yet.
-    holds: Vec<Held>,
-    pub(super) met: Met,
+    holds: Vec<LockState>,
+    pub(super) met: Coverage,
 }
 
 enum Logged {
@@ -119,7 +119,7 @@ impl Pair {
             waits: Vec::new(),
             tickets: 0,
             holds: Vec::new(),
-            met: Met::default(),
+            met: Coverage::default(),
         }
     }
 
@@ -164,7 +164,7 @@ impl Pair {
             let stamp = moment.stamp();
             let mut effects = Effects::<DispatchMachine>::default();
             self.machine.commit(stamp, &message, &outcome, &mut effects);
-            self.hear(&mut effects);
+            self.receive(&mut effects);
             self.machine.reply(moment.seq, &message, &outcome)
         } else {
             assert_eq!(before, self.model.state, "nothing changed");
@@ -201,7 +201,7 @@ impl Pair {
     }
 
     /// Checks that other actors are notified and waits are answered as in the model.
-    fn hear(&mut self, effects: &mut Effects<DispatchMachine>) {
+    fn receive(&mut self, effects: &mut Effects<DispatchMachine>) {
         let (mut locks, mut processes) = (Vec::new(), Vec::new());
         for effect in effects.take() {
             match effect {
@@ -232,8 +232,8 @@ impl Pair {
         let (mut right_of_locks, mut right_of_processes) = (Vec::new(), Vec::new());
         for told in self.model.tells.drain(..) {
             match told {
-                Told::Lock(told) => right_of_locks.push(told),
-                Told::Process(told) => right_of_processes.push(*told),
+                Notification::Lock(told) => right_of_locks.push(told),
+                Notification::Process(told) => right_of_processes.push(*told),
             }
         }
         assert_eq!(locks, right_of_locks);
@@ -246,7 +246,7 @@ impl Pair {
 
     fn note_hold(&mut self, told: &lock::Message) {
         if let lock::Message::Hold(hold) = told {
-            let held = Held {
+            let held = LockState {
                 key: hold.key.clone(),
                 index: hold.index.clone(),
                 owner: hold.owner.clone(),
@@ -316,7 +316,7 @@ impl Pair {
             }
             Doing::Gone(nth, until, exit) => {
                 let process = self.nth_process(nth);
-                let gone = binding::Gone {
+                let gone = binding::EndNotice {
                     process,
                     until,
                     exit,
@@ -330,12 +330,12 @@ impl Pair {
             Doing::Held(nth, granted) => {
                 let held = self.holds.get(nth % self.holds.len().max(1)).cloned();
                 if let Some(held) = held {
-                    self.send(Message::Held(Held { granted, ..held }));
+                    self.send(Message::Held(LockState { granted, ..held }));
                 }
             }
             Doing::Run(nth) => self.run(nth),
             Doing::Stray(key, index, owner) => {
-                let held = Held {
+                let held = LockState {
                     key,
                     index,
                     owner,
@@ -380,7 +380,7 @@ impl Pair {
         let (id, attempt) = attempt;
         for key in ["wip-pool-lock-execute", "wip-pool-lock-update"] {
             let name = |text: &str| Name::try_from(text).expect("it is short");
-            self.send(Message::Held(Held {
+            self.send(Message::Held(LockState {
                 key: name(key),
                 index: name(&id.to_string()),
                 owner: name(&format!("attempt-{}", attempt.token)),
@@ -435,7 +435,7 @@ impl Pair {
         let mut effects = Effects::<DispatchMachine>::default();
         self.machine.resume(&mut effects);
         self.model.tell_all();
-        self.hear(&mut effects);
+        self.receive(&mut effects);
     }
 
     fn watch(&mut self, nth: usize) {
@@ -451,7 +451,7 @@ impl Pair {
         self.waits.push((ticket, watch));
         let mut effects = Effects::<DispatchMachine>::default();
         self.machine.watch(ticket, &watch, &mut effects);
-        self.hear(&mut effects);
+        self.receive(&mut effects);
     }
 
     /// Compares all queries, and checks all invariants.

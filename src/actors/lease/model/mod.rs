@@ -3,9 +3,9 @@
 //! shares no code with the machine, only the types of messages and views.
 
 mod acts;
-mod known;
+mod record;
 
-pub(crate) use known::{Entry, Known};
+pub(crate) use record::{Entry, ModelLease};
 use sexton::actors::binding::{Exit, Until};
 use sexton::actors::lease::{
     Claim, Current, End, Holder, Imported, Message, Place, Query, Refused, Reply, Requesting,
@@ -29,15 +29,15 @@ pub(crate) enum Item {
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     pub(crate) rules: Rules,
-    pub(crate) all: Vec<Known>,
+    pub(crate) all: Vec<ModelLease>,
     pub(crate) epoch: Timestamp,
 }
 
 /// The result of a message: the reply, and whether anything changed.
-pub(crate) type Came = (Reply, bool);
+pub(crate) type Applied = (Reply, bool);
 
 impl Model {
-    pub(crate) fn find(&self, name: &Name) -> Option<&Known> {
+    pub(crate) fn find(&self, name: &Name) -> Option<&ModelLease> {
         self.all.iter().find(|it| it.lease.name == *name)
     }
 
@@ -81,7 +81,7 @@ impl Model {
     }
 
     /// Applies a message.
-    pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Came {
+    pub(crate) fn send(&mut self, message: &Message, entry: Entry) -> Applied {
         match message {
             Message::Request(asked) => self.request(asked, entry),
             Message::Lapse { slot } => (Reply::Done, self.lapse(*slot, entry)),
@@ -126,7 +126,7 @@ impl Model {
         }
     }
 
-    fn withdraw(&mut self, name: &Name, place: Token, entry: Entry) -> Came {
+    fn withdraw(&mut self, name: &Name, place: Token, entry: Entry) -> Applied {
         let Some(known) = self.named(name) else {
             return (Reply::Absent, false);
         };
@@ -158,11 +158,11 @@ impl Model {
         self.shown(name)
     }
 
-    fn named(&mut self, name: &Name) -> Option<&mut Known> {
+    fn named(&mut self, name: &Name) -> Option<&mut ModelLease> {
         self.all.iter_mut().find(|it| it.lease.name == *name)
     }
 
-    fn shown(&self, name: &Name) -> Came {
+    fn shown(&self, name: &Name) -> Applied {
         let known = self.find(name);
         (
             known.map_or(Reply::Done, |it| Reply::Lease(Box::new(it.view()))),
@@ -171,7 +171,7 @@ impl Model {
     }
 
     /// Returns the lease with this name, creating it if there is room.
-    fn made(&mut self, name: &Name) -> Result<&mut Known, Refused> {
+    fn made(&mut self, name: &Name) -> Result<&mut ModelLease, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
         }
@@ -184,7 +184,7 @@ impl Model {
                 let slot = (0..u32::MAX)
                     .find(is_free)
                     .expect("there are more slots than leases");
-                self.all.push(Known::new(Slot(slot), name));
+                self.all.push(ModelLease::new(Slot(slot), name));
                 self.all.len() - 1
             }
         };
@@ -192,7 +192,7 @@ impl Model {
         Ok(known.expect("it was found, or just made"))
     }
 
-    fn request(&mut self, asked: &Requesting, entry: Entry) -> Came {
+    fn request(&mut self, asked: &Requesting, entry: Entry) -> Applied {
         let before = self.all.len();
         let turned = self.turn(asked, entry);
         match turned {
@@ -288,7 +288,7 @@ impl Model {
         Ok((Turn::Next, true))
     }
 
-    fn of_client(&mut self, name: &Name, token: Token, message: &Message, entry: Entry) -> Came {
+    fn of_client(&mut self, name: &Name, token: Token, message: &Message, entry: Entry) -> Applied {
         let stale = (Reply::Refused(Refused::StaleToken), false);
         let Some(known) = self.named(name).filter(|it| it.runs()) else {
             return stale;
@@ -324,7 +324,7 @@ impl Model {
         )
     }
 
-    fn set(&mut self, name: &Name, setting: &Setting, entry: Entry) -> Came {
+    fn set(&mut self, name: &Name, setting: &Setting, entry: Entry) -> Applied {
         let before = self.all.len();
         match self.setting(name, setting, entry) {
             Err(refused) => {
@@ -390,7 +390,7 @@ impl Model {
         name: &Name,
         (current, next): (&Imported, &Imported),
         entry: Entry,
-    ) -> Came {
+    ) -> Applied {
         let now = entry.now;
         let known = match self.made(name) {
             Ok(known) if known.runs() => return (Reply::Refused(Refused::Running), false),
@@ -439,7 +439,7 @@ impl Model {
         self.shown(name)
     }
 
-    fn reset(&mut self, name: &Name, force: bool) -> Came {
+    fn reset(&mut self, name: &Name, force: bool) -> Applied {
         let Some(known) = self.named(name) else {
             return (Reply::Absent, false);
         };

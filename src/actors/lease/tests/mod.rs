@@ -8,20 +8,20 @@
 
 mod world;
 
-use crate::actors::binding::{Exit, Gone, Until, Watch};
+use crate::actors::binding::{EndNotice, Exit, Until, Watch};
 use crate::actors::lease::{
     Current, LeaseMachine, Message, Outcome, Query, Reply, Requesting, Rules, Setting, Source,
     Step, Turn,
 };
 use crate::actors::lock::Name;
-use crate::actors::process::{Launching, Message as Asked, Spec};
+use crate::actors::process::{Launching, Message as ToProcesses, Spec};
 use crate::bytes::Bytes;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
 use crate::schedule::Schedule;
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Now, Shown as _, Stamp, Start, Timed as _,
+    Effects, Keeping, Machine as _, Moment, Now, Observable as _, Stamp, Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Bench {
     offset: i64,
     seq: u64,
     /// Messages sent to the `ProcessActor` and not processed yet.
-    told: Vec<Asked>,
+    told: Vec<ToProcesses>,
     /// Journal entries, for replay.
     log: Vec<Logged>,
     shelf: Shelf<LeaseMachine>,
@@ -131,7 +131,7 @@ impl Bench {
         let stamp = moment.stamp();
         let mut effects = Effects::<LeaseMachine>::default();
         self.machine.commit(stamp, &message, &outcome, &mut effects);
-        self.hear(&mut effects);
+        self.receive(&mut effects);
         let reply = self.machine.reply(moment.seq, &message, &outcome);
         self.log.push(Logged::Entry(stamp, message, outcome));
         reply
@@ -146,7 +146,7 @@ impl Bench {
         now
     }
 
-    fn hear(&mut self, effects: &mut Effects<LeaseMachine>) {
+    fn receive(&mut self, effects: &mut Effects<LeaseMachine>) {
         for effect in effects.take() {
             if let Effect::Tell(to, message) = effect {
                 assert_eq!(to, ActorId::PROCESS);
@@ -209,7 +209,7 @@ impl Bench {
         let mut effects = Effects::<LeaseMachine>::default();
         self.machine.resume(&mut effects);
         if self.fault != Some(Fault::NotRestated) {
-            self.hear(&mut effects);
+            self.receive(&mut effects);
         }
     }
 
@@ -260,8 +260,8 @@ impl Bench {
 
     /// Returns the launches that were requested and not processed yet.
     fn launches(&mut self) -> Vec<ProcessId> {
-        let launched = |told: Asked| match told {
-            Asked::LaunchAs(asked) => Some(asked.id),
+        let launched = |told: ToProcesses| match told {
+            ToProcesses::LaunchAs(asked) => Some(asked.id),
             _ => None,
         };
         std::mem::take(&mut self.told)
@@ -271,7 +271,7 @@ impl Bench {
     }
 
     fn gone(&mut self, process: ProcessId, exit: impl Into<Option<Exit>>) {
-        self.say(Message::Gone(Gone {
+        self.say(Message::Gone(EndNotice {
             process,
             until: Until::Tree,
             exit: exit.into(),
@@ -340,7 +340,7 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     let first = bench.launches();
     bench.gone(first[0], Exit::Failed);
     let asked = bench.told.pop();
-    let Some(Asked::LaunchAs(asked)) = asked else {
+    let Some(ToProcesses::LaunchAs(asked)) = asked else {
         panic!("it is launched again: {asked:?}");
     };
     assert_eq!(asked.launching.spec.parcel, None);
@@ -430,7 +430,7 @@ fn a_reset_proves_that_the_pass_is_gone_first() {
         process: first[0],
         until: Until::Tree,
     };
-    let told = [Asked::Watch(watched), Asked::Fence(first[0])];
+    let told = [ToProcesses::Watch(watched), ToProcesses::Fence(first[0])];
     assert_eq!(bench.told, told);
     assert!(
         bench.lease().running().is_some(),

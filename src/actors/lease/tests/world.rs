@@ -4,7 +4,7 @@ use super::{Bench, Fault, command, process};
 use crate::actors::binding::{Binding, Exit, Until};
 use crate::actors::lease::{Claim, Lease, Message, Query, Reply, Requesting, Setting, Turn};
 use crate::actors::lock::Name;
-use crate::actors::process::{LaunchAs, Message as Asked};
+use crate::actors::process::{LaunchAs, Message as ToProcesses};
 use crate::bytes::Bytes;
 use crate::clock::Offset;
 use crate::ids::{ProcessId, Seq, Token};
@@ -156,19 +156,19 @@ impl World {
     fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
-                Asked::LaunchAs(asked) => {
+                ToProcesses::LaunchAs(asked) => {
                     self.launch(&asked);
                     if heard {
                         self.bench.say(Message::Launched(asked.id));
                     }
                 }
-                Asked::Watch(watch) => {
+                ToProcesses::Watch(watch) => {
                     if let Some(record) = self.records.get_mut(&watch.process) {
                         record.watched = true;
                     }
                     self.tell_if_gone(watch.process);
                 }
-                Asked::Fence(process) => {
+                ToProcesses::Fence(process) => {
                     if let Some(record) = self.records.get_mut(&process) {
                         record.end.get_or_insert(Exit::Signal(15));
                         self.tell_if_gone(process);

@@ -21,7 +21,7 @@ mod watching;
 pub(super) use adding::insertion_of;
 use record::new_stop;
 use service::Served;
-use sexton::actors::binding::{Exit, Gone, ToHolder, Until};
+use sexton::actors::binding::{EndNotice, Exit, ToHolder, Until};
 use sexton::actors::process::{
     Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, ServiceMessage,
     Spec, Stop,
@@ -216,7 +216,7 @@ impl Model {
             let (by, process, until) = (asked.by, asked.id, Until::Tree);
             if matches!(reply, Reply::Refused(_)) {
                 let exit = Some(Exit::Failed);
-                let gone = Gone {
+                let gone = EndNotice {
                     process,
                     until,
                     exit,

@@ -2,7 +2,7 @@
 
 use super::{Actions, Entry, Model, Modelled};
 use sexton::actors::process::{
-    Cause, End, Last, Lost, Message, Notice, Phase, Policy, Then, Verdict,
+    Cause, Consequence, End, Last, Lost, Message, Notice, Phase, Policy, Verdict,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Slot};
@@ -11,7 +11,7 @@ use sexton::ids::{ProcessId, Slot};
 struct Follows {
     place: (Slot, usize),
     last: Last,
-    then: Then,
+    then: Consequence,
 }
 
 impl Model {
@@ -83,10 +83,10 @@ impl Model {
         (slot, nth): (Slot, usize),
         (it, last): (&Modelled, &Last),
         now: Timestamp,
-    ) -> Then {
+    ) -> Consequence {
         let service = self.served(slot);
         if service.has_to_go(nth) {
-            return Then::Nothing;
+            return Consequence::Nothing;
         }
         let definition = &service.definition;
         let code = match last.end {
@@ -101,20 +101,22 @@ impl Model {
         let is_well = code.is_some_and(|code| code == 0 || definition.success.contains(&code));
         let is_well = is_well && !had_to_be_stopped;
         match definition.restart {
-            Policy::OnFailure | Policy::Never if is_well => return Then::Never(Verdict::Finished),
-            Policy::Never => return Then::Never(Verdict::Failed),
+            Policy::OnFailure | Policy::Never if is_well => {
+                return Consequence::Never(Verdict::Finished);
+            }
+            Policy::Never => return Consequence::Never(Verdict::Failed),
             Policy::Always | Policy::OnFailure => {}
         }
         if last.end == Some(End::Lost(Lost::Rebooted)) {
             let (at, series, counts) = (now, 0, false);
-            return Then::Again { at, series, counts };
+            return Consequence::Again { at, series, counts };
         }
         let place = service.place(nth);
         if let Some(intensity) = definition.intensity {
             let restarts = place.restarts.iter();
             let recent = restarts.filter(|at| at.0 + intensity.period_ms >= now.0);
             if recent.count() >= intensity.restarts_max as usize {
-                return Then::Never(Verdict::Failed);
+                return Consequence::Never(Verdict::Failed);
             }
         }
         let started = it.view.started.unwrap_or(last.at);
@@ -129,7 +131,7 @@ impl Model {
             };
             wait_ms = doubled.min(definition.backoff.max_ms);
         }
-        Then::Again {
+        Consequence::Again {
             at: now.plus_ms(wait_ms),
             series: before + 1,
             counts: true,
@@ -140,9 +142,9 @@ impl Model {
     fn added_at_once(&mut self, follows: &Follows, entry: Entry) -> Option<ProcessId> {
         let (slot, nth) = follows.place;
         let is_now = match follows.then {
-            Then::Nothing => true,
-            Then::Again { at, .. } => at <= entry.now.at,
-            Then::Never(_) => false,
+            Consequence::Nothing => true,
+            Consequence::Again { at, .. } => at <= entry.now.at,
+            Consequence::Never(_) => false,
         };
         let service = self.served(slot);
         let is_up = service.is_up() && nth < service.size();
@@ -162,9 +164,9 @@ impl Model {
         (it.process, it.last) = (None, Some(last));
         it.restarts.retain(|at| at.0 + period_ms >= now.0);
         match then {
-            Then::Nothing => {}
-            Then::Never(verdict) => it.verdict = Some(verdict),
-            Then::Again { at, series, counts } => {
+            Consequence::Nothing => {}
+            Consequence::Never(verdict) => it.verdict = Some(verdict),
+            Consequence::Again { at, series, counts } => {
                 (it.next, it.series) = (Some(at), series);
                 if counts && intensity.is_some() {
                     it.restarts.push(now);

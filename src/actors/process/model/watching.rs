@@ -1,7 +1,7 @@
 //! Notifications that a process is gone, and launches requested by other actors.
 
 use super::{Entry, Model, Modelled};
-use sexton::actors::binding::{Exit, Gone, ToHolder, Until, Watch};
+use sexton::actors::binding::{EndNotice, Exit, ToHolder, Until, Watch};
 use sexton::actors::process::{End, LaunchAs, Phase, Reply};
 use sexton::ids::ActorId;
 
@@ -25,7 +25,7 @@ impl Model {
         let gone = match self.find(process) {
             Some(it) if !self.is_gone(it, until) => return None,
             Some(it) => gone_of(it, until),
-            None => Gone {
+            None => EndNotice {
                 process,
                 until,
                 exit: None,
@@ -103,14 +103,14 @@ impl Model {
     }
 }
 
-fn gone_of(it: &Modelled, until: Until) -> Gone {
+fn gone_of(it: &Modelled, until: Until) -> EndNotice {
     let exit = match it.view.end {
         Some(End::Code(code)) => Exit::Code(code),
         Some(End::Signal { signal, .. }) => Exit::Signal(signal),
         Some(End::Lost(_)) => Exit::Lost,
         None => Exit::Failed,
     };
-    Gone {
+    EndNotice {
         process: it.view.id,
         until,
         exit: Some(exit),

@@ -7,7 +7,7 @@ use crate::actors::process::outcome::Turn;
 use crate::actors::process::service::definition::Definition;
 use crate::actors::process::service::item::{Instance, Last, Service};
 use crate::actors::process::service::message;
-use crate::actors::process::service::step::{Step, Then};
+use crate::actors::process::service::step::{Consequence, Step};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot};
 use crate::spine::machine::{Effects, Stamp};
@@ -57,7 +57,8 @@ impl ProcessMachine {
             | Step::Held { slot }
             | Step::Deferred { slot, .. }
             | Step::Ended { slot, .. } => {
-                let is_restart = |then: &Then| matches!(then, Then::Again { counts: true, .. });
+                let is_restart =
+                    |then: &Consequence| matches!(then, Consequence::Again { counts: true, .. });
                 let restarts = matches!(step, Step::Ended { then, .. } if is_restart(then));
                 self.counted.restarts += u64::from(restarts);
                 self.state.change_service(entry.seq, *slot, |it| {
@@ -141,19 +142,19 @@ impl Service {
 }
 
 impl Instance {
-    fn end(&mut self, last: &Last, then: Then, (now, looks_back_ms): (Timestamp, u64)) {
+    fn end(&mut self, last: &Last, then: Consequence, (now, looks_back_ms): (Timestamp, u64)) {
         self.process = None;
         self.last = Some(last.clone());
         self.restarts = self.recent(now, looks_back_ms).collect();
         match then {
-            Then::Nothing => {}
-            Then::Again { at, series, counts } => {
+            Consequence::Nothing => {}
+            Consequence::Again { at, series, counts } => {
                 (self.next, self.series) = (Some(at), series);
                 if counts && looks_back_ms > 0 {
                     self.restarts.push(now);
                 }
             }
-            Then::Never(verdict) => self.verdict = Some(verdict),
+            Consequence::Never(verdict) => self.verdict = Some(verdict),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::actors::process::service::definition::{Definition, Policy};
 use crate::actors::process::service::item::{Instance, Last, Service, Verdict};
 use crate::actors::process::service::message;
 use crate::actors::process::service::next::Next;
-use crate::actors::process::service::step::{Step, Then};
+use crate::actors::process::service::step::{Consequence, Step};
 use crate::actors::process::spec::Flaw;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot};
@@ -36,19 +36,23 @@ impl ProcessMachine {
         moment: &Moment,
         message: &message::Message,
     ) -> Result<Outcome, Refused> {
-        use message::Message as Asked;
+        use message::Message as Request;
         let steps = match message {
-            Asked::Configure(definitions) => self.configured(definitions)?,
-            Asked::Start(name) => self.each(name.as_deref(), |slot, it| self.started(slot, it))?,
-            Asked::Stop(name) => self.each(name.as_deref(), |slot, it| {
+            Request::Configure(definitions) => self.configured(definitions)?,
+            Request::Start(name) => {
+                self.each(name.as_deref(), |slot, it| self.started(slot, it))?
+            }
+            Request::Stop(name) => self.each(name.as_deref(), |slot, it| {
                 it.wanted.then_some(Step::Stopped { slot })
             })?,
             // Restarting all affects only services that should be up; a single named service is started in any case.
-            Asked::Restart(name) => self.each(name.as_deref(), |slot, it| {
+            Request::Restart(name) => self.each(name.as_deref(), |slot, it| {
                 (it.wanted || name.is_some()).then_some(Step::Restarted { slot })
             })?,
-            Asked::Hold => self.each(None, |slot, it| (!it.held).then_some(Step::Held { slot }))?,
-            Asked::Lapse { slot } => return Ok(self.step(moment, *slot)),
+            Request::Hold => {
+                self.each(None, |slot, it| (!it.held).then_some(Step::Held { slot }))?
+            }
+            Request::Lapse { slot } => return Ok(self.step(moment, *slot)),
         };
         Ok(Turn::of(steps))
     }
@@ -176,9 +180,9 @@ impl ProcessMachine {
         let record = self.state.record_of(id);
         let then = then(moment.now.at, (service, nth), (record, &last));
         let at_once = match then {
-            Then::Nothing => true,
-            Then::Again { at, .. } => at <= moment.now.at,
-            Then::Never(_) => false,
+            Consequence::Nothing => true,
+            Consequence::Again { at, .. } => at <= moment.now.at,
+            Consequence::Never(_) => false,
         };
         let last = Box::new(last);
         let mut steps = vec![Step::Ended {
@@ -255,9 +259,9 @@ fn then(
     now: Timestamp,
     (service, nth): (&Service, usize),
     (record, last): (&Record, &Last),
-) -> Then {
+) -> Consequence {
     if service.is_to_end(nth) {
-        return Then::Nothing;
+        return Consequence::Nothing;
     }
     let definition = &service.definition;
     let code = last.end.and_then(End::code);
@@ -271,7 +275,7 @@ fn then(
         Policy::Never => false,
     };
     if !is_launched {
-        return Then::Never(if is_success {
+        return Consequence::Never(if is_success {
             Verdict::Finished
         } else {
             Verdict::Failed
@@ -279,19 +283,19 @@ fn then(
     }
     // The machine was rebooted, which is not the service's fault.
     if last.end == Some(End::Lost(Lost::Rebooted)) {
-        return Then::Again {
+        return Consequence::Again {
             at: now,
             series: 0,
             counts: false,
         };
     }
     let Some(instance) = service.instances.get(nth) else {
-        return Then::Nothing;
+        return Consequence::Nothing;
     };
     if let Some(intensity) = definition.intensity {
         let recent = instance.recent(now, intensity.period_ms).count();
         if recent >= intensity.restarts_max as usize {
-            return Then::Never(Verdict::Failed);
+            return Consequence::Never(Verdict::Failed);
         }
     }
     let ran_ms = record
@@ -303,7 +307,7 @@ fn then(
     } else {
         instance.series
     };
-    Then::Again {
+    Consequence::Again {
         at: now.plus_ms(definition.backoff.wait_ms(before)),
         series: before.saturating_add(1),
         counts: true,

@@ -5,7 +5,7 @@ use crate::actors::process::message::Message;
 use crate::actors::process::outcome::Turn;
 use crate::actors::process::service::item::{Last, Verdict};
 use crate::actors::process::service::message;
-use crate::actors::process::service::step::{Step, Then};
+use crate::actors::process::service::step::{Consequence, Step};
 use crate::ids::Slot;
 use crate::spine::event::Happening;
 
@@ -66,10 +66,10 @@ impl ProcessMachine {
                 then,
             } => {
                 let kind = match then {
-                    Then::Nothing => "service-stopped",
-                    Then::Again { .. } => "service-ended",
-                    Then::Never(Verdict::Finished) => "service-finished",
-                    Then::Never(Verdict::Failed) => "service-failed",
+                    Consequence::Nothing => "service-stopped",
+                    Consequence::Again { .. } => "service-ended",
+                    Consequence::Never(Verdict::Finished) => "service-finished",
+                    Consequence::Never(Verdict::Failed) => "service-failed",
                 };
                 let happening = of(kind, slot).number("instance", number(nth));
                 publish(with_last(happening, last));

@@ -32,5 +32,5 @@ pub use definition::{Definition, Fault, Policy};
 pub use item::{Instance, Last, Service, Verdict};
 pub use message::Message;
 pub(in crate::actors::process) use state::{Services, item_of, slot_of};
-pub use step::{Step, Then};
+pub use step::{Consequence, Step};
 pub use view::{InstanceView, ServiceView, Status};

@@ -92,14 +92,14 @@ pub enum Step {
         /// How it ended.
         last: Box<Last>,
         /// The consequence for the service.
-        then: Then,
+        then: Consequence,
     },
 }
 
 /// The consequence of the end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum Consequence {
     /// It was stopped on purpose: the service's state decides what runs next, and no restart is counted.
     Nothing,
     /// It is launched again.

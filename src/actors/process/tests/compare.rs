@@ -6,7 +6,7 @@ use crate::actors::process::model::Actions;
 use crate::actors::process::{Phase, ProcessMachine, Query, RecordView, Reply, Selection, View};
 use crate::ids::{ActorId, ProcessId};
 use crate::spine::effect::Effect;
-use crate::spine::machine::{Effects, Machine as _, Paged as _, Shown as _};
+use crate::spine::machine::{Effects, Machine as _, Observable as _, Paged as _};
 use std::collections::BTreeMap;
 
 impl Pair {

@@ -5,7 +5,7 @@
     reason = "a test looks at what it is about"
 )]
 
-use super::step::{BEGIN, Step, Which, identity, rules};
+use super::step::{BEGIN, RecordChoice, Step, identity, rules};
 use crate::actors::process::model::{Entry, Model, Verdict, insertion_of};
 use crate::actors::process::{
     LaunchAs, Message, Outcome, Parentage, ProcessMachine, RecordView, Rules, Watch,
@@ -13,7 +13,7 @@ use crate::actors::process::{
 use crate::clock::{Now, Offset};
 use crate::ids::{ActorId, Chance, ProcessId, Seq, Ticket};
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Paged as _, Shown as _, Stamp, Start, Timed as _,
+    Effects, Keeping, Machine as _, Moment, Observable as _, Paged as _, Stamp, Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use std::collections::BTreeMap;
@@ -129,14 +129,14 @@ impl Pair {
         self.compare();
     }
 
-    fn pick(&self, which: Which) -> ProcessId {
+    fn pick(&self, which: RecordChoice) -> ProcessId {
         let records = &self.model.records;
         let found = records.get(usize::from(which) % (records.len() + 1));
         found.map_or(ProcessId(5), |it| it.view.id)
     }
 
     /// Inserts the record that is meant, and the entry that the report of a signal may be about.
-    fn about(&self, mut message: Message, which: Which) -> Message {
+    fn about(&self, mut message: Message, which: RecordChoice) -> Message {
         let its = self.pick(which);
         match &mut message {
             Message::Finish { id, .. }
@@ -159,7 +159,7 @@ impl Pair {
         message
     }
 
-    fn parentage(&self, which: Which, line: u8) -> Parentage {
+    fn parentage(&self, which: RecordChoice, line: u8) -> Parentage {
         Parentage {
             named: (!which.is_multiple_of(3)).then(|| self.pick(which / 3)),
             line: (line..line.saturating_add(2))
@@ -243,7 +243,7 @@ impl Pair {
         }
     }
 
-    fn watch(&mut self, which: Which, what: u8) {
+    fn watch(&mut self, which: RecordChoice, what: u8) {
         let id = self.pick(which);
         let watch = match what {
             0 => Watch::Start(id),

@@ -24,7 +24,7 @@ pub(super) fn rules() -> Rules {
 }
 
 /// A number that selects one of the existing records, or none of them.
-pub(super) type Which = u8;
+pub(super) type RecordChoice = u8;
 
 /// A step of a history.
 #[derive(Clone, Debug)]
@@ -32,19 +32,19 @@ pub(super) enum Step {
     /// A request about services.
     Serve(ServiceMessage),
     /// A message about the selected record.
-    Send(Which, Message),
+    Send(RecordChoice, Message),
     /// The launch of a process, as a child of the selected record and perhaps of a running process.
-    Launch(Which, u8, Launching),
+    Launch(RecordChoice, u8, Launching),
     /// A launch for this actor, under the id of an existing record or a chosen one.
-    LaunchAs(u8, Which, Launching),
-    Register(Which, u8, Registering),
+    LaunchAs(u8, RecordChoice, Launching),
+    Register(RecordChoice, u8, Registering),
     Pass(u64),
     Wall(i64),
     Hold(bool),
     Start,
     Reload,
     Checkpoint,
-    Watch(Which, u8),
+    Watch(RecordChoice, u8),
     Unwatch,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Model {
     /// Stored results, by slot.
     pub(super) results: Vec<Option<results::Kept>>,
     /// Remembered keys, by slot.
-    pub(super) keys: Vec<Option<uniques::Known>>,
+    pub(super) keys: Vec<Option<uniques::RememberedKey>>,
     /// Durable queues, by number.
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
@@ -421,7 +421,7 @@ impl Model {
     }
 
     /// Ends the claims that are bound to a process that is gone.
-    fn gone(&mut self, gone: binding::Gone) -> Reply {
+    fn gone(&mut self, gone: binding::EndNotice) -> Reply {
         let ends = |job: &&mut Entry| {
             let bound = job.view.bound;
             bound.is_some_and(|it| it.process == gone.process && gone.ends(it.until))

@@ -7,7 +7,7 @@ use sexton::ids::Slot;
 
 /// A remembered key.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct RememberedKey {
     pub(crate) key: KnownKey,
     /// If set, the date on which the key is forgotten is ignored.
     pub(crate) quarantined: bool,
@@ -37,7 +37,7 @@ impl Model {
             return;
         };
         let until = Date(self.date(at).plus_ms(put.unique_for_ms).0);
-        let known = Some(Known {
+        let known = Some(RememberedKey {
             key: KnownKey {
                 queue: put.queue.clone(),
                 key,

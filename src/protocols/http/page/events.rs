@@ -3,10 +3,10 @@
 use crate::actors;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
-use crate::protocols::http::page::shown::Here;
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::PageClock;
+use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
 use crate::spine::event::{Event, NODE};
@@ -17,7 +17,7 @@ use serde::Deserialize;
 const MOST: usize = 200;
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![goes::view("/page/events", Scope::Read, list)]
+    vec![routing::view("/page/events", Scope::Read, list)]
 }
 
 /// Selects events.
@@ -48,11 +48,11 @@ impl Filter {
 
 async fn list(call: &Call) -> Result<Page, Problem> {
     let filter: Filter = call.asked()?;
-    let events = told::newest(call, MOST, |event| filter.lets_through(event)).await?;
+    let events = event_rows::newest(call, MOST, |event| filter.lets_through(event)).await?;
     let main = html! {
         (asked(&filter))
         section #events data-live {
-            (told::rows(&events, Here::of(&call.node)))
+            (event_rows::rows(&events, PageClock::of(&call.node)))
             @if events.len() == MOST { p.faint { "Older events are not shown." } }
         }
     };

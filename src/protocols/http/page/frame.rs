@@ -68,7 +68,7 @@ pub(crate) struct Page {
 }
 
 /// Facts shown in the frame.
-pub(crate) struct Around {
+pub(crate) struct FrameFacts {
     /// The time the page was built.
     pub(crate) at: Markup,
     /// Whether to offer logging out.
@@ -76,7 +76,7 @@ pub(crate) struct Around {
 }
 
 impl Page {
-    pub(crate) fn framed(self, around: &Around) -> HttpResponse {
+    pub(crate) fn framed(self, around: &FrameFacts) -> HttpResponse {
         let words = self.view.words();
         let title = if self.title.is_empty() {
             words

@@ -3,11 +3,11 @@
 use crate::actors::queue::{JobView, Phase};
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
 use crate::protocols::http::page::jobs;
-use crate::protocols::http::page::shown::{self, Here, Link, count};
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::{self, Link, PageClock, count};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
 use crate::replay::Followed;
@@ -21,35 +21,35 @@ const BODY_BYTES: usize = 16 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        goes::view("/page/job", Scope::Read, one),
-        goes::form("/page/job/retry", Scope::Use, retry),
-        goes::form("/page/job/cancel", Scope::Use, cancel),
-        goes::form("/page/job/discard", Scope::Use, discard),
+        routing::view("/page/job", Scope::Read, one),
+        routing::form("/page/job/retry", Scope::Use, retry),
+        routing::form("/page/job/cancel", Scope::Use, cancel),
+        routing::form("/page/job/discard", Scope::Use, discard),
     ]
 }
 
 #[derive(Deserialize)]
-struct Which {
+struct Parameters {
     id: u64,
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Which { id } = call.asked()?;
+    let Parameters { id } = call.asked()?;
     let (job, body) = call.node.queues().job_with_body(id).await?;
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let is_of_it = |event: &Event| event.what.fields.contains(&("job", Field::Number(id)));
-    let story = told::story(call, Followed::Job(id), is_of_it).await?;
+    let story = event_rows::story(call, Followed::Job(id), is_of_it).await?;
     let bytes = body.as_bytes();
     let begin = bytes.get(..BODY_BYTES).unwrap_or(bytes);
     let main = html! {
         section #job data-live {
-            p.subject { "Job " (id) " of " (shown::queue(&job.queue)) " " (jobs::phase(&job)) }
-            @if let Some(error) = &job.error { p.problem { (shown::words(error.as_str())) } }
+            p.subject { "Job " (id) " of " (render::queue(&job.queue)) " " (jobs::phase(&job)) }
+            @if let Some(error) = &job.error { p.problem { (render::words(error.as_str())) } }
             (facts(&job, here))
         }
         (acts(&job))
         h2 { "Body " span.faint { (text::bytes(job.bytes)) } }
-        (shown::lines(begin))
+        (render::lines(begin))
         @if begin.len() < bytes.len() { p.faint { "The first " (text::bytes(BODY_BYTES as u64)) " of it." } }
         section #story data-live { h2 { "What happened" } (story) }
     };
@@ -60,7 +60,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-fn facts(job: &JobView, here: Here) -> Markup {
+fn facts(job: &JobView, here: PageClock) -> Markup {
     let progress = job.progress.as_ref();
     html! {
         dl.facts {
@@ -76,11 +76,11 @@ fn facts(job: &JobView, here: Here) -> Markup {
             div { dt { "Buried" } dd { (count(job.buries)) } }
             div { dt { "Kicked" } dd { (count(job.kicks)) } }
             @if let Some(token) = job.token { div { dt { "Token" } dd { (token.0) } } }
-            @if let Some(bound) = job.bound { div { dt { "Claimed with process" } dd { (shown::process(bound.process)) } } }
+            @if let Some(bound) = job.bound { div { dt { "Claimed with process" } dd { (render::process(bound.process)) } } }
             @if job.passing { div { dt { "Kept" } dd { "in memory only" } } }
             @if let Some(progress) = progress {
                 @if let Some(percent) = progress.percent { div { dt { "Done" } dd { (percent) " %" } } }
-                @if let Some(text) = &progress.text { div { dt { "Status text" } dd { (shown::words(text.as_str())) } } }
+                @if let Some(text) = &progress.text { div { dt { "Status text" } dd { (render::words(text.as_str())) } } }
             }
         }
     }
@@ -122,13 +122,13 @@ fn discards(id: &Markup) -> Markup {
 }
 
 async fn retry(call: &Call) -> Result<Link, Problem> {
-    let Which { id } = call.form()?;
+    let Parameters { id } = call.form()?;
     call.queues().kick_job(id).await?;
     Ok(Link::to("/page/job").with("id", id.to_string().as_bytes()))
 }
 
 async fn cancel(call: &Call) -> Result<Link, Problem> {
-    let Which { id } = call.form()?;
+    let Parameters { id } = call.form()?;
     call.queues().cancel(id, None).await?;
     Ok(Link::to("/page/job").with("id", id.to_string().as_bytes()))
 }

@@ -5,11 +5,11 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
-use crate::protocols::http::page::shown::{self, Here, Link, count};
+use crate::protocols::http::page::render::{self, Link, PageClock, count};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::queue_bulk::{What, Which, each};
+use crate::protocols::http::queue_bulk::{BulkOperation, BulkSelection, each};
 use crate::protocols::http::queue_look::PHASES;
 use crate::protocols::http::route::Route;
 use crate::text;
@@ -21,9 +21,9 @@ const FAILED: [Phase; 2] = [Phase::Buried, Phase::Abandoned];
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        goes::view("/page/jobs", Scope::Read, list),
-        goes::form("/page/jobs/retry", Scope::Use, retry),
-        goes::form("/page/jobs/discard", Scope::Use, discard),
+        routing::view("/page/jobs", Scope::Read, list),
+        routing::form("/page/jobs/retry", Scope::Use, retry),
+        routing::form("/page/jobs/discard", Scope::Use, discard),
     ]
 }
 
@@ -54,8 +54,8 @@ impl Filter {
         link.with_some("error", self.error.as_deref().map(str::as_bytes))
     }
 
-    fn which(&self) -> Which {
-        Which {
+    fn which(&self) -> BulkSelection {
+        BulkSelection {
             queue: self.queue.clone(),
             r#type: self.r#type.clone(),
             phase: self.phase,
@@ -81,7 +81,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     let filter: Filter = call.asked()?;
     let (mut found, next) = select(call, &filter).await?;
     found.sort_by_key(|job| job.id);
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let next = next.map(|next| filter.link().with("after", next.to_string().as_bytes()));
     let main = html! {
         @if let Some(done) = filter.retried { p.done role="status" { (text::count(done.0.into(), "job")) " made ready." } }
@@ -89,7 +89,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         (asked(&filter))
         section #jobs data-live {
             (table(&found, here))
-            (shown::more(next))
+            (render::more(next))
         }
         @if !found.is_empty() { (bulk(&filter)) }
     };
@@ -127,7 +127,7 @@ async fn select(call: &Call, filter: &Filter) -> Result<(Vec<JobView>, Option<u3
 pub(crate) async fn of_queue(
     call: &Call,
     queue: &QueueName,
-    here: Here,
+    here: PageClock,
 ) -> Result<Markup, Problem> {
     let filter = Filter {
         queue: Some(queue.clone()),
@@ -146,7 +146,7 @@ pub(crate) async fn of_queue(
         section #jobs data-live {
             h2 { "Failed jobs" }
             (table(&found, here))
-            (shown::more(next))
+            (render::more(next))
         }
         @if !found.is_empty() { (bulk(&filter)) }
     })
@@ -170,7 +170,7 @@ fn asked(filter: &Filter) -> Markup {
 }
 
 /// Renders a table of jobs.
-pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
+pub(crate) fn table(jobs: &[JobView], here: PageClock) -> Markup {
     if jobs.is_empty() {
         return html! { p.faint { "No jobs." } };
     }
@@ -180,13 +180,13 @@ pub(crate) fn table(jobs: &[JobView], here: Here) -> Markup {
             tbody {
                 @for job in jobs {
                     tr {
-                        td.n { (shown::job(job.id)) }
-                        td { (shown::queue(&job.queue)) }
+                        td.n { (render::job(job.id)) }
+                        td { (render::queue(&job.queue)) }
                         td { (phase(job)) }
                         td.n { (here.since(job.created)) }
                         td.n { (count(job.attempts)) }
                         td.n { @if let Some(span) = job.until.and_then(|it| here.until(it)) { (span) } }
-                        td.words { @if let Some(error) = &job.error { (shown::words(error.as_str())) } }
+                        td.words { @if let Some(error) = &job.error { (render::words(error.as_str())) } }
                     }
                 }
             }
@@ -203,9 +203,9 @@ pub(crate) fn phase(job: &JobView) -> Markup {
         Phase::Ready | Phase::Delayed => "",
     };
     html! {
-        (shown::tag(word(job.phase), level))
-        @if job.fencing { " " (shown::tag("its process is being ended", "warn")) }
-        @if job.cancelled { " " (shown::tag("cancelled", "warn")) }
+        (render::tag(word(job.phase), level))
+        @if job.fencing { " " (render::tag("its process is being ended", "warn")) }
+        @if job.cancelled { " " (render::tag("cancelled", "warn")) }
     }
 }
 
@@ -240,7 +240,7 @@ fn bulk(filter: &Filter) -> Markup {
 
 async fn retry(call: &Call) -> Result<Link, Problem> {
     let filter: Filter = call.form()?;
-    let (done, _) = each(call, filter.which(), What::Retry).await?;
+    let (done, _) = each(call, filter.which(), BulkOperation::Retry).await?;
     Ok(filter.link().with("retried", done.to_string().as_bytes()))
 }
 
@@ -252,6 +252,6 @@ async fn discard(call: &Call) -> Result<Link, Problem> {
             "is missing: jobs are discarded for good",
         ));
     }
-    let (done, _) = each(call, filter.which(), What::Discard).await?;
+    let (done, _) = each(call, filter.which(), BulkOperation::Discard).await?;
     Ok(filter.link().with("discarded", done.to_string().as_bytes()))
 }

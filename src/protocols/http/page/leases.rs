@@ -4,10 +4,10 @@ use crate::actors::lease::{Current, Holder, LeaseView, Place};
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
-use crate::protocols::http::page::shown::{self, Here, Link};
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::{self, Link, PageClock};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
 use crate::replay::Followed;
@@ -20,14 +20,14 @@ use serde::Deserialize;
 const MOST: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![goes::view("/page/lease", Scope::Read, one)]
+    vec![routing::view("/page/lease", Scope::Read, one)]
 }
 
 /// Renders leases in the order of their names, after `after`.
 pub(crate) async fn section(
     call: &Call,
     after: Option<&Name>,
-    here: Here,
+    here: PageClock,
 ) -> Result<Markup, Problem> {
     let leases = call.node.leases();
     let found = leases.list(&Name::default(), after, MOST).await?;
@@ -38,14 +38,14 @@ pub(crate) async fn section(
             h2 { "Leases" }
             @if found.leases.is_empty() { p.faint { "No leases." } } @else {
                 (table(&found.leases, here))
-                (shown::more(next))
+                (render::more(next))
             }
         }
     })
 }
 
 /// Renders a table of leases.
-pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
+pub(crate) fn table(leases: &[LeaseView], here: PageClock) -> Markup {
     html! {
         div.wide tabindex="0" { table {
             thead { tr { th { "Lease" } th { "Pass" } th { "Owner" } th.n { "For" } th { "Next" } th { "Due" } th.n { "Passes" } } }
@@ -53,11 +53,11 @@ pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
                 @for view in leases {
                     @let lease = &view.lease;
                     tr {
-                        td { (link(&lease.name)) @if lease.settings.disabled { " " (shown::tag("disabled", "warn")) } }
+                        td { (link(&lease.name)) @if lease.settings.disabled { " " (render::tag("disabled", "warn")) } }
                         (pass(lease.current.as_ref(), here))
                         td { @if let Some(next) = &lease.next { (who_is_next(next)) } }
                         td { @if let Some(due) = view.due { (here.shown(due)) } }
-                        td.n { (shown::count(lease.begun)) @if lease.broken > 0 { " " (shown::tag(&format!("{} broken", lease.broken), "bad")) } }
+                        td.n { (render::count(lease.begun)) @if lease.broken > 0 { " " (render::tag(&format!("{} broken", lease.broken), "bad")) } }
                     }
                 }
             }
@@ -67,21 +67,21 @@ pub(crate) fn table(leases: &[LeaseView], here: Here) -> Markup {
 
 fn link(of: &Name) -> Markup {
     let link = Link::to("/page/lease").with("name", of.as_bytes());
-    html! { a href=(link) { (shown::name(of.as_bytes())) } }
+    html! { a href=(link) { (render::name(of.as_bytes())) } }
 }
 
-fn pass(current: Option<&Current>, here: Here) -> Markup {
+fn pass(current: Option<&Current>, here: PageClock) -> Markup {
     let Some(current) = current else {
         return html! { td.faint { "none yet" } td {} td {} };
     };
     html! {
         td {
             @match current.end {
-                None if current.stopping => (shown::tag("stopping", "warn")),
-                None if current.warnings > 0 => (shown::tag("overruns", "warn")),
-                None => (shown::tag("running", "good")),
+                None if current.stopping => (render::tag("stopping", "warn")),
+                None if current.warnings > 0 => (render::tag("overruns", "warn")),
+                None => (render::tag("running", "good")),
                 Some(end) if end.whole => { "done " (here.date(end.at)) },
-                Some(end) => { (shown::tag("broken", "bad")) " " (here.date(end.at)) },
+                Some(end) => { (render::tag("broken", "bad")) " " (here.date(end.at)) },
             }
         }
         td { (who(current)) }
@@ -97,8 +97,8 @@ fn pass(current: Option<&Current>, here: Here) -> Markup {
 fn who(current: &Current) -> Markup {
     html! {
         @match &current.holder {
-            Holder::Launched { process, .. } => (shown::process(*process)),
-            Holder::Process(binding) => (shown::process(binding.process)),
+            Holder::Launched { process, .. } => (render::process(*process)),
+            Holder::Process(binding) => (render::process(binding.process)),
             Holder::Timed { .. } if current.pid > 0 => { "a client, PID " (current.pid) },
             Holder::Timed { .. } => "a client",
             Holder::Nobody => "nobody",
@@ -109,7 +109,7 @@ fn who(current: &Current) -> Markup {
 fn who_is_next(next: &Place) -> Markup {
     html! {
         @match next.process {
-            Some(binding) => (shown::process(binding.process)),
+            Some(binding) => (render::process(binding.process)),
             None if next.command.is_some() => "its command",
             None if next.pid > 0 => { "PID " (next.pid) },
             None => "a client",
@@ -118,22 +118,22 @@ fn who_is_next(next: &Place) -> Markup {
 }
 
 #[derive(Deserialize)]
-struct Which {
+struct Parameters {
     name: Name,
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Which { name } = call.asked()?;
+    let Parameters { name } = call.asked()?;
     let view = call.node.leases().get(&name).await?;
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let is_of_it =
         |event: &Event| event.actor == "lease" && event.what.subject() == Some(name.as_bytes());
-    let story = told::story(call, Followed::Lease(name.clone()), is_of_it).await?;
+    let story = event_rows::story(call, Followed::Lease(name.clone()), is_of_it).await?;
     let lease = &view.lease;
     let settings = &lease.settings;
     let main = html! {
         section #lease data-live {
-            p.subject { (shown::name(name.as_bytes())) }
+            p.subject { (render::name(name.as_bytes())) }
             (table(std::slice::from_ref(&view), here))
             dl.facts {
                 div { dt { "Period" } dd { (text::span(settings.period_ms)) } }
@@ -144,7 +144,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                     div { dt { "Since" } dd { (here.date(current.since)) } }
                     div { dt { "Next pass not before" } dd { (here.date(current.until)) } }
                 }
-                div { dt { "Whole passes" } dd { "up to number " (shown::count(lease.whole)) } }
+                div { dt { "Whole passes" } dd { "up to number " (render::count(lease.whole)) } }
                 div { dt { "Owed" } dd { @if view.wanted { "a whole pass" } @else { "nothing" } } }
             }
         }

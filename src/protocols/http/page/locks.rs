@@ -1,18 +1,18 @@
 //! The locks view: holders and waiters, and the story of one lock. Each list is shown page by page.
 
-use crate::actors::lock::{Listed, Name, Selection};
+use crate::actors::lock::{EntryView, Name, Selection};
 use crate::clock::Timestamp;
 use crate::handle::Events;
 use crate::ids::{Seq, Slot};
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
 use crate::protocols::http::page::leases;
 use crate::protocols::http::page::now::ends;
-use crate::protocols::http::page::shown::{self, Here, Link};
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::{self, Link, PageClock};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::{MOST, walk};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
@@ -23,9 +23,9 @@ use serde::Deserialize;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        goes::view("/page/locks", Scope::Read, list),
-        goes::view("/page/lock", Scope::Read, one),
-        goes::form("/page/lock/force", Scope::Operate, force),
+        routing::view("/page/locks", Scope::Read, list),
+        routing::view("/page/lock", Scope::Read, one),
+        routing::form("/page/lock/force", Scope::Operate, force),
     ]
 }
 
@@ -54,11 +54,11 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     };
     let (mut entries, next) = walk(listing::slot(filter.after), share).await?;
     entries.sort_by(|one, other| {
-        let of = |it: &Listed| (it.key.clone(), it.index.clone(), it.place);
+        let of = |it: &EntryView| (it.key.clone(), it.index.clone(), it.place);
         of(one).cmp(&of(other))
     });
-    let here = Here::of(&call.node);
-    let events = told::events(call).await?;
+    let here = PageClock::of(&call.node);
+    let events = event_rows::events(call).await?;
     let next = next.map(|next| goes_on(&filter, next));
     let main = html! {
         (leases::section(call, filter.lease.as_ref(), here).await?)
@@ -66,7 +66,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         (asked(&filter))
         section #locks data-live {
             (table(&entries, &events, here))
-            (shown::more(next))
+            (render::more(next))
         }
     };
     Ok(Page {
@@ -98,14 +98,14 @@ fn asked(filter: &Filter) -> Markup {
     }
 }
 
-fn table(entries: &[Listed], events: &Events, here: Here) -> Markup {
+fn table(entries: &[EntryView], events: &Events, here: PageClock) -> Markup {
     html! {
         @if entries.is_empty() { p.faint { "No locks." } } @else {
             div.wide tabindex="0" { table {
                 thead { tr { th { "Lock" } (whose()) } }
                 tbody {
                     @for entry in entries { tr {
-                        td { (shown::lock(&entry.key, &entry.index)) }
+                        td { (render::lock(&entry.key, &entry.index)) }
                         (who(entry, events, here))
                     } }
                 }
@@ -120,13 +120,13 @@ fn whose() -> Markup {
 }
 
 /// Renders the cells of an entry other than its lock.
-fn who(entry: &Listed, events: &Events, here: Here) -> Markup {
+fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
     html! {
-        td { (shown::name(entry.owner.as_bytes())) }
+        td { (render::name(entry.owner.as_bytes())) }
         td {
-            @if entry.fencing { (shown::tag("being ended", "bad")) }
+            @if entry.fencing { (render::tag("being ended", "bad")) }
             @else if entry.place == 1 { "holder" }
-            @else { (shown::tag(&format!("waits, {}", entry.place - 1), "warn")) }
+            @else { (render::tag(&format!("waits, {}", entry.place - 1), "warn")) }
         }
         td {
             @match granted(entry, events) {
@@ -136,27 +136,27 @@ fn who(entry: &Listed, events: &Events, here: Here) -> Markup {
             }
         }
         td.n { (ends(entry.deadline, here)) }
-        td { @if let Some(bound) = entry.bound { (shown::process(bound.process)) } }
+        td { @if let Some(bound) = entry.bound { (render::process(bound.process)) } }
         td.n { @if let Some(token) = entry.token { (token.0) } }
     }
 }
 
 /// Returns when a holder was granted its lock, if the event is still kept.
-fn granted(entry: &Listed, events: &Events) -> Option<Timestamp> {
+fn granted(entry: &EntryView, events: &Events) -> Option<Timestamp> {
     let grant = events.of(Seq(entry.token?.0));
     grant.first().map(|it| it.at)
 }
 
 /// Selects a lock.
 #[derive(Deserialize)]
-struct Which {
+struct Parameters {
     key: Name,
     #[serde(default)]
     index: Name,
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let which: Which = call.asked()?;
+    let which: Parameters = call.asked()?;
     let selection = Selection {
         key: Some(which.key.clone()),
         index: Some(which.index.clone()),
@@ -166,9 +166,9 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     };
     let (mut entries, more) = call.locks().select(selection).await?;
     entries.sort_by_key(|entry| entry.place);
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let holder = entries.first().filter(|entry| entry.place == 1);
-    let events = told::events(call).await?;
+    let events = event_rows::events(call).await?;
     let since = holder.and_then(|it| granted(it, &events));
     let is_of_it = |event: &Event| {
         let is = |field, bytes: &[u8]| {
@@ -182,14 +182,14 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             && is("index", which.index.as_bytes())
     };
     let lock = Followed::Lock(which.key.clone(), which.index.clone());
-    let story = told::story(call, lock, is_of_it).await?;
+    let story = event_rows::story(call, lock, is_of_it).await?;
     let main = html! {
         section #lock data-live {
-            p.subject { (shown::lock(&which.key, &which.index)) }
+            p.subject { (render::lock(&which.key, &which.index)) }
             @match holder {
                 None => p { "Nobody holds it." },
                 Some(holder) => p {
-                    "Held by " (shown::name(holder.owner.as_bytes()))
+                    "Held by " (render::name(holder.owner.as_bytes()))
                     @match since {
                         Some(at) => { ", for " (here.since(at)) " (since " (here.date(at)) ")." },
                         None => { ", since " (here.date(holder.since)) " or before (token " (holder.token.map_or(0, |it| it.0)) ")." },
@@ -215,7 +215,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-fn waiting(entries: &[Listed], events: &Events, here: Here) -> Markup {
+fn waiting(entries: &[EntryView], events: &Events, here: PageClock) -> Markup {
     html! {
         div.wide tabindex="0" { table {
             thead { tr { (whose()) } }
@@ -237,7 +237,7 @@ pub(crate) fn named(field: &str, name: &Name) -> Markup {
 }
 
 async fn force(call: &Call) -> Result<Link, Problem> {
-    let which: Which = call.form()?;
+    let which: Parameters = call.form()?;
     call.locks().force(&which.key, &which.index).await?;
     let link = Link::to("/page/lock").with("key", which.key.as_bytes());
     Ok(link.with_some("index", Some(which.index.as_bytes())))

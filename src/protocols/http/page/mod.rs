@@ -6,12 +6,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `frame.rs` | the frame around every page, and its headers |
-//! | `goes.rs` | turns views, forms and files into routes |
+//! | `routing.rs` | turns views, forms and files into routes |
 //! | `login.rs` | logging in and out |
-//! | `shown.rs` | formats values and links |
+//! | `render.rs` | formats values and links |
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that makes pages reload |
-//! | `told.rs` | events as rows |
+//! | `event_rows.rs` | events as rows |
 //! | `now.rs` `trouble/` | the first view, and problems that need attention |
 //! | `locks.rs` `leases.rs` | holders and waiters; the story of a lock, and of a lease |
 //! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the story of one |
@@ -21,9 +21,9 @@
 //! | `then.rs` | the state after any entry of the journal, and what happened around it |
 //! | `walk.rs` | lists collected in several queries |
 
+mod event_rows;
 mod events;
 pub(crate) mod frame;
-mod goes;
 mod job;
 mod jobs;
 mod leases;
@@ -35,10 +35,10 @@ mod plot;
 mod process;
 mod processes;
 mod queues;
-mod shown;
+mod render;
+mod routing;
 mod tasks;
 mod then;
-mod told;
 mod trouble;
 mod walk;
 
@@ -51,9 +51,9 @@ const ICON: (&str, &str) = ("image/svg+xml", include_str!("page.svg"));
 
 pub(crate) fn routes() -> Vec<Route> {
     let files = vec![
-        goes::file("/page.css", CSS),
-        goes::file("/page.js", JS),
-        goes::file("/page.svg", ICON),
+        routing::file("/page.css", CSS),
+        routing::file("/page.js", JS),
+        routing::file("/page.svg", ICON),
     ];
     let views = [
         login::routes(),

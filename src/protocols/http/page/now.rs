@@ -10,10 +10,10 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
 use crate::protocols::http::page::leases;
 use crate::protocols::http::page::plot::{self, plot};
-use crate::protocols::http::page::shown::{self, Here, count};
+use crate::protocols::http::page::render::{self, PageClock, count};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::page::tasks;
 use crate::protocols::http::page::trouble::{self, Others, Trouble};
 use crate::protocols::http::page::walk::walk;
@@ -34,7 +34,7 @@ const LOOKED_AT: u32 = 100;
 const LEASES: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![goes::view("/", Scope::Read, now)]
+    vec![routing::view("/", Scope::Read, now)]
 }
 
 async fn now(call: &Call) -> Result<Page, Problem> {
@@ -51,7 +51,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     queues.sort_by_key(|queue| queue.oldest);
     queues.truncate(MOST as usize);
     let waiting = waiting_tasks(call).await?;
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST as usize).collect();
     let main = html! {
         section #trouble data-live { (troubled(&troubles)) }
@@ -129,7 +129,7 @@ const fn words(counted: Counted) -> (&'static str, &'static str) {
     }
 }
 
-fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
+fn locks(contended: &[Contended], all: u32, here: PageClock) -> Markup {
     html! {
         @if contended.is_empty() { p.faint { "None." } } @else {
             div.wide tabindex="0" { table {
@@ -137,9 +137,9 @@ fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
                 tbody {
                     @for lock in contended {
                         tr {
-                            td { (shown::lock(&lock.key, &lock.index)) }
-                            td { (shown::name(lock.owner.as_bytes())) }
-                            (shown::number(lock.waiting))
+                            td { (render::lock(&lock.key, &lock.index)) }
+                            td { (render::name(lock.owner.as_bytes())) }
+                            (render::number(lock.waiting))
                             td.n { (here.since(lock.since)) }
                             td.n { (ends(lock.deadline, here)) }
                         }
@@ -152,12 +152,12 @@ fn locks(contended: &[Contended], all: u32, here: Here) -> Markup {
 }
 
 /// Formats the time until `deadline`, or states that something ends only with its process.
-pub(crate) fn ends(deadline: Option<Timestamp>, here: Here) -> String {
+pub(crate) fn ends(deadline: Option<Timestamp>, here: PageClock) -> String {
     let span = |at| here.until(at).unwrap_or_else(|| "now".to_owned());
     deadline.map_or_else(|| "with its process".to_owned(), span)
 }
 
-fn oldest(queues: &[QueueView], here: Here) -> Markup {
+fn oldest(queues: &[QueueView], here: PageClock) -> Markup {
     html! {
         @if queues.is_empty() { p.faint { "No jobs are ready." } } @else {
             div.wide tabindex="0" { table {
@@ -166,11 +166,11 @@ fn oldest(queues: &[QueueView], here: Here) -> Markup {
                     @for view in queues {
                         @let jobs = &view.jobs;
                         tr {
-                            td { (shown::queue(&view.name)) }
+                            td { (render::queue(&view.name)) }
                             td.n { @if let Some(oldest) = view.oldest { (here.since(oldest)) } }
-                            (shown::number(jobs.ready))
-                            (shown::number(jobs.claimed))
-                            (shown::number(view.waiting))
+                            (render::number(jobs.ready))
+                            (render::number(jobs.claimed))
+                            (render::number(view.waiting))
                         }
                     }
                 }
@@ -236,14 +236,14 @@ fn others(Others { tasks, processes }: &Others) -> Markup {
     }
 }
 
-fn node(status: &NodeStatus, here: Here) -> Markup {
+fn node(status: &NodeStatus, here: PageClock) -> Markup {
     let snapshot = status.snapshots.as_ref().and_then(|it| it.last.as_ref());
     html! {
         dl.facts {
             div { dt { "Version" } dd { (status.version) } }
             div { dt { "PID" } dd { (status.pid) } }
             div { dt { "Up for" } dd { (text::span(status.uptime_ms)) } }
-            div { dt { "Data" } dd { @match &status.data { Some(data) => (shown::words(&data.display().to_string())), None => "in memory only" } } }
+            div { dt { "Data" } dd { @match &status.data { Some(data) => (render::words(&data.display().to_string())), None => "in memory only" } } }
             div { dt { "fsync" } dd { (status.fsync) } }
             div { dt { "Last snapshot" } dd { @match snapshot { Some(taken) => { (here.since(taken.at)) " ago" }, None => "none since the start" } } }
             @if let Some(bytes) = status.process.memory_bytes { div { dt { "Memory" } dd { (text::bytes(bytes)) } } }

@@ -7,12 +7,12 @@ use crate::ids::{ProcessId, Slot};
 use crate::protocols::file;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
 use crate::protocols::http::page::jobs;
 use crate::protocols::http::page::processes::{command, phase};
-use crate::protocols::http::page::shown::{self, Here, Link};
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::{self, Link, PageClock};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
 use crate::protocols::http::route::Route;
@@ -32,18 +32,18 @@ const MOST: u32 = 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        goes::view("/page/process", Scope::Run, one),
-        goes::form("/page/process/stop", Scope::Run, stop),
+        routing::view("/page/process", Scope::Run, one),
+        routing::form("/page/process/stop", Scope::Run, stop),
     ]
 }
 
 #[derive(Deserialize)]
-struct Which {
+struct Parameters {
     id: String,
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Which { id } = call.asked()?;
+    let Parameters { id } = call.asked()?;
     let processes = call.node.processes();
     let record = processes.get(process_look::which(call, &id).await?).await?;
     let usage = processes
@@ -51,7 +51,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         .await?
         .pop()
         .flatten();
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let id = record.id.to_string();
     let text = Field::Text(id.clone());
     // Its own actor tells of it by name, the others in text.
@@ -60,13 +60,13 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         let mut fields = event.what.fields.iter();
         fields.any(|field| *field == name || field.1 == text)
     };
-    let story = told::story(call, Followed::Process(record.id), is_of_it).await?;
+    let story = event_rows::story(call, Followed::Process(record.id), is_of_it).await?;
     let main = html! {
         section #process data-live {
-            p.subject { (shown::process(record.id)) " " (shown::words(&record.kind)) " " (phase(&record)) }
+            p.subject { (render::process(record.id)) " " (render::words(&record.kind)) " " (phase(&record)) }
             p { (command(&record)) }
-            @if let Some(failure) = &record.failure { p.problem { "Not started: " (shown::words(&failure_words(failure))) } }
-            @if let Some(error) = &record.error { p.problem { (shown::words(error)) } }
+            @if let Some(failure) = &record.failure { p.problem { "Not started: " (render::words(&failure_words(failure))) } }
+            @if let Some(error) = &record.error { p.problem { (render::words(error)) } }
             (facts(&record, here))
             @if let Some(usage) = usage {
                 dl.facts {
@@ -88,17 +88,17 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-fn facts(record: &RecordView, here: Here) -> Markup {
+fn facts(record: &RecordView, here: PageClock) -> Markup {
     html! {
         dl.facts {
             div { dt { "Id" } dd { (record.id.to_string()) } }
             @if let Some(identity) = record.identity { div { dt { "PID" } dd { (identity.pid) } } }
-            @if !record.dir.as_bytes().is_empty() { div { dt { "In" } dd { (shown::name(record.dir.as_bytes())) } } }
+            @if !record.dir.as_bytes().is_empty() { div { dt { "In" } dd { (render::name(record.dir.as_bytes())) } } }
             div { dt { "Asked for" } dd { (here.shown(record.queued)) } }
             @if let Some(at) = record.started { div { dt { "Started" } dd { (here.shown(at)) } } }
             @if let Some(at) = record.ended { div { dt { "Ended" } dd { (here.shown(at)) } } }
             @if let Some(stop) = &record.stop { div { dt { "Stopped by" } dd { (stop.cause.name()) } } }
-            @if let Some(said) = &record.said { div { dt { "Status text" } dd { (shown::words(said)) } } }
+            @if let Some(said) = &record.said { div { dt { "Status text" } dd { (render::words(said)) } } }
             @if record.timeout_ms > 0 { div { dt { "May run for" } dd { (text::span(record.timeout_ms)) } } }
             @if record.live_children > 0 { div { dt { "Children that live" } dd { (record.live_children) } } }
             @if let Some(remains) = &record.remains {
@@ -106,7 +106,7 @@ fn facts(record: &RecordView, here: Here) -> Markup {
                 div { dt { "Memory at most" } dd { (text::bytes(remains.memory_max)) } }
                 @if remains.alive > 0 { div { dt { "Left alive" } dd.bad { (remains.alive) } } }
             }
-            @for (name, value) in &record.labels { div { dt { (shown::words(name)) } dd { (shown::words(value)) } } }
+            @for (name, value) in &record.labels { div { dt { (render::words(name)) } dd { (render::words(value)) } } }
         }
     }
 }
@@ -150,7 +150,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
     html! {
         @for (title, (bytes, all)) in shown {
             h2 { (title) " " span.faint { (text::bytes(all)) @if all > bytes.len() as u64 { ", the end of it" } } }
-            @if bytes.is_empty() { p.faint { "Nothing." } } @else { (shown::lines(&bytes)) }
+            @if bytes.is_empty() { p.faint { "Nothing." } } @else { (render::lines(&bytes)) }
         }
     }
 }
@@ -192,18 +192,18 @@ async fn relatives(call: &Call, record: &RecordView) -> Result<Markup, Problem> 
     Ok(html! {
         @if !above.is_empty() {
             h2 { "Started by" }
-            ol.line { @for it in &above { li { (shown::process(it.id)) " " (phase(it)) " " (command(it)) } } }
+            ol.line { @for it in &above { li { (render::process(it.id)) " " (phase(it)) " " (command(it)) } } }
         }
         @if !below.is_empty() {
             h2 { "Started by it" }
-            ul.line { @for it in &below { li { (shown::process(it.id)) " " (phase(it)) " " (command(it)) } } }
+            ul.line { @for it in &below { li { (render::process(it.id)) " " (phase(it)) " " (command(it)) } } }
             @if more.is_some() { p.faint { "The newest " (MOST) "." } }
         }
     })
 }
 
 /// Renders the jobs whose claims end with the process.
-async fn claims(call: &Call, id: ProcessId, here: Here) -> Result<Markup, Problem> {
+async fn claims(call: &Call, id: ProcessId, here: PageClock) -> Result<Markup, Problem> {
     let selection = JobSelection {
         queue: None,
         kind: None,

@@ -6,8 +6,8 @@ use crate::ids::ProcessId;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
-use crate::protocols::http::page::shown::{self, Here, Link};
+use crate::protocols::http::page::render::{self, Link, PageClock};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
@@ -22,7 +22,7 @@ const SERVICES: usize = 200;
 const INSTANCES: usize = 20;
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![goes::view("/page/processes", Scope::Run, list)]
+    vec![routing::view("/page/processes", Scope::Run, list)]
 }
 
 /// Selects processes.
@@ -77,7 +77,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     let (records, next) = walk(selection.after, share).await?;
     let usage = processes.usage(&records).await?;
     let services = call.node.services().list(None).await?;
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let next = next
         .flatten()
         .map(|id| filter.link().with("after", id.to_string().as_bytes()));
@@ -89,7 +89,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         (asked(&filter))
         section #processes data-live {
             (tree(&records, &usage, here))
-            (shown::more(next))
+            (render::more(next))
         }
     };
     Ok(Page {
@@ -116,7 +116,7 @@ fn asked(filter: &Filter) -> Markup {
     }
 }
 
-fn served(services: &[ServiceView], here: Here) -> Markup {
+fn served(services: &[ServiceView], here: PageClock) -> Markup {
     html! {
         div.wide tabindex="0" { table {
             thead { tr { th { "Service" } th { "State" } th { "Process" } th.n { "For" } th.n { "Restarts" } th { "Status text" } th { "Ended last" } } }
@@ -124,7 +124,7 @@ fn served(services: &[ServiceView], here: Here) -> Markup {
                 @for service in services.iter().take(SERVICES) {
                     @for instance in service.instances.iter().take(INSTANCES) {
                         tr {
-                            td { (shown::name(service.name.as_bytes())) @if service.instances.len() > 1 { span.faint { " " (instance.number) } } }
+                            td { (render::name(service.name.as_bytes())) @if service.instances.len() > 1 { span.faint { " " (instance.number) } } }
                             (instanced(service, instance, here))
                         }
                     }
@@ -135,7 +135,7 @@ fn served(services: &[ServiceView], here: Here) -> Markup {
     }
 }
 
-fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Markup {
+fn instanced(service: &ServiceView, instance: &InstanceView, here: PageClock) -> Markup {
     let level = match instance.status {
         Status::Failed | Status::Backoff => "bad",
         Status::Waiting | Status::Starting | Status::Stopping => "warn",
@@ -144,19 +144,19 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Mark
     };
     html! {
         td {
-            (shown::tag(instance.status.name(), level))
-            @if instance.status == Status::Waiting { span.faint { " for " (shown::words(&service.waits_for.join(", "))) } }
+            (render::tag(instance.status.name(), level))
+            @if instance.status == Status::Waiting { span.faint { " for " (render::words(&service.waits_for.join(", "))) } }
         }
-        td { @if let Some(process) = instance.process { (shown::process(process)) } }
+        td { @if let Some(process) = instance.process { (render::process(process)) } }
         td.n { @if let Some(started) = instance.started { (here.since_date(started)) } }
         td.n .bad[instance.restarts > 0] { (instance.restarts) }
-        td { @if let Some(said) = &instance.said { (shown::words(said)) } }
+        td { @if let Some(said) = &instance.said { (render::words(said)) } }
         td.words {
             @if let Some(last) = &instance.last {
-                (here.shown(last.at)) " " (shown::process(last.process)) " "
+                (here.shown(last.at)) " " (render::process(last.process)) " "
                 @match (&last.failure, last.end) {
-                    (Some(failure), _) => { "not started: " (shown::words(&crate::handle::failure_words(failure))) },
-                    (None, Some(end)) => (shown::end(end)),
+                    (Some(failure), _) => { "not started: " (render::words(&crate::handle::failure_words(failure))) },
+                    (None, Some(end)) => (render::end(end)),
                     (None, None) => "",
                 }
             }
@@ -165,7 +165,7 @@ fn instanced(service: &ServiceView, instance: &InstanceView, here: Here) -> Mark
 }
 
 /// Renders records, each below its parent if that is among them.
-fn tree(records: &[RecordView], usage: &[Option<Usage>], here: Here) -> Markup {
+fn tree(records: &[RecordView], usage: &[Option<Usage>], here: PageClock) -> Markup {
     if records.is_empty() {
         return html! { p.faint { "No processes." } };
     }
@@ -176,7 +176,7 @@ fn tree(records: &[RecordView], usage: &[Option<Usage>], here: Here) -> Markup {
                 @for (deep, place) in in_order(records) {
                     @if let Some(record) = records.get(place) {
                         tr {
-                            td { span.deep aria-hidden="true" { (branch(deep)) } (shown::process(record.id)) " " span.faint { (shown::words(&record.kind)) } }
+                            td { span.deep aria-hidden="true" { (branch(deep)) } (render::process(record.id)) " " span.faint { (render::words(&record.kind)) } }
                             td { (phase(record)) }
                             td.words { (command(record)) }
                             td.n { @if let Some(identity) = record.identity { (identity.pid) } }
@@ -198,7 +198,7 @@ fn branch(deep: usize) -> String {
     }
 }
 
-fn lasted(record: &RecordView, started: crate::clock::Date, here: Here) -> String {
+fn lasted(record: &RecordView, started: crate::clock::Date, here: PageClock) -> String {
     match record.ended {
         Some(ended) => text::span(ended.0.saturating_sub(started.0)),
         None => here.since_date(started),
@@ -224,13 +224,13 @@ pub(crate) fn phase(record: &RecordView) -> Markup {
     let stuck = record.stuck.is_some_and(|it| it.unkillable > 0);
     html! {
         @match record.phase {
-            _ if stuck => (shown::tag("does not end", "bad")),
-            Phase::Queued => (shown::tag("queued", "warn")),
-            Phase::Running => (shown::tag("running", "good")),
-            Phase::Stopping => (shown::tag("stopping", "warn")),
+            _ if stuck => (render::tag("does not end", "bad")),
+            Phase::Queued => (render::tag("queued", "warn")),
+            Phase::Running => (render::tag("running", "good")),
+            Phase::Stopping => (render::tag("stopping", "warn")),
             Phase::Exited => @match (&record.failure, record.end) {
-                (Some(_), _) => (shown::tag("not started", "bad")),
-                (None, Some(end)) => (shown::end(end)),
+                (Some(_), _) => (render::tag("not started", "bad")),
+                (None, Some(end)) => (render::end(end)),
                 (None, None) => "ended",
             },
         }
@@ -243,7 +243,7 @@ pub(crate) fn command(record: &RecordView) -> Markup {
         code {
             @for (place, argument) in record.argv.iter().enumerate() {
                 @if place > 0 { " " }
-                (shown::name(argument.as_bytes()))
+                (render::name(argument.as_bytes()))
             }
         }
     }

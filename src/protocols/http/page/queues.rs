@@ -6,10 +6,10 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
 use crate::protocols::http::page::jobs;
 use crate::protocols::http::page::plot;
-use crate::protocols::http::page::shown::{self, Here, Link, bad, number};
+use crate::protocols::http::page::render::{self, Link, PageClock, bad, number};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_look::PHASES;
@@ -25,9 +25,9 @@ const DEFAULT: &str = "-";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        goes::view("/page/queues", Scope::Read, list),
-        goes::view("/page/queue", Scope::Read, one),
-        goes::form("/page/queue/pause", Scope::Use, pause),
+        routing::view("/page/queues", Scope::Read, list),
+        routing::view("/page/queue", Scope::Read, one),
+        routing::form("/page/queue/pause", Scope::Use, pause),
     ]
 }
 
@@ -69,7 +69,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         (asked(&filter))
         section #queues data-live {
             (table(call, &found))
-            (shown::more(next))
+            (render::more(next))
         }
     };
     Ok(Page {
@@ -95,7 +95,7 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
     if queues.is_empty() {
         return html! { p.faint { "No queues." } };
     }
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let rates = call.shared.queue_rates.of(queues, here.now);
     html! {
         div.wide tabindex="0" { table {
@@ -106,8 +106,8 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
             tbody {
                 @for (view, rate) in queues.iter().zip(rates) {
                     tr {
-                        td { (shown::name_or(view.name.tenant(), "default")) }
-                        td { a href=(shown::queue_link(&view.name)) { (shown::name(view.name.kind())) } }
+                        td { (render::name_or(view.name.tenant(), "default")) }
+                        td { a href=(render::queue_link(&view.name)) { (render::name(view.name.kind())) } }
                         (number(view.jobs.ready))
                         td.n { @if let Some(oldest) = view.oldest { (here.since(oldest)) } }
                         (number(view.jobs.claimed))
@@ -130,49 +130,49 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
 fn counted(count: u64, rate: Option<f64>) -> Markup {
     html! {
         td.n {
-            (shown::count(count))
+            (render::count(count))
             @if let Some(rate) = rate.filter(|it| *it > 0.0) { span.faint { " " (plot::shown(rate)) "/s" } }
         }
     }
 }
 
-fn state(view: &QueueView, here: Here) -> Markup {
+fn state(view: &QueueView, here: PageClock) -> Markup {
     let paused = view.paused_until.and_then(|it| here.until(it));
     let throttled = view.throttled_until.and_then(|it| here.until(it));
     html! {
-        @if let Some(span) = paused { (shown::tag(&format!("paused, {span}"), "warn")) }
-        @if let Some(span) = throttled { " " (shown::tag(&format!("throttled, {span}"), "warn")) }
+        @if let Some(span) = paused { (render::tag(&format!("paused, {span}"), "warn")) }
+        @if let Some(span) = throttled { " " (render::tag(&format!("throttled, {span}"), "warn")) }
     }
 }
 
 #[derive(Deserialize)]
-struct Which {
+struct Parameters {
     queue: QueueName,
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Which { queue } = call.asked()?;
+    let Parameters { queue } = call.asked()?;
     let view = call.node.queues().queue(&queue).await?;
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let listed = jobs::of_queue(call, &queue, here).await?;
     let counts = |phase| view.jobs.of(phase);
     let main = html! {
         section #queue data-live {
-            p.subject { (shown::name(queue.as_bytes())) " " (state(&view, here)) }
+            p.subject { (render::name(queue.as_bytes())) " " (state(&view, here)) }
             ul.phases {
                 @for (word, phase) in PHASES {
                     li {
                         a href=(jobs::link(Some(&queue), Some(phase))) { (word) } " "
-                        strong .bad[is_bad(phase) && counts(phase) > 0] { (shown::count(counts(phase))) }
+                        strong .bad[is_bad(phase) && counts(phase) > 0] { (render::count(counts(phase))) }
                     }
                 }
             }
             dl.facts {
-                div { dt { "Added" } dd { (shown::count(view.total)) } }
-                div { dt { "Done" } dd { (shown::count(view.deletes)) } }
-                div { dt { "Workers waiting" } dd { (shown::count(view.waiting)) } }
-                div { dt { "beanstalkd clients that add" } dd { (shown::count(view.using)) } }
-                div { dt { "that claim" } dd { (shown::count(view.watching)) } }
+                div { dt { "Added" } dd { (render::count(view.total)) } }
+                div { dt { "Done" } dd { (render::count(view.deletes)) } }
+                div { dt { "Workers waiting" } dd { (render::count(view.waiting)) } }
+                div { dt { "beanstalkd clients that add" } dd { (render::count(view.using)) } }
+                div { dt { "that claim" } dd { (render::count(view.watching)) } }
             }
         }
         form.act method="post" action="/page/queue/pause" {
@@ -211,5 +211,5 @@ struct Pausing {
 async fn pause(call: &Call) -> Result<Link, Problem> {
     let Pausing { queue, minutes } = call.form()?;
     call.queues().pause(&queue, minutes.0 * 60_000).await?;
-    Ok(shown::queue_link(&queue))
+    Ok(render::queue_link(&queue))
 }

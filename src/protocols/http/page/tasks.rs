@@ -7,10 +7,10 @@ use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
-use crate::protocols::http::page::shown::{self, Here, Link};
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::{self, Link, PageClock};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
@@ -36,9 +36,9 @@ const STATUSES: [RunStatus; 6] = [
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        goes::view("/page/tasks", Scope::Read, list),
-        goes::view("/page/task", Scope::Read, one),
-        goes::form("/page/task/act", Scope::Operate, act),
+        routing::view("/page/tasks", Scope::Read, list),
+        routing::view("/page/task", Scope::Read, one),
+        routing::form("/page/task/act", Scope::Operate, act),
     ]
 }
 
@@ -86,7 +86,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     };
     let (found, next) = walk(filter.after, share).await?;
     let (servers, groups) = (tasks.servers().await?, tasks.groups().await?);
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let next = next
         .flatten()
         .map(|id| filter.link().with("after", id.to_string().as_bytes()));
@@ -94,7 +94,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         (asked(&filter))
         section #tasks data-live {
             (table(&found, here))
-            (shown::more(next))
+            (render::more(next))
         }
         div.columns {
             section #servers data-live { h2 { "Servers" } (served(&servers)) }
@@ -126,7 +126,7 @@ fn asked(filter: &Filter) -> Markup {
 }
 
 /// Renders a table of tasks.
-pub(crate) fn table(tasks: &[TaskView], here: Here) -> Markup {
+pub(crate) fn table(tasks: &[TaskView], here: PageClock) -> Markup {
     if tasks.is_empty() {
         return html! { p.faint { "No tasks." } };
     }
@@ -137,14 +137,14 @@ pub(crate) fn table(tasks: &[TaskView], here: Here) -> Markup {
                 @for view in tasks {
                     @let task = &view.task;
                     tr {
-                        td.n { (shown::task(task.id)) }
-                        td { (shown::name_or(task.name.as_bytes(), "")) }
-                        td { (shown::name(task.group.as_bytes())) }
-                        td { (shown::name_or(task.work.as_bytes(), "")) }
+                        td.n { (render::task(task.id)) }
+                        td { (render::name_or(task.name.as_bytes(), "")) }
+                        td { (render::name(task.group.as_bytes())) }
+                        td { (render::name_or(task.work.as_bytes(), "")) }
                         td { (status(view)) }
                         td.words { (why(view, here)) }
-                        td { @if let Some(server) = &view.server { (shown::name(server.as_bytes())) } }
-                        td.n { (shown::count(task.attempts)) @if task.setbacks > 0 { " " (shown::tag(&format!("{} in vain", task.setbacks), "warn")) } }
+                        td { @if let Some(server) = &view.server { (render::name(server.as_bytes())) } }
+                        td.n { (render::count(task.attempts)) @if task.setbacks > 0 { " " (render::tag(&format!("{} in vain", task.setbacks), "warn")) } }
                         td.n { (here.since(task.created)) }
                     }
                 }
@@ -171,18 +171,18 @@ fn status(view: &TaskView) -> Markup {
         task.status.name()
     };
     html! {
-        (shown::tag(word, level))
-        @if task.paused { " " (shown::tag("paused", "warn")) }
-        @if task.terminating { " " (shown::tag("terminating", "warn")) }
+        (render::tag(word, level))
+        @if task.paused { " " (render::tag("paused", "warn")) }
+        @if task.terminating { " " (render::tag("terminating", "warn")) }
     }
 }
 
-fn why(view: &TaskView, here: Here) -> Markup {
+fn why(view: &TaskView, here: PageClock) -> Markup {
     html! {
         @match &view.obstacle {
             Some(Obstacle::Waits(date)) => { "waits until " (here.shown(*date)) },
-            Some(obstacle) => (shown::words(&obstacle.to_string())),
-            None if !view.task.words.is_empty() => (shown::words(&view.task.words)),
+            Some(obstacle) => (render::words(&obstacle.to_string())),
+            None if !view.task.words.is_empty() => (render::words(&view.task.words)),
             None => "",
         }
     }
@@ -198,13 +198,13 @@ fn served(servers: &[ServerView]) -> Markup {
             tbody {
                 @for server in servers.iter().take(MOST) {
                     tr {
-                        td { (shown::name(server.name.as_bytes())) }
-                        (shown::number(server.used))
-                        (shown::number(server.threads))
+                        td { (render::name(server.name.as_bytes())) }
+                        (render::number(server.used))
+                        (render::number(server.threads))
                         td {
-                            @if server.leaves { (shown::tag("leaves", "warn")) }
-                            @else if server.enabled { (shown::tag("enabled", "good")) }
-                            @else { (shown::tag("disabled", "warn")) }
+                            @if server.leaves { (render::tag("leaves", "warn")) }
+                            @else if server.enabled { (render::tag("enabled", "good")) }
+                            @else { (render::tag("disabled", "warn")) }
                         }
                         td { @if server.remote.is_some() { "by ssh" } @else { "here" } }
                     }
@@ -225,11 +225,11 @@ fn grouped(groups: &[GroupView]) -> Markup {
             tbody {
                 @for group in groups.iter().take(MOST) {
                     tr {
-                        td { a href=(Link::to("/page/tasks").with("group", group.name.as_bytes())) { (shown::name(group.name.as_bytes())) } }
-                        (shown::number(group.used))
-                        (shown::number(group.max))
-                        (shown::number(group.ready))
-                        td { @if group.pause.name() != "off" { (shown::tag(&format!("paused ({})", group.pause.name()), "warn")) } @else if group.max == 0 { (shown::tag("disabled", "warn")) } }
+                        td { a href=(Link::to("/page/tasks").with("group", group.name.as_bytes())) { (render::name(group.name.as_bytes())) } }
+                        (render::number(group.used))
+                        (render::number(group.max))
+                        (render::number(group.ready))
+                        td { @if group.pause.name() != "off" { (render::tag(&format!("paused ({})", group.pause.name()), "warn")) } @else if group.max == 0 { (render::tag("disabled", "warn")) } }
                     }
                 }
             }
@@ -239,22 +239,22 @@ fn grouped(groups: &[GroupView]) -> Markup {
 }
 
 #[derive(Deserialize)]
-struct Which {
+struct Parameters {
     id: u64,
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Which { id } = call.asked()?;
+    let Parameters { id } = call.asked()?;
     let view = call.node.tasks().get(id).await?;
     let transcript = task_transcript::of(call, &view).await?;
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let is_of_it = |event: &Event| {
         event.actor == "dispatch" && event.what.fields.contains(&("task", Field::Number(id)))
     };
-    let story = told::story(call, Followed::Task(id), is_of_it).await?;
+    let story = event_rows::story(call, Followed::Task(id), is_of_it).await?;
     let main = html! {
         section #task data-live {
-            p.subject { "Task " (id) " " (shown::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
+            p.subject { "Task " (id) " " (render::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
             (stands(&view, here))
             (facts(&view, here))
         }
@@ -263,7 +263,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             h2 { "Attempts" }
             @if transcript.stories.is_empty() { p.faint { "No attempts." } }
             @if transcript.attempts > transcript.stories.len() as u64 {
-                p.faint { "The newest " (transcript.stories.len()) " of " (shown::count(transcript.attempts)) "." }
+                p.faint { "The newest " (transcript.stories.len()) " of " (render::count(transcript.attempts)) "." }
             }
             @for story in transcript.stories.iter().rev() { (attempt(call, story, here)) }
         }
@@ -277,12 +277,12 @@ async fn one(call: &Call) -> Result<Page, Problem> {
 }
 
 /// Renders why a task is not running, or that it is, and its latest message.
-fn stands(view: &TaskView, here: Here) -> Markup {
+fn stands(view: &TaskView, here: PageClock) -> Markup {
     let task = &view.task;
     html! {
         p {
             @match task.status {
-                RunStatus::Processing => { "It runs" @if let Some(server) = &view.server { " on " (shown::name(server.as_bytes())) } "." },
+                RunStatus::Processing => { "It runs" @if let Some(server) = &view.server { " on " (render::name(server.as_bytes())) } "." },
                 RunStatus::Complete => { "It is over: " (task.exit.name()) "." },
                 RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Waiting | RunStatus::Restarted => {
                     strong { "Why it does not run: " }
@@ -290,16 +290,16 @@ fn stands(view: &TaskView, here: Here) -> Markup {
                 },
             }
         }
-        @if !task.words.is_empty() { p { (shown::words(&task.words)) } }
+        @if !task.words.is_empty() { p { (render::words(&task.words)) } }
     }
 }
 
-fn facts(view: &TaskView, here: Here) -> Markup {
+fn facts(view: &TaskView, here: PageClock) -> Markup {
     let task = &view.task;
     html! {
         dl.facts {
-            div { dt { "Group" } dd { (shown::name(task.group.as_bytes())) } }
-            @if !task.work.as_bytes().is_empty() { div { dt { "Work id" } dd { (shown::name(task.work.as_bytes())) } } }
+            div { dt { "Group" } dd { (render::name(task.group.as_bytes())) } }
+            @if !task.work.as_bytes().is_empty() { div { dt { "Work id" } dd { (render::name(task.work.as_bytes())) } } }
             div { dt { "Priority" } dd { (task.priority.name()) } }
             div { dt { "Added" } dd { (here.date(task.created)) } }
             @if let Some(at) = task.started { div { dt { "Started" } dd { (here.date(at)) } } }
@@ -310,7 +310,7 @@ fn facts(view: &TaskView, here: Here) -> Markup {
     }
 }
 
-fn attempt(call: &Call, story: &Story, here: Here) -> Markup {
+fn attempt(call: &Call, story: &Story, here: PageClock) -> Markup {
     let outcome = story.outcome.unwrap_or("under way");
     let level = match outcome {
         "reset" | "failed" => "bad",
@@ -320,15 +320,15 @@ fn attempt(call: &Call, story: &Story, here: Here) -> Markup {
     html! {
         article {
             h3 {
-                "Token " (story.token.0) " on " (shown::words(&story.server)) " " (shown::tag(outcome, level))
+                "Token " (story.token.0) " on " (render::words(&story.server)) " " (render::tag(outcome, level))
                 @if let Some(cause) = story.cause { " " (cause) }
                 @if let Some(code) = story.code { ", exit " (code) }
                 @if let Some(signal) = story.signal { ", signal " (signal) }
             }
-            @if let Some(failure) = &story.failure { p.problem { (shown::words(failure)) } }
+            @if let Some(failure) = &story.failure { p.problem { (render::words(failure)) } }
             p {
                 @for phase in &story.phases { span.field { span.faint { (phase.phase) " " } (here.shown(Date(phase.at.0))) } " " }
-                @if let Some(id) = story.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (shown::process(id)) } }
+                @if let Some(id) = story.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (render::process(id)) } }
             }
             // Callers that may not start processes do not see their output.
             @if call.may_run() {
@@ -344,7 +344,7 @@ fn output(title: &str, stream: Option<&Stream>) -> Markup {
         @if let Some(stream) = stream.filter(|it| it.bytes > 0) {
             p.faint { (title) ", " (text::bytes(stream.bytes)) }
             @let whole = if stream.tail.is_empty() { stream.head.clone() } else { format!("{}\n…\n{}", stream.head, stream.tail) };
-            (shown::lines(whole.as_bytes()))
+            (render::lines(whole.as_bytes()))
         }
     }
 }

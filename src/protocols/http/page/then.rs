@@ -9,10 +9,10 @@ use crate::handle::{Answered, PastError};
 use crate::ids::{ActorId, Seq};
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
-use crate::protocols::http::page::goes;
-use crate::protocols::http::page::shown::{self, Here, count};
-use crate::protocols::http::page::told;
+use crate::protocols::http::page::render::{self, PageClock, count};
+use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
 use crate::replay::{AROUND, ActorAt, Kind, Line, SAMPLE, StateAt};
@@ -54,7 +54,7 @@ const DATES: [&str; 2] = ["due", "wake"];
 const RUNNING: [ActorId; 3] = [ActorId::PROCESS, ActorId::LEASE, ActorId::DISPATCH];
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![goes::view("/page/then", Scope::Read, show)]
+    vec![routing::view("/page/then", Scope::Read, show)]
 }
 
 impl From<PastError> for Problem {
@@ -73,11 +73,11 @@ async fn show(call: &Call) -> Result<Page, Problem> {
     let Which { at } = call.asked()?;
     let main = match call.node.past().state(at.map(Seq)).await? {
         Answered::Reading { reached, last } => html! {
-            div data-still { (told::reading(reached, last)) }
+            div data-still { (event_rows::reading(reached, last)) }
             p { a href=(to(at.unwrap_or(last.0))) { "Look again" } }
         },
         Answered::Ready(state) => Looked {
-            here: Here::of(&call.node),
+            here: PageClock::of(&call.node),
             may_run: call.may_run(),
             state: &state,
         }
@@ -96,7 +96,7 @@ fn to(at: u64) -> String {
 
 /// A moment, and the rights of the viewer.
 struct Looked<'s> {
-    here: Here,
+    here: PageClock,
     may_run: bool,
     state: &'s StateAt,
 }
@@ -193,7 +193,7 @@ impl Looked<'_> {
                 td { (line.actor) }
                 td { (asked(line)) }
                 td {
-                    @for event in line.events.iter().take(EVENTS) { div { (told::story_event(event)) } }
+                    @for event in line.events.iter().take(EVENTS) { div { (event_rows::story_event(event)) } }
                     @if line.events.len() > EVENTS { p.faint { "and " (line.events.len() - EVENTS) " more" } }
                     @if self.shows(&line.actor) { (whole(line)) }
                 }
@@ -229,7 +229,7 @@ impl Looked<'_> {
                 @if !title.is_empty() { h4 { (title) } }
                 div.wide tabindex="0" { table { tbody {
                     @for (name, item) in items { tr { td {
-                        @if let Some(name) = name { span.field { (shown::words(name)) } " " }
+                        @if let Some(name) = name { span.field { (render::words(name)) } " " }
                         @for (field, value) in members(item) { span.field { span.faint { (field) " " } (self.value(&field, &value)) } " " }
                     } } }
                 } } }
@@ -244,7 +244,7 @@ impl Looked<'_> {
             Some(at) if TIMES.contains(&field) => self.date(Timestamp(at)),
             Some(at) if DATES.contains(&field) => self.here.shown(Date(at)),
             Some(number) => html! { (number) },
-            None => shown::words(&cut(&plain(value), VALUE_CHARS)),
+            None => render::words(&cut(&plain(value), VALUE_CHARS)),
         }
     }
 }
@@ -253,11 +253,11 @@ impl Looked<'_> {
 fn asked(line: &Line) -> Markup {
     let mark = || serde_json::to_value(&line.mark).unwrap_or_default();
     match line.kind {
-        Kind::Entry => html! { (shown::words(line.message.as_ref().map_or("", word))) },
+        Kind::Entry => html! { (render::words(line.message.as_ref().map_or("", word))) },
         Kind::Poisoned => html! {
-            (shown::words(line.message.as_ref().map_or("", word))) " "
-            (shown::tag("panicked", "bad")) " "
-            @if let Some(cause) = &line.cause { (shown::words(&cut(cause, VALUE_CHARS))) }
+            (render::words(line.message.as_ref().map_or("", word))) " "
+            (render::tag("panicked", "bad")) " "
+            @if let Some(cause) = &line.cause { (render::words(&cut(cause, VALUE_CHARS))) }
         },
         Kind::Mark => html! { span.faint { (word(&mark())) } },
         Kind::Time => html! {},
@@ -288,7 +288,7 @@ fn whole(line: &Line) -> Markup {
     html! {
         details id={ "entry-" (line.seq.unwrap_or_default().0) } {
             summary.faint { "Full entry" }
-            (shown::lines(cut(&words, ENTRY_CHARS).as_bytes()))
+            (render::lines(cut(&words, ENTRY_CHARS).as_bytes()))
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::End;
-use crate::actors::process::service::{Definition, Message as Asked, Policy, Status};
+use crate::actors::process::service::{Definition, Message as Request, Policy, Status};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -61,14 +61,14 @@ fn configuration(bits: u8) -> Vec<Definition> {
     all
 }
 
-fn ask(what: u8, who: u8) -> Asked {
+fn ask(what: u8, who: u8) -> Request {
     let name = ["a", "b", "c"].get(usize::from(who % 4));
     let name = name.map(|name| (*name).to_owned());
     match what % 8 {
-        0..3 => Asked::Start(name),
-        3..5 => Asked::Stop(name),
-        5..7 => Asked::Restart(name),
-        _ => Asked::Hold,
+        0..3 => Request::Start(name),
+        3..5 => Request::Stop(name),
+        5..7 => Request::Restart(name),
+        _ => Request::Hold,
     }
 }
 

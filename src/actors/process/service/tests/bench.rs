@@ -5,7 +5,7 @@
     reason = "a test looks at what it is about"
 )]
 
-use crate::actors::process::service::{Definition, Message as Asked, ServiceView, Status};
+use crate::actors::process::service::{Definition, Message as Request, ServiceView, Status};
 use crate::actors::process::{
     Action, End, Failure, Identity, Message, Outcome, ProcessMachine, Query, Reach, Remains, Reply,
     Rules, Step, Watch,
@@ -97,11 +97,11 @@ impl Bench {
     }
 
     pub(super) fn configure(&mut self, definitions: &[Definition]) {
-        let reply = self.ask(Asked::Configure(definitions.to_vec()));
+        let reply = self.ask(Request::Configure(definitions.to_vec()));
         assert_eq!(reply, Reply::Done);
     }
 
-    pub(super) fn ask(&mut self, asked: Asked) -> Reply {
+    pub(super) fn ask(&mut self, asked: Request) -> Reply {
         let reply = self.send(&Message::Service(asked));
         self.go_on();
         reply

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::service::{
-    Definition, Fault, Message as Asked, Policy, Status, Step, Then, Verdict,
+    Consequence, Definition, Fault, Message as Request, Policy, Status, Step, Verdict,
 };
 use crate::actors::process::{End, Flaw, Lost, Message, Outcome, Refused, Reply};
 use crate::bytes::Bytes;
@@ -46,7 +46,7 @@ fn the_end_of_a_process_and_the_launch_that_follows_are_one_entry() {
         panic!("{turn:?}");
     };
     let at = bench.now.at;
-    let again = Then::Again {
+    let again = Consequence::Again {
         at,
         series: 1,
         counts: true,
@@ -108,7 +108,7 @@ fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
     bench.wait_ms(3_600_000);
     bench.start_again();
     assert_eq!(bench.status("web"), Status::Failed, "it stays so");
-    bench.ask(Asked::Start(Some(named("web"))));
+    bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
     // Restarts further back than the period do not count.
     for _ in 0..5 {
@@ -236,7 +236,7 @@ fn a_service_waits_for_those_that_it_comes_after() {
     bench.is_prompt = true;
     bench.go_on();
     let proxy = bench.process("proxy");
-    bench.ask(Asked::Stop(Some(named("web"))));
+    bench.ask(Request::Stop(Some(named("web"))));
     assert_eq!(bench.process("proxy"), proxy);
 }
 
@@ -260,7 +260,7 @@ fn what_has_failed_keeps_others_waiting_and_what_is_stopped_does_not() {
         "nothing comes of waiting longer"
     );
     bench.is_prompt = true;
-    bench.ask(Asked::Stop(Some(named("migrate"))));
+    bench.ask(Request::Stop(Some(named("migrate"))));
     assert_eq!(bench.status("web"), Status::Running);
 }
 
@@ -288,7 +288,7 @@ fn several_are_stopped_in_reverse_order() {
     bench.is_prompt = false;
     bench.watch(1, None);
     assert_eq!(bench.woken.len(), 1, "all of them run");
-    bench.ask(Asked::Stop(None));
+    bench.ask(Request::Stop(None));
     bench.watch(2, None);
     for id in [proxy, web, db] {
         assert_eq!(bench.told, [id]);
@@ -305,12 +305,12 @@ fn several_are_stopped_in_reverse_order() {
 #[test]
 fn a_stop_by_a_person_outlives_the_server_and_the_configuration() {
     let mut bench = Bench::with(&[defined("web"), defined("db")]);
-    bench.ask(Asked::Stop(Some(named("web"))));
+    bench.ask(Request::Stop(Some(named("web"))));
     bench.start_again();
     bench.configure(&[defined("web"), defined("db")]);
     assert_eq!(bench.status("web"), Status::Stopped);
     assert_eq!(bench.status("db"), Status::Running);
-    bench.ask(Asked::Start(Some(named("web"))));
+    bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
 }
 
@@ -332,9 +332,9 @@ fn a_start_of_the_server_restarts_nothing() {
 fn a_stop_of_the_server_holds_services_down_until_the_next_configuration() {
     let all = [defined("web"), after("proxy", &["web"])];
     let mut bench = Bench::with(&all);
-    bench.ask(Asked::Stop(Some(named("web"))));
-    bench.ask(Asked::Start(Some(named("web"))));
-    bench.ask(Asked::Hold);
+    bench.ask(Request::Stop(Some(named("web"))));
+    bench.ask(Request::Start(Some(named("web"))));
+    bench.ask(Request::Hold);
     assert_eq!(bench.status("web"), Status::Stopped);
     assert_eq!(bench.status("proxy"), Status::Stopped);
     bench.start_again();
@@ -404,7 +404,7 @@ fn one_that_is_gone_is_removed_when_its_process_is() {
     bench.configure(&[]);
     assert_eq!(bench.told, [id]);
     assert_eq!(bench.status("web"), Status::Stopping);
-    let start = bench.ask(Asked::Start(Some(named("web"))));
+    let start = bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(start, Reply::Refused(Refused::NoService));
     // It is configured again before that: its process is replaced all the same, since it was told to end.
     bench.configure(&[defined("web")]);
@@ -423,8 +423,8 @@ fn a_start_while_it_is_being_stopped_counts_as_no_restart() {
         ..defined("web")
     }]);
     bench.is_prompt = false;
-    bench.ask(Asked::Stop(Some(named("web"))));
-    bench.ask(Asked::Start(Some(named("web"))));
+    bench.ask(Request::Stop(Some(named("web"))));
+    bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Stopping);
     bench.is_prompt = true;
     bench.go_on();
@@ -437,12 +437,12 @@ fn a_start_while_it_is_being_stopped_counts_as_no_restart() {
 fn a_restart_of_all_starts_none_that_is_stopped() {
     let mut bench = Bench::with(&[defined("web"), defined("db")]);
     let db = bench.process("db");
-    bench.ask(Asked::Stop(Some(named("web"))));
-    bench.ask(Asked::Restart(None));
+    bench.ask(Request::Stop(Some(named("web"))));
+    bench.ask(Request::Restart(None));
     assert_eq!(bench.status("web"), Status::Stopped);
     assert_eq!(bench.status("db"), Status::Running);
     assert_ne!(bench.process("db"), db);
-    bench.ask(Asked::Restart(Some(named("web"))));
+    bench.ask(Request::Restart(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
 }
 
@@ -455,7 +455,7 @@ fn what_finds_no_room_is_tried_again() {
     let mut bench = Bench::with(&[many("first"), many("second")]);
     assert_eq!(bench.running.len(), 12, "as many as may live");
     assert_eq!(bench.status("second"), Status::Backoff);
-    bench.ask(Asked::Stop(Some(named("first"))));
+    bench.ask(Request::Stop(Some(named("first"))));
     bench.wait_ms(5000);
     assert_eq!(bench.status("second"), Status::Running);
     let view = bench.view("second").expect("it is there");
@@ -501,7 +501,7 @@ fn a_verdict_is_that_of_the_worst() {
 fn a_configuration_that_cannot_be_changes_nothing() {
     let mut bench = Bench::with(&[defined("web")]);
     let wrong = [after("web", &["db"])];
-    let reply = bench.ask(Asked::Configure(wrong.to_vec()));
+    let reply = bench.ask(Request::Configure(wrong.to_vec()));
     assert_eq!(reply, Reply::Refused(Refused::Invalid(Flaw::Services)));
     assert_eq!(bench.status("web"), Status::Running);
 }

@@ -6,7 +6,7 @@ use crate::actors::lease::LeaseView;
 use crate::actors::process::{self, ServiceView, Status};
 use crate::actors::queue::Rules;
 use crate::protocols::http::call::Call;
-use crate::protocols::http::page::shown::{Here, Link, count, name, words};
+use crate::protocols::http::page::render::{Link, PageClock, count, name, words};
 use crate::protocols::http::problem::Problem;
 use crate::status::{ActorReport, NodeStatus};
 use crate::text;
@@ -78,7 +78,7 @@ pub(crate) async fn all(
     leases: &[LeaseView],
     Others { tasks, processes }: &Others,
 ) -> Result<Vec<Trouble>, Problem> {
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let mut all = of_node(status);
     all.extend(status.actors.iter().flat_map(|it| of_actor(it, here)));
     all.extend(of_disk(status, here));
@@ -133,7 +133,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
     all
 }
 
-fn of_actor(actor: &ActorReport, here: Here) -> Vec<Trouble> {
+fn of_actor(actor: &ActorReport, here: PageClock) -> Vec<Trouble> {
     let mut all = Vec::new();
     let ActorReport { status, panics } = actor;
     if !status.quarantined.is_empty() {
@@ -158,7 +158,7 @@ fn of_actor(actor: &ActorReport, here: Here) -> Vec<Trouble> {
     all
 }
 
-fn of_disk(status: &NodeStatus, here: Here) -> Vec<Trouble> {
+fn of_disk(status: &NodeStatus, here: PageClock) -> Vec<Trouble> {
     let mut all = Vec::new();
     let room = status.journal.map_or("ample", |it| it.room);
     if room != "ample" {
@@ -296,7 +296,7 @@ fn of_processes(totals: &process::Totals) -> Option<Trouble> {
     })
 }
 
-fn of_lease(view: &LeaseView, here: Here) -> Option<Trouble> {
+fn of_lease(view: &LeaseView, here: PageClock) -> Option<Trouble> {
     let lease = &view.lease;
     let link = Link::to("/page/lease").with("name", lease.name.as_bytes());
     let link = html! { a href=(link) { (name(lease.name.as_bytes())) } };

@@ -14,7 +14,7 @@ use crate::spine::delivery::{Report, Stage};
 use crate::spine::runtime::ActorStatus;
 use crate::status::{HostStatus, JournalStatus, ProcessStatus, Recovered, Reloaded};
 
-const HERE: Here = Here::at(Timestamp(100_000));
+const HERE: PageClock = PageClock::at(Timestamp(100_000));
 
 /// Renders problems as level, title and text, without tags.
 fn said(troubles: impl IntoIterator<Item = Trouble>) -> Vec<String> {

@@ -17,7 +17,7 @@ pub(crate) struct Entry {
 
 /// A lease, with state that is not part of the view.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ModelLease {
     pub(crate) slot: Slot,
     pub(crate) lease: Lease,
     pub(crate) due: Option<Date>,
@@ -26,7 +26,7 @@ pub(crate) struct Known {
     pub(super) stuck_date: bool,
 }
 
-impl Known {
+impl ModelLease {
     pub(super) fn new(slot: Slot, name: &Name) -> Self {
         let lease = Lease {
             name: name.clone(),

@@ -6,14 +6,14 @@ use crate::ids::ProcessId;
 use crate::keeper::protocol::{self, Report};
 use crate::ports::process::attempt::{Link, about, end_of, step_of};
 use crate::ports::process::follower::Follower;
-use crate::ports::process::world::{Found, World};
+use crate::ports::process::world::{Lookup, World};
 
 /// `ENOENT`.
 const NO_SUCH_FILE: i32 = 2;
 
 impl<W: World> Follower<W> {
     /// Handles a report of the keeper.
-    pub fn heard(&mut self, report: Report) {
+    pub fn receive(&mut self, report: Report) {
         match report {
             Report::Welcome { .. } => {
                 self.held.clear();
@@ -37,9 +37,9 @@ impl<W: World> Follower<W> {
                     self.ended(id);
                 }
             }
-            Report::Started(started) => self.heard_started(&started, true),
-            Report::Orphaned(started) => self.heard_started(&started, false),
-            Report::Exited(exited) => self.heard_exited(&exited),
+            Report::Started(started) => self.receive_started(&started, true),
+            Report::Orphaned(started) => self.receive_started(&started, false),
+            Report::Exited(exited) => self.receive_exited(&exited),
             Report::Failed {
                 attempt,
                 step,
@@ -96,14 +96,14 @@ impl<W: World> Follower<W> {
         let (attempts, world) = (&self.attempts, &mut self.world);
         self.strangers.retain(|id, identity| {
             let is_followed = attempts.contains_key(id);
-            !is_followed && !matches!(world.find(identity), Found::Gone(_))
+            !is_followed && !matches!(world.find(identity), Lookup::Gone(_))
         });
         let left = self.strangers.iter();
         left.map(|(id, identity)| (*id, identity.pid)).collect()
     }
 
     /// Handles a running process. `is_child` is whether the keeper waits for it.
-    fn heard_started(&mut self, started: &protocol::Started, is_child: bool) {
+    fn receive_started(&mut self, started: &protocol::Started, is_child: bool) {
         self.learn_start(started, (is_child, true));
         self.look(started.attempt);
     }
@@ -134,7 +134,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    fn heard_exited(&mut self, exited: &protocol::Exited) {
+    fn receive_exited(&mut self, exited: &protocol::Exited) {
         let id = exited.started.attempt;
         self.learn_start(&exited.started, (true, false));
         if self.attempts.get(&id).is_some_and(|it| it.ended.is_none()) {

@@ -81,9 +81,9 @@ const NAMES: &[&str] = &[
 
 /// How many times each was encountered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Met(BTreeMap<String, u32>);
+pub(super) struct Coverage(BTreeMap<String, u32>);
 
-impl Met {
+impl Coverage {
     pub(super) fn note(&mut self, what: impl Into<String>) {
         *self.0.entry(what.into()).or_default() += 1;
     }

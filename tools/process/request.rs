@@ -39,21 +39,21 @@ const SERVICE_HELPS: &[(Reason, &str)] = &[
 const WAIT_MAX: u64 = 3600;
 
 /// The coordinator to ask, and the form of the output.
-pub(crate) struct Asking {
+pub(crate) struct ClientOptions {
     pub(crate) target: Target,
     pub(crate) json: bool,
 }
 
 /// The extent of a wait for a process.
 #[derive(Clone, Copy)]
-pub(crate) enum Of {
+pub(crate) enum WaitExtent {
     /// Only the process itself.
     Leader,
     /// Its tree, too, if the tree is being stopped or a right is bound to it.
     Tree,
 }
 
-impl Asking {
+impl ClientOptions {
     pub(crate) fn at(at: &Where, json: bool) -> Result<Self, Failure> {
         let target = at.target()?;
         Ok(Self { target, json })
@@ -123,11 +123,16 @@ impl Asking {
     }
 
     /// Waits until a process has ended, or at most `seconds`, and returns its record.
-    pub(crate) fn wait(&self, id: &str, seconds: Option<u64>, of: Of) -> Result<Value, Failure> {
+    pub(crate) fn wait(
+        &self,
+        id: &str,
+        seconds: Option<u64>,
+        of: WaitExtent,
+    ) -> Result<Value, Failure> {
         let mut left = seconds;
         loop {
             let now = left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX));
-            let leader = matches!(of, Of::Leader);
+            let leader = matches!(of, WaitExtent::Leader);
             let asked = fields([("id", id.into()), ("leader", leader.into())]);
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
             let record = answer.well(HELPS)?;

@@ -4,9 +4,9 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ffi::OsStr;
 
 /// The arguments of a subcommand, built in full only if the command line names the subcommand or might need all of them.
-pub(crate) struct Lazily<T>(pub(crate) T);
+pub(crate) struct LazyArgs<T>(pub(crate) T);
 
-impl<T: Args> Args for Lazily<T> {
+impl<T: Args> Args for LazyArgs<T> {
     fn augment_args(command: Command) -> Command {
         if is_wanted(command.get_name()) {
             T::augment_args(command)
@@ -20,7 +20,7 @@ impl<T: Args> Args for Lazily<T> {
     }
 }
 
-impl<T: FromArgMatches> FromArgMatches for Lazily<T> {
+impl<T: FromArgMatches> FromArgMatches for LazyArgs<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         T::from_arg_matches(matches).map(Self)
     }

@@ -4,9 +4,9 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing;
 use crate::protocols::http::operate::stopped;
-use crate::protocols::http::page::frame::{self, Around, Page};
+use crate::protocols::http::page::frame::{self, FrameFacts, Page};
 use crate::protocols::http::page::login;
-use crate::protocols::http::page::shown::{Here, Link};
+use crate::protocols::http::page::render::{Link, PageClock};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
 use actix_web::http::header;
@@ -23,8 +23,8 @@ pub(crate) fn view(
         // Events are retained from the first view on, so that whatever happens during an investigation can be seen afterwards.
         drop(call.node.events(None).await.map_err(stopped)?);
         let page = show(call).await?;
-        let around = Around {
-            at: Here::of(&call.node).date(call.node.now()),
+        let around = FrameFacts {
+            at: PageClock::of(&call.node).date(call.node.now()),
             is_login: login::is_login(call),
         };
         let response = page.framed(&around);

@@ -31,12 +31,12 @@ pub(super) const WAIT_MAX: u64 = 3600;
 
 /// The coordinator to ask, and the form of the output.
 #[derive(Clone)]
-pub(super) struct Asking {
+pub(super) struct ClientOptions {
     pub(super) target: Target,
     pub(super) json: bool,
 }
 
-impl Asking {
+impl ClientOptions {
     /// Posts a request and returns the answer. With a `wait`, in seconds, the request is repeated if the coordinator restarts;
     /// use no wait for requests that must not be carried out twice.
     pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {

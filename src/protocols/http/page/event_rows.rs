@@ -5,7 +5,7 @@ use crate::handle::{Answered, Events, PastError};
 use crate::ids::{ProcessId, Seq};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
-use crate::protocols::http::page::shown::{self, Here};
+use crate::protocols::http::page::render::{self, PageClock};
 use crate::protocols::http::problem::Problem;
 use crate::replay::{Followed, STORY_MAX, Story, StoryEvent};
 use crate::spine::event::{Event, Field};
@@ -41,7 +41,7 @@ pub(crate) async fn story(
     item: Followed,
     is_of_it: impl Fn(&Event) -> bool,
 ) -> Result<Markup, Problem> {
-    let here = Here::of(&call.node);
+    let here = PageClock::of(&call.node);
     let kept = newest(call, STORY_MAX, is_of_it).await?;
     if !kept.is_empty() {
         return Ok(rows(&kept, here));
@@ -59,13 +59,13 @@ pub(crate) async fn story(
 pub(crate) fn reading(reached: Seq, last: Seq) -> Markup {
     html! {
         p data-again role="status" {
-            "Reading the journal: entry " (shown::count(reached.0)) " of " (shown::count(last.0)) "."
+            "Reading the journal: entry " (render::count(reached.0)) " of " (render::count(last.0)) "."
         }
     }
 }
 
 /// Renders the events of an item in the journal, newest first.
-fn journaled(story: &Story, here: Here) -> Markup {
+fn journaled(story: &Story, here: PageClock) -> Markup {
     html! {
         @if !story.events.is_empty() {
             div.wide tabindex="0" {
@@ -87,7 +87,7 @@ fn journaled(story: &Story, here: Here) -> Markup {
             @if story.events.is_empty() { "The journal has no event of it" }
             @else if story.more { "The newest " (STORY_MAX) " events in the journal" }
             @else { "From the journal" }
-            ", entries " (shown::count(story.begins.0)) " to " (shown::count(story.upto.0)) "."
+            ", entries " (render::count(story.begins.0)) " to " (render::count(story.upto.0)) "."
         }
     }
 }
@@ -100,14 +100,14 @@ pub(crate) fn story_event(event: &StoryEvent) -> Markup {
             span.field {
                 span.faint { (field) " " }
                 @match (field.as_str(), value.as_u64(), value.as_str()) {
-                    ("job", Some(number), _) => (shown::job(number)),
-                    ("task", Some(number), _) => (shown::task(number)),
+                    ("job", Some(number), _) => (render::job(number)),
+                    ("task", Some(number), _) => (render::task(number)),
                     (_, Some(number), _) => (number),
                     (_, None, Some(text)) => @match text.parse() {
-                        Ok(process) => (shown::process(process)),
-                        Err(_) => (shown::words(text)),
+                        Ok(process) => (render::process(process)),
+                        Err(_) => (render::words(text)),
                     },
-                    (_, None, None) => (shown::words(&value.to_string())),
+                    (_, None, None) => (render::words(&value.to_string())),
                 }
             }
             " "
@@ -121,7 +121,7 @@ pub(crate) async fn events(call: &Call) -> Result<Events, Problem> {
 }
 
 /// Renders a table of events.
-pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
+pub(crate) fn rows(events: &[Arc<Event>], here: PageClock) -> Markup {
     html! {
         @if events.is_empty() {
             p.faint { "No events yet. They are recorded while a page is open, and for 10 minutes after." }
@@ -146,7 +146,7 @@ pub(crate) fn rows(events: &[Arc<Event>], here: Here) -> Markup {
     }
 }
 
-fn fields(event: &Event, here: Here) -> Markup {
+fn fields(event: &Event, here: PageClock) -> Markup {
     let is_said = |value: &Field| !matches!(value, Field::Name(bytes) if bytes.is_empty());
     let said = event.what.fields.iter().filter(|(_, value)| is_said(value));
     html! {
@@ -154,17 +154,17 @@ fn fields(event: &Event, here: Here) -> Markup {
             span.field {
                 span.faint { (field) " " }
                 @match (*field, value) {
-                    ("job", Field::Number(number)) => (shown::job(*number)),
-                    ("task", Field::Number(number)) => (shown::task(*number)),
+                    ("job", Field::Number(number)) => (render::job(*number)),
+                    ("task", Field::Number(number)) => (render::task(*number)),
                     ("ready_at", Field::Number(date)) => (here.shown(Date(*date))),
                     (_, Field::Number(number)) => (number),
                     (_, Field::Name(bytes)) => @match process_named(field, bytes) {
-                        Some(process) => (shown::process(process)),
-                        None => (shown::name(bytes)),
+                        Some(process) => (render::process(process)),
+                        None => (render::name(bytes)),
                     },
                     (_, Field::Text(text)) => @match text.parse() {
-                        Ok(process) => (shown::process(process)),
-                        Err(_) => (shown::words(text)),
+                        Ok(process) => (render::process(process)),
+                        Err(_) => (render::words(text)),
                     },
                 }
             }

@@ -5,7 +5,7 @@ use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, Reserv
 
 /// A command, as the session queues it.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Request {
     Put(Put),
     /// The line of a `put` has arrived but its body has not: the command is counted. `fits` is whether the body is within the limit.
     PutBegun {
@@ -75,7 +75,7 @@ pub(crate) struct Put {
     pub(crate) body: Body,
 }
 
-impl Asked {
+impl Request {
     pub(crate) const fn is_put(&self) -> bool {
         matches!(
             self,
@@ -110,7 +110,7 @@ impl Asked {
     }
 }
 
-impl From<Command<'_>> for Asked {
+impl From<Command<'_>> for Request {
     fn from(command: Command<'_>) -> Self {
         match command {
             Command::Put(put) => Self::Put(put.into()),

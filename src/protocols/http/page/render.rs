@@ -16,12 +16,12 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
 /// The current time, for the spans and dates of one page.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here {
+pub(crate) struct PageClock {
     pub(crate) now: Timestamp,
     offset: Offset,
 }
 
-impl Here {
+impl PageClock {
     pub(crate) fn of(node: &Handle) -> Self {
         Self {
             now: node.now(),
@@ -235,7 +235,7 @@ pub(crate) fn more(next: Option<Link>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{Date, Here, Link, Offset, Timestamp, lines, name};
+    use super::{Date, Link, Offset, PageClock, Timestamp, lines, name};
 
     #[test]
     fn names_are_escaped_and_have_a_direction_of_their_own() {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn dates_are_of_today_or_say_their_day() {
-        let here = Here {
+        let here = PageClock {
             now: Timestamp(1_763_713_800_007),
             offset: Offset(0),
         };

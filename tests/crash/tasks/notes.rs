@@ -75,7 +75,7 @@ impl Kind {
 }
 
 /// What commands have noted, read on as it grows.
-pub(super) struct Noted {
+pub(super) struct NotesReader {
     file: PathBuf,
     read: u64,
     /// How many bursts began.
@@ -90,7 +90,7 @@ pub(super) struct Noted {
     wrong: Vec<String>,
 }
 
-impl Noted {
+impl NotesReader {
     pub(super) fn of(folder: &Path) -> Self {
         Self {
             file: folder.join("noted"),
@@ -195,7 +195,7 @@ impl Noted {
 #[test]
 fn a_task_that_is_lost_runs_twice_or_ends_as_it_may_not_is_found() {
     let noted = |text: &str| {
-        let mut noted = Noted::of(Path::new(""));
+        let mut noted = NotesReader::of(Path::new(""));
         noted.take(text);
         noted
     };

@@ -6,55 +6,63 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Receives the answers that the caller no longer waits for.
-pub(super) type Unheard<R> = Arc<dyn Fn(Vec<Answer<R>>) + Send + Sync>;
+pub(super) type OnUndelivered<R> = Arc<dyn Fn(Vec<Answer<R>>) + Send + Sync>;
 
 /// The receiving end for answers. When dropped, it passes answers on to the fallback, whether already received or still to come.
-pub(super) struct Hearing<R> {
+pub(super) struct AnswerReceiver<R> {
     answers: oneshot::Receiver<Vec<Answer<R>>>,
-    unheard: Unheard<R>,
+    on_undelivered: OnUndelivered<R>,
 }
 
 /// Creates the sending and the receiving end for answers.
-pub(super) fn hearing<R: Send + 'static>(unheard: Unheard<R>) -> (ReplyTo<R>, Hearing<R>) {
+pub(super) fn answer_channel<R: Send + 'static>(
+    on_undelivered: OnUndelivered<R>,
+) -> (ReplyTo<R>, AnswerReceiver<R>) {
     let (answer, answers) = oneshot::channel();
-    let after = Arc::clone(&unheard);
+    let after = Arc::clone(&on_undelivered);
     let reply_to: ReplyTo<R> = Box::new(move |all| {
         if let Err(all) = answer.send(all) {
             after(all);
         }
     });
-    (reply_to, Hearing { answers, unheard })
+    (
+        reply_to,
+        AnswerReceiver {
+            answers,
+            on_undelivered,
+        },
+    )
 }
 
-impl<R> Hearing<R> {
+impl<R> AnswerReceiver<R> {
     /// Waits for the answers; `None` if there will be none. The future may be dropped, and the call repeated.
     pub(super) async fn answers(&mut self) -> Option<Vec<Answer<R>>> {
         (&mut self.answers).await.ok()
     }
 }
 
-impl<R> Drop for Hearing<R> {
+impl<R> Drop for AnswerReceiver<R> {
     fn drop(&mut self) {
         // From here on, answers go to the fallback.
         self.answers.close();
         if let Ok(all) = self.answers.try_recv() {
-            (self.unheard)(all);
+            (self.on_undelivered)(all);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::hearing;
+    use super::answer_channel;
     use crate::block_on;
     use std::sync::{Arc, Mutex};
 
     /// Returns how many answers reach the fallback, depending on whether the caller receives them, and on whether they come before the
     /// receiving end is dropped.
-    fn unheard(hears: bool, answered_first: bool) -> usize {
+    fn undelivered(hears: bool, answered_first: bool) -> usize {
         let left = Arc::new(Mutex::new(0));
         let theirs = Arc::clone(&left);
-        let (reply_to, mut heard) = hearing::<u8>(Arc::new(move |all| {
+        let (reply_to, mut heard) = answer_channel::<u8>(Arc::new(move |all| {
             *theirs.lock().unwrap() += all.len();
         }));
         let mut reply_to = Some(reply_to);
@@ -72,8 +80,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_heard_or_passed_on() {
-        assert_eq!(unheard(true, true), 0);
-        assert_eq!(unheard(false, true), 1);
-        assert_eq!(unheard(false, false), 1);
+        assert_eq!(undelivered(true, true), 0);
+        assert_eq!(undelivered(false, true), 1);
+        assert_eq!(undelivered(false, false), 1);
     }
 }

@@ -5,9 +5,9 @@ use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Message, Outcome, View};
 use crate::ids::Slot;
 use crate::spine::event::Happening;
-use crate::spine::machine::{About, Gauge, Shown, Stamp};
+use crate::spine::machine::{About, Gauge, Observable, Stamp};
 
-impl Shown for LockMachine {
+impl Observable for LockMachine {
     const KINDS: &'static [&'static str] = &[
         "draining",
         "expired",

@@ -9,7 +9,7 @@ use sexton::spine::machine::About;
 use std::io::{BufWriter, Write};
 
 /// The destination of the output, and its state.
-pub(crate) struct Shown {
+pub(crate) struct Sink {
     pub(crate) output: BufWriter<Box<dyn Write>>,
     pub(crate) exports: bool,
     /// The sequence number after which the output begins.
@@ -17,7 +17,7 @@ pub(crate) struct Shown {
     pub(crate) records: u64,
 }
 
-impl Default for Shown {
+impl Default for Sink {
     fn default() -> Self {
         Self {
             output: BufWriter::new(Box::new(std::io::sink())),
@@ -28,7 +28,7 @@ impl Default for Shown {
     }
 }
 
-impl Shown {
+impl Sink {
     /// Writes a record, preceded by the header if it is the first of an export.
     pub(crate) fn record(&mut self, line: &str) -> Result<(), Failure> {
         if self.records == 0 {

@@ -30,12 +30,12 @@ pub(super) const WAIT_MAX: u64 = 3600;
 
 /// The coordinator to ask, and the form of the output.
 #[derive(Clone)]
-pub(super) struct Asking {
+pub(super) struct ClientOptions {
     pub(super) target: Target,
     pub(super) json: bool,
 }
 
-impl Asking {
+impl ClientOptions {
     /// Posts a request to a path below `/v1` and returns the answer. `wait` is in seconds.
     pub(super) fn act(&self, path: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         client::send(&self.target, &format!("/v1/{path}"), fields, wait)?.well(HELPS)

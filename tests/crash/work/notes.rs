@@ -33,7 +33,7 @@ done
 "#;
 
 /// What commands have noted, read on as it grows.
-pub(super) struct Noted {
+pub(super) struct NotesReader {
     file: PathBuf,
     read: u64,
     /// How often a job was begun.
@@ -48,7 +48,7 @@ pub(super) struct Noted {
     pub(super) wrong: Vec<String>,
 }
 
-impl Noted {
+impl NotesReader {
     /// Nothing yet, of what is noted in this folder.
     pub(super) fn of(folder: &Path) -> Self {
         Self {

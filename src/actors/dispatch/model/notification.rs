@@ -10,7 +10,7 @@ use sexton::ids::{ActorId, ProcessId, Slot, Token};
 
 /// A message to another actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Notification {
     Lock(lock::Message),
     Process(Box<process::Message>),
 }
@@ -132,7 +132,7 @@ fn of_cleanup(task: &Task, cleaning: Cleaning) -> Launching {
 impl Model {
     pub(super) fn tell_yield(&mut self, names: [&Name; 3]) {
         let told = lock::Message::Yield(hold(names));
-        self.tells.push(Told::Lock(told));
+        self.tells.push(Notification::Lock(told));
     }
 
     /// Releases locks that a task holds or waits for.
@@ -157,7 +157,7 @@ impl Model {
     pub(super) fn tell_watch(&mut self, process: ProcessId) {
         let (by, until) = (ActorId::DISPATCH, Until::Tree);
         let watch = process::Message::Watch(Watch { by, process, until });
-        self.tells.push(Told::Process(Box::new(watch)));
+        self.tells.push(Notification::Process(Box::new(watch)));
     }
 
     /// Requests a launch or, once it was accepted, the report of its end.
@@ -168,7 +168,7 @@ impl Model {
         let by = ActorId::DISPATCH;
         let launch = LaunchAs { by, id, launching };
         let told = process::Message::LaunchAs(Box::new(launch));
-        self.tells.push(Told::Process(Box::new(told)));
+        self.tells.push(Notification::Process(Box::new(told)));
     }
 
     /// Sends everything that is now to be done for a task.
@@ -192,7 +192,7 @@ impl Model {
         for (key, token) in holds {
             let owner = name(&format!("attempt-{}", token.0));
             let told = lock::Message::Hold(hold([&name(key), &index, &owner]));
-            self.tells.push(Told::Lock(told));
+            self.tells.push(Notification::Lock(told));
         }
         if let Some(cleaning) = task.cleaning {
             let launching = of_cleanup(&task, cleaning);
@@ -208,7 +208,7 @@ impl Model {
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
                 let fence = process::Message::Fence(attempt.process);
-                self.tells.push(Told::Process(Box::new(fence)));
+                self.tells.push(Notification::Process(Box::new(fence)));
             }
         }
     }

@@ -7,17 +7,17 @@ use crate::lookup::slab::Slab;
 
 /// A linked list of claimed jobs.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct ClaimedList {
     first: Slot,
 }
 
-impl Default for Held {
+impl Default for ClaimedList {
     fn default() -> Self {
         Self { first: Slot::NONE }
     }
 }
 
-impl Held {
+impl ClaimedList {
     /// Adds a job.
     pub(super) fn insert(&mut self, jobs: &mut Slab<Job>, slot: Slot) {
         let next = std::mem::replace(&mut self.first, slot);
