@@ -6,7 +6,7 @@ use crate::protocols::http::problem::Problem;
 pub(crate) const MOST: u32 = 100;
 
 /// The most queries for one page, which may then be short and continue on the next one.
-const SHARES_MAX: u32 = 16;
+const SHARES_MAX: u32 = 32;
 
 /// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where they ended.
 pub(crate) async fn walk<V, C>(
