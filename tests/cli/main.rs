@@ -68,6 +68,7 @@ mod task;
 mod task_config;
 mod task_inject;
 mod task_seen;
+mod task_space;
 mod task_transcript;
 mod top;
 mod tree;
