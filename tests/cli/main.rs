@@ -65,6 +65,7 @@ mod site_blocks;
 mod status;
 mod story;
 mod task;
+mod task_commands;
 mod task_config;
 mod task_inject;
 mod task_seen;

@@ -1,6 +1,7 @@
 //! How a job ended, if that is still known.
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
+use crate::numbers;
 use crate::queue::answer::{ClientOptions, well};
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
@@ -32,6 +33,7 @@ Examples:
 Exit status: 0 the job is done; 1 it failed, it has not ended, or nothing is known about it.")]
 pub(super) struct ShowResult {
     /// The job's id
+    #[arg(value_parser = numbers::job)]
     id: u64,
     /// How long to wait for its end, in whole seconds
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]

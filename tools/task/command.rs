@@ -2,6 +2,7 @@
 
 use crate::client::{Where, fields};
 use crate::lock::{name, put};
+use crate::numbers;
 use crate::report::Failure;
 use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
@@ -207,6 +208,7 @@ Examples:
 struct TaskSelector {
     /// The task's id
     id: u64,
+    #[arg(value_parser = numbers::task)]
 }
 
 /// What to pause or resume.
@@ -215,6 +217,7 @@ struct TaskSelector {
 struct Paused {
     /// The id of a task
     id: Option<u64>,
+    #[arg(value_parser = numbers::task)]
     /// A group
     #[arg(long, value_parser = name)]
     group: Option<Name>,
