@@ -1,6 +1,39 @@
 //! What commands about tasks take, and what they print of what they did.
 
+use crate::task::{add, over};
 use crate::tree::Tree;
+
+#[test]
+fn a_list_takes_the_states_that_it_shows() {
+    let tree = Tree::start();
+    let ids = ["true", "exit 3", r#""$0" task done --warning half"#].map(|it| add(&tree, &[], it));
+    for id in ids {
+        over(&tree, id);
+    }
+    let paused = add(&tree, &["--paused"], "true");
+    for (state, id) in [
+        ("completed", ids[0]),
+        ("user-error", ids[1]),
+        ("warning", ids[2]),
+        ("not-started", paused),
+    ] {
+        let listed = tree.well(&["task", "list", "--status", state]);
+        let rows: Vec<&str> = listed.lines().skip(1).collect();
+        assert_eq!(rows.len(), 1, "{state}: {listed}");
+        let mut words = rows[0].split_whitespace();
+        assert_eq!(
+            (words.next(), words.next()),
+            (Some(id.to_string().as_str()), Some(state))
+        );
+    }
+    let all = tree.well(&["task", "list", "--status", "complete"]);
+    assert_eq!(all.lines().count(), 4, "{all}");
+    let wrong = tree.run(&["task", "list", "--status", "failed"]);
+    assert_eq!(wrong.status, 2, "{wrong:?}");
+    for state in ["not-ready", "processing", "user-error", "terminated"] {
+        assert!(wrong.err.contains(state), "{wrong:?}");
+    }
+}
 
 #[test]
 fn what_is_no_number_is_said_to_be_none() {

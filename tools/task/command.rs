@@ -10,7 +10,7 @@ use crate::task::held::Held;
 use crate::task::inject::Inject;
 use crate::task::request::{ClientOptions, WAIT_MAX};
 use crate::task::{page, report, transcript};
-use crate::text::number;
+use crate::text::{number, words};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
@@ -59,9 +59,10 @@ enum Action {
 Examples:
   sexton task list
   sexton task list --status waiting --group mails
+  sexton task list --status user-error           those whose command failed
   sexton task list --json | jq '.tasks[].why'")]
     List {
-        /// Only tasks with this run status
+        /// Only tasks in this state, as the column STATE shows it; `complete` for all that are over
         #[arg(long, value_enum)]
         status: Option<Status>,
         /// Only tasks of this group
@@ -207,8 +208,8 @@ Examples:
 #[derive(Args)]
 struct TaskSelector {
     /// The task's id
-    id: u64,
     #[arg(value_parser = numbers::task)]
+    id: u64,
 }
 
 /// What to pause or resume.
@@ -216,8 +217,8 @@ struct TaskSelector {
 #[group(required = true, multiple = false)]
 struct Paused {
     /// The id of a task
-    id: Option<u64>,
     #[arg(value_parser = numbers::task)]
+    id: Option<u64>,
     /// A group
     #[arg(long, value_parser = name)]
     group: Option<Name>,
@@ -226,8 +227,8 @@ struct Paused {
     all: bool,
 }
 
-/// The run status of a task.
-#[derive(Clone, Copy, ValueEnum)]
+/// The state of a task: its run status, or how it ended.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Status {
     NotReady,
     NotStarted,
@@ -235,6 +236,35 @@ enum Status {
     Processing,
     Complete,
     Restarted,
+    Completed,
+    Warning,
+    UserError,
+    SystemError,
+    Terminated,
+}
+
+impl Status {
+    fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |it| it.get_name().to_owned())
+    }
+
+    /// Returns the run status to ask for, and how the task has to have ended.
+    fn asked(self) -> (String, Option<String>) {
+        match self {
+            Self::NotReady
+            | Self::NotStarted
+            | Self::Waiting
+            | Self::Processing
+            | Self::Complete
+            | Self::Restarted => (self.word(), None),
+            Self::Completed
+            | Self::Warning
+            | Self::UserError
+            | Self::SystemError
+            | Self::Terminated => (Self::Complete.word(), Some(self.word())),
+        }
+    }
 }
 
 impl Task {
@@ -346,7 +376,8 @@ impl ClientOptions {
         (group, work): (Option<Name>, Option<Name>),
         limit: u64,
     ) -> Result<(), Failure> {
-        let status = status.and_then(|it| Some(it.to_possible_value()?.get_name().to_owned()));
+        let (status, exit) = status.map(Status::asked).unzip();
+        let exit = exit.flatten();
         let mut asked = fields([("status", status.into())]);
         for (field, name) in [("group", group), ("work", work)] {
             if let Some(name) = name {
@@ -362,7 +393,10 @@ impl ClientOptions {
             }
             let said = self.look("tasks", &asked)?;
             let found = said.pointer("/tasks").and_then(Value::as_array);
-            tasks.extend(found.into_iter().flatten().cloned());
+            let found = found.into_iter().flatten();
+            let ended_so =
+                |task: &&Value| exit.as_ref().is_none_or(|it| words(task, "/exit") == *it);
+            tasks.extend(found.filter(ended_so).cloned());
             next = said.pointer("/next").and_then(Value::as_u64);
             if next.is_none() || tasks.len() as u64 >= limit {
                 break;
