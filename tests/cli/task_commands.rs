@@ -64,3 +64,21 @@ fn what_is_no_number_is_said_to_be_none() {
         assert!(!done.err.contains("invalid digit"), "{words:?}: {done:?}");
     }
 }
+
+#[test]
+fn a_task_that_is_changed_is_shown_as_it_is_now() {
+    let tree = Tree::start();
+    let id = add(&tree, &[], "exit 3");
+    over(&tree, id);
+    let number = id.to_string();
+    let told = tree.well(&["task", "transcript", &number]);
+    let head = format!("task {id}: complete, user-error\n");
+    assert!(told.starts_with(&head), "{told}");
+
+    tree.well(&["task", "pause", "--all", "--hard"]);
+    let said = tree.well(&["task", "restart", &number]);
+    let words = format!("task {id}: restarted; all tasks are paused (hard)\n");
+    assert_eq!(said, words);
+    let said = tree.well(&["task", "terminate", &number]);
+    assert_eq!(said, format!("task {id}: terminated\n"));
+}

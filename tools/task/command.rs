@@ -278,7 +278,7 @@ impl Task {
         };
         let act = |which: &TaskSelector, act: &str| {
             let asked = fields([("id", which.id.into()), ("act", act.into())]);
-            asking.done(&asking.act("tasks/act", asked, 0)?)
+            asking.tell(&asking.act("tasks/act", asked, 0)?, page::acted)
         };
         match self.action {
             Action::Add(add) => add.run(&asking),
@@ -322,7 +322,7 @@ impl Task {
             Action::Terminate { which, now } => {
                 let act = ("act", "terminate".into());
                 let asked = fields([("id", which.id.into()), act, ("now", now.into())]);
-                asking.done(&asking.act("tasks/act", asked, 0)?)
+                asking.tell(&asking.act("tasks/act", asked, 0)?, page::acted)
             }
             Action::Prune { older_than, keep } => asking.prune(older_than, keep),
             Action::Inject(_)

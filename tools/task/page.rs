@@ -64,6 +64,20 @@ pub(super) fn line(task: &Value) -> String {
     format!("{} {}{message}\n", number(task, "/id"), state(task))
 }
 
+/// Formats a task after something was done with it: its state now, and what its next burst waits for.
+pub(super) fn acted(task: &Value) -> String {
+    let mut line = format!("task {}: {}", number(task, "/id"), state(task));
+    if is(task, "/terminating") {
+        line.push_str(", its next burst is its last");
+    }
+    match why(task).as_str() {
+        "-" => {}
+        why => line = format!("{line}; {why}"),
+    }
+    line.push('\n');
+    line
+}
+
 /// Formats tasks, one per line.
 pub(super) fn list(tasks: &[Value]) -> String {
     if tasks.is_empty() {
