@@ -58,6 +58,15 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
+/// Formats how long something took: in milliseconds up to ten seconds.
+pub(crate) fn brief(ms: u64) -> String {
+    if ms < 10_000 {
+        format!("{} ms", grouped(ms))
+    } else {
+        span(ms)
+    }
+}
+
 /// Formats node time as a date; `-` if it is out of range.
 pub(crate) fn time(at: Timestamp) -> String {
     let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
@@ -69,7 +78,7 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{lines, plain, time, words};
+    use super::{brief, lines, plain, time, words};
     use serde_json::json;
     use sexton::clock::Timestamp;
 
@@ -87,6 +96,12 @@ mod tests {
                 "-",
             ]
         );
+    }
+
+    #[test]
+    fn what_was_quick_is_in_milliseconds() {
+        let shown = [0, 119, 9999, 10_000, 61_000].map(brief);
+        assert_eq!(shown, ["0 ms", "119 ms", "9,999 ms", "10 s", "1 min 1 s"]);
     }
 
     #[test]

@@ -74,6 +74,9 @@ fn a_task_that_is_changed_is_shown_as_it_is_now() {
     let told = tree.well(&["task", "transcript", &number]);
     let head = format!("task {id}: complete, user-error\n");
     assert!(told.starts_with(&head), "{told}");
+    let shown = tree.well(&["task", "show", &number]);
+    let attempt = shown.lines().last().expect("a line");
+    assert!(attempt.contains(" ms "), "how long it took: {shown}");
 
     tree.well(&["task", "pause", "--all", "--hard"]);
     let said = tree.well(&["task", "restart", &number]);

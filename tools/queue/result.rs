@@ -5,7 +5,7 @@ use crate::numbers;
 use crate::queue::answer::{ClientOptions, well};
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
-use crate::text::{number, span, words};
+use crate::text::{brief, number, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl ShowResult {
 fn head(said: &Value) -> String {
     let known = |place: &str| said.pointer(place).and_then(Value::as_u64);
     let exit = known("/exit").map_or_else(String::new, |exit| format!(", exit {exit}"));
-    let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", span(ms)));
+    let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", brief(ms)));
     let left = known("/remaining_ms");
     let left = left.map_or_else(String::new, |ms| format!(", known for {} more", span(ms)));
     format!(

@@ -4,7 +4,7 @@ use crate::lock::shown;
 use crate::process::command;
 use crate::table::{Column, table};
 use crate::task::held::Held;
-use crate::text::{number, plain, span, time, words};
+use crate::text::{brief, number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
@@ -227,7 +227,7 @@ fn attempts(past: &[Value]) -> String {
             words(it, "/token"),
             words(it, "/server"),
             date(it, "/claimed_at"),
-            span(took),
+            brief(took),
             outcome,
             exit,
             if is(it, "/saved") { "yes" } else { "-" }.to_owned(),
