@@ -5,7 +5,7 @@ use crate::numbers;
 use crate::queue::answer::{ClientOptions, well};
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
-use crate::text::{brief, number, span, words};
+use crate::text::{brief, last_line, number, plain, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
@@ -56,13 +56,7 @@ impl ShowResult {
             print_bytes(&bytes_of(&said, "output"))?;
         }
         if status != "done" {
-            let error = words(&said, "/error");
-            let error = if error.is_empty() {
-                String::new()
-            } else {
-                format!(": {error}")
-            };
-            return Err(Failure::found(format!("{}{error}", head(&said))));
+            return Err(failed(&said));
         }
         if !asking.json {
             tell(&head(&said));
@@ -94,6 +88,23 @@ impl ShowResult {
                 Err(_) => rest(PAUSE),
             }
         }
+    }
+}
+
+/// Returns the failure of a job: the last line of its error first, and all of it after that if there is more.
+fn failed(said: &Value) -> Failure {
+    let error = said.pointer("/error").and_then(Value::as_str);
+    let error = error.unwrap_or_default();
+    let head = head(said);
+    let failure = match last_line(error).as_str() {
+        "" => Failure::found(head),
+        last => Failure::found(format!("{head}: {last}")),
+    };
+    let lines: Vec<String> = error.trim_end().lines().map(plain).collect();
+    if lines.len() > 1 {
+        failure.listing(lines)
+    } else {
+        failure
     }
 }
 
