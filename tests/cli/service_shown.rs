@@ -1,0 +1,15 @@
+//! What is shown of services and processes: why one could not be launched, its output, how it stands, and what the system lists.
+
+use crate::patience::until;
+use crate::tree::Tree;
+
+#[test]
+fn a_command_that_is_over_while_its_children_live_is_shown_so() {
+    let tree = Tree::start();
+    let script = "sleep 1000 & exit 0";
+    tree.well(&["task", "add", "--", "sh", "-c", script]);
+    until("it has ended", || {
+        let listed = tree.well(&["ps"]);
+        listed.contains("exit 0, children live").then_some(())
+    });
+}
