@@ -1,7 +1,41 @@
 //! What is shown of services and processes: why one could not be launched, its output, how it stands, and what the system lists.
 
 use crate::patience::until;
+use crate::services::Application;
 use crate::tree::Tree;
+
+#[test]
+fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whole_cause() {
+    let dir = format!("/nowhere/{}", "deep/".repeat(12));
+    let application = Application::start(&format!(
+        "[services.migrate]\ncommand = [\"true\"]\ndir = \"{dir}\"\nrestart = \"never\"\n"
+    ));
+    application.until_status("migrate", "failed");
+    let daemon = application.daemon.as_ref().expect("it runs");
+    daemon.until_logged("a service could not be launched");
+    let log = daemon.log();
+    let line = log
+        .lines()
+        .find(|it| it.contains("a service could not be launched"));
+    let line = line.expect("it is logged");
+    for part in [
+        "WARN",
+        "service=\"migrate\"",
+        "program=\"true\"",
+        &dir,
+        "No such file or directory",
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    let listed = application.well(&[]);
+    assert!(listed.contains("not started: /nowhere/"), "{listed}");
+    assert!(listed.trim_end().ends_with("..."), "{listed}");
+    let shown = application.well(&["status", "migrate"]);
+    assert!(
+        shown.contains("No such file or directory") && !shown.contains("..."),
+        "{shown}"
+    );
+}
 
 #[test]
 fn a_command_that_is_over_while_its_children_live_is_shown_so() {

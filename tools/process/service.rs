@@ -48,7 +48,7 @@ pub(crate) struct Service {
 enum Action {
     /// Show the status of services
     Status {
-        /// Only this service
+        /// Only this service, with the whole reason for its state
         name: Option<String>,
     },
     /// Start services, also those that were given up
@@ -108,12 +108,12 @@ impl Service {
     }
 }
 
-fn show(asking: &ClientOptions, services: &[Value]) -> Result<(), Failure> {
+fn show(asking: &ClientOptions, services: &[Value], whole: bool) -> Result<(), Failure> {
     if asking.json {
         return print(&format!("{}\n", json!({ "services": services })));
     }
     let now = SystemClock::starting_at(Timestamp(0)).wall().0;
-    print(&service_page::list(services, now))
+    print(&service_page::list(services, now, whole))
 }
 
 fn all(mut said: Value) -> Vec<Value> {
@@ -124,7 +124,7 @@ fn all(mut said: Value) -> Vec<Value> {
 }
 
 fn status(asking: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
-    show(asking, &all(asking.services(name)?))
+    show(asking, &all(asking.services(name)?), name.is_some())
 }
 
 impl Acting {
@@ -148,7 +148,7 @@ impl Acting {
                 found.extend(all(asking.serve(again, asked(Some(name)), self.wait)?));
             }
         }
-        show(asking, &found)?;
+        show(asking, &found, !self.all)?;
         let well: &[&str] = match what {
             "stop" => &["stopped", "finished", "failed"],
             _ => &["running", "finished"],
