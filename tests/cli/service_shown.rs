@@ -38,6 +38,23 @@ fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whol
 }
 
 #[test]
+fn one_that_prints_only_errors_is_said_to() {
+    let application = Application::start(
+        "[services.loud]\ncommand = [\"sh\", \"-c\", \"echo bad >&2; exec sleep 1000\"]\n",
+    );
+    application.until_running("loud");
+    let printed = until("it has printed", || {
+        let printed = application.well(&["logs", "loud", "--stderr"]);
+        (!printed.is_empty()).then_some(printed)
+    });
+    assert_eq!(printed, "bad\n");
+    let logs = application.run(&["logs", "loud"]);
+    assert_eq!((logs.status, logs.out.as_str()), (0, ""), "{logs:?}");
+    let hint = "nothing on standard output; --stderr shows standard error";
+    assert!(logs.err.contains(hint), "{logs:?}");
+}
+
+#[test]
 fn a_command_that_is_over_while_its_children_live_is_shown_so() {
     let tree = Tree::start();
     let script = "sleep 1000 & exit 0";
