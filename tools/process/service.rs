@@ -47,6 +47,9 @@ pub(crate) struct Service {
 #[derive(Subcommand)]
 enum Action {
     /// Show the status of services
+    ///
+    /// RESTARTS counts how often a process was launched again within the period of the service's `intensity`, a minute unless configured.
+    /// It falls as that time passes, and starts over when the service is started, stopped, restarted or changed.
     Status {
         /// Only this service, with the whole reason for its state
         name: Option<String>,
