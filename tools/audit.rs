@@ -55,7 +55,7 @@ impl Audit {
                 None => unseen,
             }
         })?;
-        print_said(self.json, &said, page)?;
+        print_said(self.json, &said, |said| page(said, self.fix))?;
         if number(&said, "/left") == 0 {
             Ok(())
         } else {
@@ -74,13 +74,14 @@ impl Audit {
     }
 }
 
-/// Formats one line per disagreement and a summary line.
-fn page(said: &Value) -> String {
+/// Formats one line per disagreement and a summary line. `tried` is whether they were to be fixed.
+fn page(said: &Value, tried: bool) -> String {
     let mut page = String::new();
     let found = said.pointer("/found").and_then(Value::as_array);
     for it in found.into_iter().flatten() {
         let mend = match it.pointer("/fix").and_then(Value::as_str) {
             Some(mend) if it.pointer("/fixed") == Some(&true.into()) => format!("done: {mend}"),
+            Some(mend) if tried => format!("tried, and it still disagrees: {mend}"),
             Some(mend) => format!("--fix: {mend}"),
             None => "--fix does nothing about it".to_owned(),
         };

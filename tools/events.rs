@@ -40,11 +40,11 @@ pub(crate) struct Events {
     name: Option<Name>,
 
     /// Only events of this job
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::numbers::job)]
     job: Option<u64>,
 
     /// Only events of this task
-    #[arg(long, value_name = "ID", conflicts_with = "job")]
+    #[arg(long, value_name = "ID", value_parser = crate::numbers::task, conflicts_with = "job")]
     task: Option<u64>,
 
     /// Only events of this queue and its jobs; * matches anything

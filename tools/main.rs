@@ -23,6 +23,7 @@ mod lock;
 mod log;
 mod manual;
 mod notify;
+mod numbers;
 mod process;
 mod progress;
 mod queue;

@@ -58,6 +58,21 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
 }
 
+/// Formats how long something took: in milliseconds up to ten seconds.
+pub(crate) fn brief(ms: u64) -> String {
+    if ms < 10_000 {
+        format!("{} ms", grouped(ms))
+    } else {
+        span(ms)
+    }
+}
+
+/// Returns the last line of a text that is not empty, on which programs say what went wrong: a traceback, for example, comes first.
+pub(crate) fn last_line(text: &str) -> String {
+    let mut lines = text.lines().map(|line| plain(line).trim().to_owned());
+    lines.rfind(|line| !line.is_empty()).unwrap_or_default()
+}
+
 /// Formats node time as a date; `-` if it is out of range.
 pub(crate) fn time(at: Timestamp) -> String {
     let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
@@ -69,7 +84,7 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{lines, plain, time, words};
+    use super::{brief, last_line, lines, plain, time, words};
     use serde_json::json;
     use sexton::clock::Timestamp;
 
@@ -87,6 +102,20 @@ mod tests {
                 "-",
             ]
         );
+    }
+
+    #[test]
+    fn what_was_quick_is_in_milliseconds() {
+        let shown = [0, 119, 9999, 10_000, 61_000].map(brief);
+        assert_eq!(shown, ["0 ms", "119 ms", "9,999 ms", "10 s", "1 min 1 s"]);
+    }
+
+    #[test]
+    fn the_last_line_says_what_went_wrong() {
+        let traceback = "Traceback (most recent call last):\n  File \"x\"\nKeyError: 'a'\n \n\n";
+        assert_eq!(last_line(traceback), "KeyError: 'a'");
+        assert_eq!(last_line("a\n  \u{1b}b"), "b");
+        assert_eq!(last_line("\n"), "");
     }
 
     #[test]

@@ -169,7 +169,8 @@ impl Handle {
     /// Returns the tasks.
     pub fn tasks(&self) -> Tasks {
         let keeping = self.facts.keeping.clone();
-        Tasks::new(self.actors.dispatch.clone(), keeping)
+        let journal = self.facts.journal.clone();
+        Tasks::new(self.actors.dispatch.clone(), keeping, journal)
     }
 
     /// Returns the rules of the queues, which are fixed while the node runs.

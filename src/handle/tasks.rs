@@ -17,6 +17,7 @@ use crate::actors::lock::Name;
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ProcessId, RequestKey};
+use crate::persist::journal::{Journal, Shortage};
 pub use crate::ports::process::Fault;
 use crate::ports::process::{Keeping, asking_for};
 use crate::refusal::Reason;
@@ -99,15 +100,21 @@ pub struct Inventoried {
 pub struct Tasks {
     mailbox: Mailbox<DispatchMachine>,
     keeping: Keeping,
+    journal: Option<Journal>,
     key: Option<RequestKey>,
 }
 
 impl Tasks {
-    pub(super) const fn new(mailbox: Mailbox<DispatchMachine>, keeping: Keeping) -> Self {
+    pub(super) const fn new(
+        mailbox: Mailbox<DispatchMachine>,
+        keeping: Keeping,
+        journal: Option<Journal>,
+    ) -> Self {
         let key = None;
         Self {
             mailbox,
             keeping,
+            journal,
             key,
         }
     }
@@ -126,7 +133,7 @@ impl Tasks {
     /// # Errors
     /// Returns [`Refused::Draining`], [`Refused::Full`], or what is wrong with the task.
     pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
-        task(self.send(Message::Add(Box::new(adding))).await?)
+        self.task(self.send(Message::Add(Box::new(adding))).await?)
     }
 
     /// Adds a task with a fault that the coordinator injects into the first attempt, to test how the task recovers.
@@ -174,17 +181,17 @@ impl Tasks {
     /// # Errors
     /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if it is to run again and is not over.
     pub async fn act(&self, task: u64, act: Act) -> Result<TaskView, TaskError> {
-        self::task(self.send(Message::Act { task, act }).await?)
+        self.task(self.send(Message::Act { task, act }).await?)
     }
 
     /// Returns a task.
     pub async fn get(&self, id: u64) -> Result<TaskView, TaskError> {
-        task(self.query(Query::Task(id)).await?)
+        self.task(self.query(Query::Task(id)).await?)
     }
 
     /// Resolves with the task when it is over.
     pub async fn over(&self, id: u64) -> Result<TaskView, TaskError> {
-        task(self.mailbox.watch(Watch::Over(id)).await??)
+        self.task(self.mailbox.watch(Watch::Over(id)).await??)
     }
 
     /// Resolves when the server list should be refreshed: when an attempt could not be launched or its server is lost, and at once while
@@ -207,7 +214,7 @@ impl Tasks {
             limit,
         };
         match self.query(list).await? {
-            Reply::Tasks(tasks) => Ok(*tasks),
+            Reply::Tasks(tasks) => Ok(self.page(*tasks)),
             other => Err(refusal(&other)),
         }
     }
@@ -226,7 +233,10 @@ impl Tasks {
     /// begun and could, by group. If there are very many, only some are examined.
     pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
         match self.query(Query::Stirring { most }).await? {
-            Reply::Tasks(tasks) => Ok((tasks.tasks, tasks.next.is_some())),
+            Reply::Tasks(tasks) => {
+                let page = self.page(*tasks);
+                Ok((page.tasks, page.next.is_some()))
+            }
             other => Err(refusal(&other)),
         }
     }
@@ -334,7 +344,7 @@ impl Tasks {
             report,
             nth,
         };
-        Ok(task(self.send(message).await?)?.task.revision)
+        Ok(self.task(self.send(message).await?)?.task.revision)
     }
 
     /// Returns how often the task of an attempt has saved, and the newest saved data.
@@ -350,6 +360,35 @@ impl Tasks {
         self.keeping.reporting()?.process_of(secret)
     }
 
+    /// Returns what the journal lacks while the disk is low on space: no burst begins then.
+    pub(super) fn shortage(&self) -> Option<Shortage> {
+        self.journal.as_ref()?.shortage()
+    }
+
+    fn task(&self, reply: Reply) -> Result<TaskView, TaskError> {
+        match reply {
+            Reply::Task(mut task) => {
+                self.note_shortage(std::slice::from_mut(&mut *task));
+                Ok(*task)
+            }
+            other => Err(refusal(&other)),
+        }
+    }
+
+    fn page(&self, mut page: Page) -> Page {
+        self.note_shortage(&mut page.tasks);
+        page
+    }
+
+    /// Notes which tasks wait for nothing but space on the disk.
+    fn note_shortage(&self, tasks: &mut [TaskView]) {
+        if let Some(Shortage { left, needed }) = self.shortage() {
+            for task in tasks {
+                task.held_for_space((left, needed));
+            }
+        }
+    }
+
     async fn send(&self, message: Message) -> Result<Reply, TaskError> {
         self.one(Item::once(message, self.key)).await
     }
@@ -361,13 +400,6 @@ impl Tasks {
     async fn one(&self, item: Item<DispatchMachine>) -> Result<Reply, TaskError> {
         let answer = self.mailbox.call(vec![item]).await?.pop();
         Ok(answer.ok_or(Stopped)??)
-    }
-}
-
-fn task(reply: Reply) -> Result<TaskView, TaskError> {
-    match reply {
-        Reply::Task(task) => Ok(*task),
-        other => Err(refusal(&other)),
     }
 }
 

@@ -122,6 +122,7 @@ pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperErro
     signals::ignore(signals::HANG_UP);
     signals::ignore(signals::PIPE);
     signals::allow_huge_pages();
+    signals::name_process(c"sexton");
     signals::adopt_orphans().map_err(failed("become the parent of orphans"))?;
     let mut keeper = match resumption {
         None => begin(&data, signals)?,

@@ -13,6 +13,9 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
+/// The name of a keeper's program, as lists of processes show it.
+pub(crate) const NAME: &str = "sexton";
+
 /// The numbers of the descriptors that the new program finds open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
@@ -102,7 +105,7 @@ pub(crate) fn become_program(
     staying.extend(open);
     let all = |stays: bool| staying.iter().try_for_each(|fd| inherit(*fd, stays));
     let error = match all(true) {
-        Ok(()) => replace(program, &arguments),
+        Ok(()) => replace(program, NAME, &arguments),
         Err(error) => error.into(),
     };
     // It does no harm if this fails: a child closes all descriptors but its own.

@@ -85,6 +85,12 @@ pub fn allow_huge_pages() {
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };
 }
 
+/// Names this process as `ps` and `top` list it: at most 15 bytes are kept. A process that executed `/proc/self/exe` is named `exe`.
+pub fn name_process(name: &std::ffi::CStr) {
+    // SAFETY: the kernel reads up to 16 bytes, as far as the terminating zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
 /// Makes this process the parent of orphaned descendants.
 ///
 /// # Errors

@@ -99,8 +99,9 @@ impl Core {
         }
     }
 
-    async fn open(self, config: Config) -> Result<Open, NodeError> {
+    async fn open(self, mut config: Config) -> Result<Open, NodeError> {
         let hosts = OpenDoors::hosts(&config)?;
+        OpenDoors::bind_at_first_start(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
         let clock = clock(&config, past.found.tail.last_at);

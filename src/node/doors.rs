@@ -2,7 +2,7 @@
 
 use super::NodeError;
 use super::chance::chance;
-use crate::config::Config;
+use crate::config::{Address, Config, Opened};
 use crate::handle::Handle;
 use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
@@ -24,6 +24,41 @@ impl OpenDoors {
             Some(file) => Ok(Hosts::read(file)?),
             None => Ok(Hosts::Loopback),
         }
+    }
+
+    /// Listens on the configured TCP addresses if there is no data directory yet, so that a start which cannot have one of them fails before
+    /// it creates one. At later starts the listeners are opened after the recovery: a client would wait on a listener that is not served.
+    /// Sockets with a path are opened later, too: they may lie in the data directory.
+    pub(super) fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
+        if config.data.as_ref().is_none_or(|data| data.exists()) {
+            return Ok(());
+        }
+        let tcp = |door, at| -> Result<_, NodeError> {
+            let opened = Opened::at(&Address::Tcp(at)).map_err(NodeError::door(door, &at))?;
+            match opened {
+                Opened::Tcp(listener) => Ok(Some(listener)),
+                Opened::Unix(_) => Ok(None),
+            }
+        };
+        let listeners = &mut config.listeners;
+        if let Some(lockserver) = config.lockserver.as_ref()
+            && listeners.lockserver.is_none()
+        {
+            listeners.lockserver = tcp("lockserver", lockserver.address)?;
+        }
+        if let Some(beanstalk) = config.beanstalk.as_ref()
+            && listeners.beanstalk.is_none()
+            && let Address::Tcp(at) = beanstalk.address
+        {
+            listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
+        }
+        #[cfg(feature = "http")]
+        if let Some(at) = config.http.as_ref().and_then(|it| it.tcp)
+            && listeners.http.is_none()
+        {
+            listeners.http = tcp("http", at)?;
+        }
+        Ok(())
     }
 
     /// Opens every configured listener, HTTP last so that it can show the others. Runs on the core thread.

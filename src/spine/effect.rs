@@ -5,10 +5,10 @@
 //!
 //! Tells and actions share one delivery rule: both are upserts that `Machine::resume` states again. If a tell is
 //! refused by a full disk, or its message panics, its sender is notified. The sender's host then calls `resume` after
-//! [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] for as long as refusals continue. A
-//! refused completion has the same effect. After a panic, the receiver restates its obligations, too: the message that it
-//! could not process may have been an answer, which its sender gives only when asked. A tell lost in a crash is stated again
-//! by the `resume` of the next start.
+//! [`RESTATE_FIRST_MS`], then after [`RESTATE_MS`], doubling up to [`RESTATE_MS_MAX`] for as long as refusals continue; it
+//! does so at once when a full disk has space again. A refused completion has the same effect. After a panic, the receiver
+//! restates its obligations, too: the message that it could not process may have been an answer, which its sender gives only
+//! when asked. A tell lost in a crash is stated again by the `resume` of the next start.
 
 use crate::ids::{ActorId, Seq, Ticket};
 use serde::Serialize;

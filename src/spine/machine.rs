@@ -145,6 +145,9 @@ pub trait Timed: Machine {
     }
     /// Holds back removals on a date while `held` is true, because the wall clock is in doubt. Volatile: a new machine holds nothing back.
     fn hold(&mut self, _held: bool) {}
+    /// Holds back what would need other actors to add something while `held` is true, because the disk is low on space and they would
+    /// refuse it. Volatile, like [`hold`](Self::hold).
+    fn hold_starts(&mut self, _held: bool) {}
     /// Whether a quarantined item is still quarantined: nothing has put it back. Also called on a spent machine.
     fn is_quarantined(&self, _item: u64) -> bool {
         true

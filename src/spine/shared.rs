@@ -327,12 +327,18 @@ impl Spine {
     /// Releases everything that is durable now.
     fn release(&self) {
         let Some(journal) = &self.journal else { return };
-        {
+        let is_otherwise = {
             let mut ledger = self.ledger.borrow_mut();
+            let before = ledger.room();
             ledger.set_room(journal.room());
             let (space, handed) = journal.space();
             ledger.set_space(space, handed);
             ledger.durable(journal.released());
+            ledger.room() != before
+        };
+        if is_otherwise {
+            // What actors held back for want of space is due now, although no time has passed.
+            self.directory().rouse();
         }
         if let Some(failure) = journal.failure() {
             self.halt(Halt::Journal(failure));

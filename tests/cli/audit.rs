@@ -104,7 +104,19 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     });
     kill_process(pid, Signal::KILL).expect("it is there");
     let done = tree.run(&["audit"]);
+    // It is tried, and the keeper still cannot say anything.
+    let tried = tree.run(&["audit", "--fix"]);
+    let json = tree.run(&["audit", "--fix", "--json"]);
     kill_process(keeper, Signal::CONT).expect("it is there");
+    assert_eq!(tried.status, 1, "{tried:?}");
+    let words = "; tried, and it still disagrees: the process is looked for again, and the keeper asked how it ended\n1 disagreement: ";
+    assert!(tried.out.contains(words), "{tried:?}");
+    let json: Value = serde_json::from_str(&json.out).expect("it is JSON");
+    assert_eq!(
+        (&json["found"][0]["fixed"], &json["left"]),
+        (&false.into(), &1.into()),
+        "{json}"
+    );
     assert_eq!(done.status, 1, "{done:?}");
     let (first, rest) = done.out.split_once('\n').expect("lines");
     assert!(first.starts_with("gone: process "), "{done:?}");

@@ -64,10 +64,8 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
     );
     let listed = coordinator.well(&["show", "--list"]);
     assert!(listed.contains("LAST ERROR\n"), "{listed}");
-    assert!(
-        listed.ends_with("  no route to host /  [31magain\n"),
-        "{listed}"
-    );
+    // Of several lines, the last one says what went wrong.
+    assert!(listed.ends_with("  [31magain\n"), "{listed}");
 }
 
 #[test]

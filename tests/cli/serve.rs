@@ -219,6 +219,20 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
+fn a_start_that_fails_for_its_address_leaves_no_directory() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let files = files();
+    let data = files.path().join("below/data");
+    for door in ["--lockserver", "--beanstalk", "--http"] {
+        let found = refused(&["--data", text(&data), door, &address]);
+        says(found, 3, &[&address, "in use"]);
+        let left = files.path().read_dir().expect("it is there").count();
+        assert_eq!(left, 0, "{door}");
+    }
+}
+
+#[test]
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();
     let file = files.path().join("notes");

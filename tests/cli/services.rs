@@ -66,7 +66,7 @@ impl Application {
         log
     }
 
-    fn run(&self, words: &[&str]) -> CommandOutput {
+    pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
         let words = [&["service"], words].concat();
         let mut command = command(&self.data(), &words);
         done(command.stdin(Stdio::null()).output().expect("it runs"))

@@ -107,6 +107,9 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let after = site.serve(&program);
     site.until_executed(&program);
     assert_eq!(site.keeper(), keeper);
+    let keeper = keeper.expect("one runs").as_raw_nonzero();
+    let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("it is there");
+    assert!(words.starts_with(b"sexton\0keeper\0"), "{words:?}");
 
     // It is the parent still: nobody else is told a code.
     site.ask(&["kill", &lives, "--wait"]);

@@ -52,6 +52,31 @@ fn a_job_that_failed_for_good_tells_why_and_what_it_printed() {
     );
 }
 
+/// The first line of a traceback says nothing.
+#[test]
+fn of_an_error_with_many_lines_the_last_one_comes_first() {
+    let tree = configured("[queues.default]\nmax_tries = 1\n");
+    let id = push(&tree, "sums", "x");
+    let script =
+        "printf 'Traceback (most recent call last):\\n  File x\\nKeyError: a\\n' >&2; exit 1";
+    work(&tree, &["sums", "--keep-result", "1h"], script);
+    let listed = tree.well(&["queue", "show", "--list"]);
+    assert!(listed.ends_with("  KeyError: a\n"), "{listed}");
+    let told = tree.run(&["queue", "result", &id]);
+    assert!(told.err.contains(" more: KeyError: a\n"), "{told:?}");
+    let whole = [
+        "Traceback (most recent call last):",
+        "  File x",
+        "KeyError: a",
+    ];
+    let mut lines = told.err.lines();
+    for line in whole {
+        assert!(lines.any(|it| it.ends_with(line)), "{line}: {told:?}");
+    }
+    let peeked = tree.well(&["queue", "peek", &id]);
+    assert!(peeked.contains("last error: Traceback (most"), "{peeked}");
+}
+
 #[test]
 fn a_worker_that_is_kept_says_what_comes_of_a_job() {
     let tree = Tree::start();

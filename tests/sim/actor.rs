@@ -220,6 +220,11 @@ impl<R: Reference> Actor<R> {
             || deadline.is_some_and(|deadline| deadline <= now.at)
     }
 
+    /// Something may be due although no time has passed.
+    pub(crate) fn rouse(&mut self) {
+        self.unfinished = true;
+    }
+
     /// Goes on with what was begun, else with the next of the mailbox, else lets time act.
     pub(crate) fn turn(&mut self, ledger: &mut Ledger) -> Turn {
         if self.host.is_spent() || self.judged {

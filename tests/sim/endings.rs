@@ -279,7 +279,13 @@ impl Run<'_> {
             let Some(node) = &mut self.node else { break };
             left = node.left_to_do();
             if left.is_empty() {
-                return self.settle_last();
+                self.settle_last()?;
+                // The look may have found space, for which some of them waited.
+                let node = self.node.as_mut();
+                if node.is_none_or(|node| node.left_to_do().is_empty()) {
+                    return Ok(());
+                }
+                continue;
             }
             let (tap, coverage) = (&mut self.tap, &mut self.coverage);
             self.world.processes.make_well();

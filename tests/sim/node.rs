@@ -404,7 +404,10 @@ impl Node {
     /// Looks at the disk and at the wall clock.
     pub(crate) fn look(&mut self) {
         let room = self.log.look();
-        self.ledger.set_room(room);
+        if room != self.ledger.room() {
+            self.ledger.set_room(room);
+            each!(actor in &mut self.actors => actor.rouse());
+        }
         let before = self.ledger.last();
         self.ledger.watch_wall_clock();
         let last = self.ledger.last();

@@ -158,6 +158,10 @@ pub(crate) enum Plant {
     ReasonLost,
     /// An attempt is over and keeps its thread.
     ThreadLeaked,
+    /// A burst begins on a server that is disabled.
+    DisabledServerUsed,
+    /// A report that an attempt repeats, since the answer was lost, is taken again.
+    ReportTwice,
 }
 
 impl Plant {
@@ -227,6 +231,8 @@ impl Plant {
             | Self::WakeLost
             | Self::ReasonLost
             | Self::ThreadLeaked
+            | Self::DisabledServerUsed
+            | Self::ReportTwice
             | Self::TimeGoesBack => false,
         }
     }

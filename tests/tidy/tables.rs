@@ -170,6 +170,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "spine::event",
             "spine::machine",
             "spine::shelf",
+            "text",
         ],
     ),
     (

@@ -169,7 +169,7 @@ struct Watched {
     index: Option<Name>,
 
     /// The token of the holder
-    #[arg(long, requires = "key")]
+    #[arg(long, requires = "key", value_parser = crate::numbers::token)]
     token: Option<u64>,
 
     /// The holder; not needed with --token

@@ -31,7 +31,7 @@ pub(super) struct OwnerSelector {
 #[derive(Args)]
 pub(super) struct EntrySelector {
     /// Only if the lock is held with this token; no owner is needed then
-    #[arg(long)]
+    #[arg(long, value_parser = crate::numbers::token)]
     pub(super) token: Option<u64>,
 
     /// The owner that holds or waits for the lock; not needed with --token

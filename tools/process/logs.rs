@@ -2,7 +2,7 @@
 
 use crate::client::{self, Where, fields};
 use crate::process::request::{ClientOptions, has_ended};
-use crate::report::{Failure, print_bytes};
+use crate::report::{Failure, print_bytes, tell};
 use crate::text::words;
 use clap::Args;
 use serde_json::Value;
@@ -67,6 +67,7 @@ impl Logs {
         let id = words(&record, "/id");
         let query = fields([("id", id.as_str().into())]);
         let ended = || Ok(has_ended(&asking.look("/process", &query)?));
+        self.how.hint(Path::new(dir));
         self.how.show(Path::new(dir), ended)
     }
 }
@@ -98,6 +99,19 @@ impl OutputOptions {
                 return Ok(());
             }
             client::rest(LOOK);
+        }
+    }
+}
+
+impl OutputOptions {
+    /// Tells the user, if there is nothing on the stream that was shown, that there is something on the other.
+    pub(super) fn hint(&self, dir: &Path) {
+        let is_there = |name: &str| {
+            let found = dir.join(name).metadata();
+            found.is_ok_and(|it| it.len() > 0)
+        };
+        if !self.stderr && !is_there("stdout.log") && is_there("stderr.log") {
+            tell("nothing on standard output; --stderr shows standard error");
         }
     }
 }

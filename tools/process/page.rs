@@ -41,9 +41,18 @@ pub(crate) fn standing(record: &Value) -> String {
         Some("exited") => ending(record),
         Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
         Some("stopping") if number(record, "/unknown") > 0 => "stopping, unknown".to_owned(),
+        // The command is over, and its record stays until nothing that it started is alive.
+        Some("stopping") if has_end(record) => format!("{}, children live", ending(record)),
         Some(status) => status.to_owned(),
         None => "-".to_owned(),
     }
+}
+
+/// Returns whether the process itself has ended.
+fn has_end(record: &Value) -> bool {
+    let ends = ["/code", "/signal", "/lost"];
+    ends.iter()
+        .any(|it| record.pointer(it).is_some_and(|end| !end.is_null()))
 }
 
 /// Describes how a process ended.

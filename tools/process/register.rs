@@ -22,7 +22,7 @@ Examples:
 Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
 pub(crate) struct Register {
     /// The process [default: the caller of this command]
-    #[arg(long)]
+    #[arg(long, value_parser = crate::numbers::pid)]
     pid: Option<u32>,
 
     /// Its type [default: derived from its command]

@@ -47,8 +47,11 @@ pub(crate) struct Service {
 #[derive(Subcommand)]
 enum Action {
     /// Show the status of services
+    ///
+    /// RESTARTS counts how often a process was launched again within the period of the service's `intensity`, a minute unless configured.
+    /// It falls as that time passes, and starts over when the service is started, stopped, restarted or changed.
     Status {
-        /// Only this service
+        /// Only this service, with the whole reason for its state
         name: Option<String>,
     },
     /// Start services, also those that were given up
@@ -108,12 +111,12 @@ impl Service {
     }
 }
 
-fn show(asking: &ClientOptions, services: &[Value]) -> Result<(), Failure> {
+fn show(asking: &ClientOptions, services: &[Value], whole: bool) -> Result<(), Failure> {
     if asking.json {
         return print(&format!("{}\n", json!({ "services": services })));
     }
     let now = SystemClock::starting_at(Timestamp(0)).wall().0;
-    print(&service_page::list(services, now))
+    print(&service_page::list(services, now, whole))
 }
 
 fn all(mut said: Value) -> Vec<Value> {
@@ -124,7 +127,7 @@ fn all(mut said: Value) -> Vec<Value> {
 }
 
 fn status(asking: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
-    show(asking, &all(asking.services(name)?))
+    show(asking, &all(asking.services(name)?), name.is_some())
 }
 
 impl Acting {
@@ -148,7 +151,7 @@ impl Acting {
                 found.extend(all(asking.serve(again, asked(Some(name)), self.wait)?));
             }
         }
-        show(asking, &found)?;
+        show(asking, &found, !self.all)?;
         let well: &[&str] = match what {
             "stop" => &["stopped", "finished", "failed"],
             _ => &["running", "finished"],
@@ -181,6 +184,7 @@ impl Reading {
         let dir = instance.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| Failure::found("it has no output files"))?;
         // A service's files outlive its processes, so following them never ends.
+        self.how.hint(Path::new(dir));
         self.how.show(Path::new(dir), || Ok(false))
     }
 }

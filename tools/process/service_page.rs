@@ -16,8 +16,8 @@ fn instances(service: &Value) -> &[Value] {
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Formats a table with a line for each process.
-pub(super) fn list(services: &[Value], now: u64) -> String {
+/// Formats a table with a line for each process. What a service is about is cut, unless it is shown `whole`.
+pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
     if services.is_empty() {
         return "no services; [services.NAME] in the file of `sexton serve --config` defines one\n"
             .to_owned();
@@ -47,21 +47,36 @@ pub(super) fn list(services: &[Value], now: u64) -> String {
                 up.map_or_else(|| "-".to_owned(), |at| span(now.saturating_sub(at))),
                 number(instance, "/restarts").to_string(),
                 command(service),
-                about(service, instance, now),
+                if whole {
+                    all_about(service, instance, now)
+                } else {
+                    about(service, instance, now)
+                },
             ]
         })
     });
     table(heads, rows)
 }
 
-/// Describes why a service is in its state.
+/// Describes why a service is in its state, in a few words.
 pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
+    let said = all_about(service, instance, now);
+    let mut letters = said.chars();
+    let short: String = letters.by_ref().take(MAX_LETTERS).collect();
+    if letters.next().is_some() {
+        return short + "...";
+    }
+    short
+}
+
+/// Describes why a service is in its state.
+fn all_about(service: &Value, instance: &Value, now: u64) -> String {
     let names = || {
         let all = service.pointer("/waits_for").and_then(Value::as_array);
         let names = all.into_iter().flatten().filter_map(Value::as_str);
         plain(&names.collect::<Vec<_>>().join(", "))
     };
-    let said = match words(instance, "/status").as_str() {
+    match words(instance, "/status").as_str() {
         "waiting" => format!("for {}", names()),
         "backoff" => {
             let next = at(instance, "/next_at").unwrap_or(now);
@@ -77,13 +92,7 @@ pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
             said => plain(said),
         },
         _ => "-".to_owned(),
-    };
-    let mut letters = said.chars();
-    let short: String = letters.by_ref().take(MAX_LETTERS).collect();
-    if letters.next().is_some() {
-        return short + "...";
     }
-    short
 }
 
 /// Describes how the previous process ended.

@@ -2,6 +2,7 @@
 
 use crate::client::Where;
 use crate::client::{Fields, fields};
+use crate::numbers;
 use crate::queue::answer::ClientOptions;
 use crate::queue::bulk::{Discard, Retry};
 use crate::queue::config::Configured;
@@ -120,6 +121,7 @@ Examples:
     #[command(after_help = "Example: sexton queue delete 17")]
     Delete {
         /// The job's id
+        #[arg(value_parser = numbers::job)]
         id: u64,
     },
     /// Make buried jobs ready; if there are none, delayed ones
@@ -139,7 +141,7 @@ Examples:
         #[arg(long, default_value_t = 1, conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
         /// One job, by its id
-        #[arg(long)]
+        #[arg(long, value_parser = numbers::job)]
         id: Option<u64>,
     },
     /// Manage a whole queue: delete its jobs, or retry those that were tried too often
@@ -165,6 +167,7 @@ Examples:
   sexton queue cancel 17 --reason 'wrong file'")]
     Cancel {
         /// The job's id
+        #[arg(value_parser = numbers::job)]
         id: u64,
         /// Why, shown with the job; its first 1,000 bytes are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -193,6 +196,7 @@ Examples:
     #[command(after_help = "Example: sexton queue peek 17")]
     Peek {
         /// The job's id
+        #[arg(value_parser = numbers::job)]
         id: u64,
     },
     Result(ShowResult),

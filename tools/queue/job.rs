@@ -1,6 +1,7 @@
 //! Commands on single jobs: add, claim, finish, release. Spans on the command line are in seconds, and may be fractional.
 
 use crate::client::{self, Fields, fields};
+use crate::numbers;
 use crate::queue::answer::{ClientOptions, JOB_BYTES};
 use crate::queue::batch;
 use crate::queue::command::name;
@@ -361,8 +362,10 @@ impl BoundTo {
 #[derive(Args)]
 pub(super) struct ClaimSelector {
     /// The job's id
+    #[arg(value_parser = numbers::job)]
     id: u64,
     /// The token of its claim
+    #[arg(value_parser = numbers::token)]
     token: u64,
 }
 

@@ -7,7 +7,7 @@ use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print};
 use crate::table::{Column, table};
-use crate::text::{grouped, number, plain, span, words};
+use crate::text::{grouped, last_line, number, plain, span, words};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
@@ -15,7 +15,7 @@ use sexton::actors::queue::QueueName;
 /// The number of items per request.
 const PAGE: u64 = 1000;
 
-/// The number of characters of an error that a list shows; `peek` shows all of it.
+/// The number of characters of an error's last line that a list shows; `peek` shows all of it.
 const ERROR_SHOWN: usize = 60;
 
 /// Show how many jobs wait, by queue or one by one
@@ -263,6 +263,13 @@ fn phase(job: &Value) -> String {
     words(job, "/phase")
 }
 
+/// Returns the last line of the last error of a job, as far as a list shows it.
+fn last_error(job: &Value) -> String {
+    let text = job.pointer("/error").and_then(Value::as_str);
+    let line = text.map(last_line).unwrap_or_default();
+    line.chars().take(ERROR_SHOWN).collect()
+}
+
 /// Returns the last error of a job, on one line.
 fn error(job: &Value) -> Option<String> {
     let text = job.pointer("/error").and_then(Value::as_str)?;
@@ -307,9 +314,7 @@ fn job_table(jobs: &[Value]) -> String {
             words(job, "/bytes"),
             words(job, "/process"),
             progress(job).chars().take(ERROR_SHOWN).collect(),
-            error(job).map_or(String::new(), |text| {
-                text.chars().take(ERROR_SHOWN).collect()
-            }),
+            last_error(job),
         ]
     });
     table(heads, rows)

@@ -1,10 +1,11 @@
 //! How a job ended, if that is still known.
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
+use crate::numbers;
 use crate::queue::answer::{ClientOptions, well};
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
-use crate::text::{number, span, words};
+use crate::text::{brief, last_line, number, plain, span, words};
 use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
@@ -32,6 +33,7 @@ Examples:
 Exit status: 0 the job is done; 1 it failed, it has not ended, or nothing is known about it.")]
 pub(super) struct ShowResult {
     /// The job's id
+    #[arg(value_parser = numbers::job)]
     id: u64,
     /// How long to wait for its end, in whole seconds
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
@@ -54,13 +56,7 @@ impl ShowResult {
             print_bytes(&bytes_of(&said, "output"))?;
         }
         if status != "done" {
-            let error = words(&said, "/error");
-            let error = if error.is_empty() {
-                String::new()
-            } else {
-                format!(": {error}")
-            };
-            return Err(Failure::found(format!("{}{error}", head(&said))));
+            return Err(failed(&said));
         }
         if !asking.json {
             tell(&head(&said));
@@ -95,11 +91,28 @@ impl ShowResult {
     }
 }
 
+/// Returns the failure of a job: the last line of its error first, and all of it after that if there is more.
+fn failed(said: &Value) -> Failure {
+    let error = said.pointer("/error").and_then(Value::as_str);
+    let error = error.unwrap_or_default();
+    let head = head(said);
+    let failure = match last_line(error).as_str() {
+        "" => Failure::found(head),
+        last => Failure::found(format!("{head}: {last}")),
+    };
+    let lines: Vec<String> = error.trim_end().lines().map(plain).collect();
+    if lines.len() > 1 {
+        failure.listing(lines)
+    } else {
+        failure
+    }
+}
+
 /// Describes how the job ended, in one line.
 fn head(said: &Value) -> String {
     let known = |place: &str| said.pointer(place).and_then(Value::as_u64);
     let exit = known("/exit").map_or_else(String::new, |exit| format!(", exit {exit}"));
-    let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", span(ms)));
+    let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", brief(ms)));
     let left = known("/remaining_ms");
     let left = left.map_or_else(String::new, |ms| format!(", known for {} more", span(ms)));
     format!(

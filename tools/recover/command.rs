@@ -37,7 +37,7 @@ pub(crate) struct Recover {
     dry_run: bool,
 
     /// Skip what stops recovery at this sequence number; repeatable
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = crate::numbers::sequence)]
     skip: Vec<u64>,
 
     /// Print JSON instead of text

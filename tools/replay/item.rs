@@ -10,7 +10,7 @@ use sexton::replay::Followed;
 #[group(id = "item", multiple = false)]
 pub(crate) struct Item {
     /// Show the history of this job, event by event
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::numbers::job)]
     job: Option<u64>,
 
     /// Show the history of this queue and its jobs, event by event
@@ -22,7 +22,7 @@ pub(crate) struct Item {
     key: Option<Name>,
 
     /// Show what happened to this task, event by event
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::numbers::task)]
     task: Option<u64>,
 }
 

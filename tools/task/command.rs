@@ -2,6 +2,7 @@
 
 use crate::client::{Where, fields};
 use crate::lock::{name, put};
+use crate::numbers;
 use crate::report::Failure;
 use crate::span::{SPAN, delay, seconds};
 use crate::task::add::Add;
@@ -9,7 +10,7 @@ use crate::task::held::Held;
 use crate::task::inject::Inject;
 use crate::task::request::{ClientOptions, WAIT_MAX};
 use crate::task::{page, report, transcript};
-use crate::text::number;
+use crate::text::{number, words};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::lock::Name;
@@ -58,9 +59,10 @@ enum Action {
 Examples:
   sexton task list
   sexton task list --status waiting --group mails
+  sexton task list --status user-error           those whose command failed
   sexton task list --json | jq '.tasks[].why'")]
     List {
-        /// Only tasks with this run status
+        /// Only tasks in this state, as the column STATE shows it; `complete` for all that are over
         #[arg(long, value_enum)]
         status: Option<Status>,
         /// Only tasks of this group
@@ -206,6 +208,7 @@ Examples:
 #[derive(Args)]
 struct TaskSelector {
     /// The task's id
+    #[arg(value_parser = numbers::task)]
     id: u64,
 }
 
@@ -214,6 +217,7 @@ struct TaskSelector {
 #[group(required = true, multiple = false)]
 struct Paused {
     /// The id of a task
+    #[arg(value_parser = numbers::task)]
     id: Option<u64>,
     /// A group
     #[arg(long, value_parser = name)]
@@ -223,8 +227,8 @@ struct Paused {
     all: bool,
 }
 
-/// The run status of a task.
-#[derive(Clone, Copy, ValueEnum)]
+/// The state of a task: its run status, or how it ended.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Status {
     NotReady,
     NotStarted,
@@ -232,6 +236,35 @@ enum Status {
     Processing,
     Complete,
     Restarted,
+    Completed,
+    Warning,
+    UserError,
+    SystemError,
+    Terminated,
+}
+
+impl Status {
+    fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |it| it.get_name().to_owned())
+    }
+
+    /// Returns the run status to ask for, and how the task has to have ended.
+    fn asked(self) -> (String, Option<String>) {
+        match self {
+            Self::NotReady
+            | Self::NotStarted
+            | Self::Waiting
+            | Self::Processing
+            | Self::Complete
+            | Self::Restarted => (self.word(), None),
+            Self::Completed
+            | Self::Warning
+            | Self::UserError
+            | Self::SystemError
+            | Self::Terminated => (Self::Complete.word(), Some(self.word())),
+        }
+    }
 }
 
 impl Task {
@@ -245,7 +278,7 @@ impl Task {
         };
         let act = |which: &TaskSelector, act: &str| {
             let asked = fields([("id", which.id.into()), ("act", act.into())]);
-            asking.done(&asking.act("tasks/act", asked, 0)?)
+            asking.tell(&asking.act("tasks/act", asked, 0)?, page::acted)
         };
         match self.action {
             Action::Add(add) => add.run(&asking),
@@ -289,7 +322,7 @@ impl Task {
             Action::Terminate { which, now } => {
                 let act = ("act", "terminate".into());
                 let asked = fields([("id", which.id.into()), act, ("now", now.into())]);
-                asking.done(&asking.act("tasks/act", asked, 0)?)
+                asking.tell(&asking.act("tasks/act", asked, 0)?, page::acted)
             }
             Action::Prune { older_than, keep } => asking.prune(older_than, keep),
             Action::Inject(_)
@@ -343,7 +376,8 @@ impl ClientOptions {
         (group, work): (Option<Name>, Option<Name>),
         limit: u64,
     ) -> Result<(), Failure> {
-        let status = status.and_then(|it| Some(it.to_possible_value()?.get_name().to_owned()));
+        let (status, exit) = status.map(Status::asked).unzip();
+        let exit = exit.flatten();
         let mut asked = fields([("status", status.into())]);
         for (field, name) in [("group", group), ("work", work)] {
             if let Some(name) = name {
@@ -359,7 +393,10 @@ impl ClientOptions {
             }
             let said = self.look("tasks", &asked)?;
             let found = said.pointer("/tasks").and_then(Value::as_array);
-            tasks.extend(found.into_iter().flatten().cloned());
+            let found = found.into_iter().flatten();
+            let ended_so =
+                |task: &&Value| exit.as_ref().is_none_or(|it| words(task, "/exit") == *it);
+            tasks.extend(found.filter(ended_so).cloned());
             next = said.pointer("/next").and_then(Value::as_u64);
             if next.is_none() || tasks.len() as u64 >= limit {
                 break;

@@ -4,7 +4,7 @@ use crate::lock::shown;
 use crate::process::command;
 use crate::table::{Column, table};
 use crate::task::held::Held;
-use crate::text::{number, plain, span, time, words};
+use crate::text::{brief, number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
@@ -62,6 +62,20 @@ pub(super) fn line(task: &Value) -> String {
     let message = message.filter(|it| !it.is_empty());
     let message = message.map_or_else(String::new, |it| format!(": {}", plain(it)));
     format!("{} {}{message}\n", number(task, "/id"), state(task))
+}
+
+/// Formats a task after something was done with it: its state now, and what its next burst waits for.
+pub(super) fn acted(task: &Value) -> String {
+    let mut line = format!("task {}: {}", number(task, "/id"), state(task));
+    if is(task, "/terminating") {
+        line.push_str(", its next burst is its last");
+    }
+    match why(task).as_str() {
+        "-" => {}
+        why => line = format!("{line}; {why}"),
+    }
+    line.push('\n');
+    line
 }
 
 /// Formats tasks, one per line.
@@ -213,7 +227,7 @@ fn attempts(past: &[Value]) -> String {
             words(it, "/token"),
             words(it, "/server"),
             date(it, "/claimed_at"),
-            span(took),
+            brief(took),
             outcome,
             exit,
             if is(it, "/saved") { "yes" } else { "-" }.to_owned(),

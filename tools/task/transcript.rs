@@ -8,10 +8,14 @@ use std::fmt::Write as _;
 
 /// Formats the history; with `dispatch`, includes the dispatcher's inputs and what the attempt in progress holds.
 pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
+    let name = words(story, "/name");
+    let name = match name.as_str() {
+        "" | "-" => String::new(),
+        name => format!(" {name}"),
+    };
     let mut page = format!(
-        "task {} {}: {}, {}\n",
+        "task {}{name}: {}, {}\n",
         words(story, "/id"),
-        words(story, "/name"),
         words(story, "/status"),
         words(story, "/exit"),
     );

@@ -35,6 +35,9 @@ pub struct DispatchMachine {
     seeking: BTreeSet<Ticket>,
     /// Whether a dispatch panicked: none is tried again until something has changed.
     stalled: bool,
+    /// Whether no burst begins because the disk is low on space: the record of its process would be refused, and the task would keep a
+    /// thread, its group and its locks for nothing.
+    cramped: bool,
 }
 
 impl DispatchMachine {
@@ -48,13 +51,14 @@ impl DispatchMachine {
             idle: BTreeSet::new(),
             seeking: BTreeSet::new(),
             stalled: false,
+            cramped: false,
         }
     }
 
     /// Returns whether a burst can begin now.
     fn can_dispatch(&self) -> bool {
         let next = self.state.next(self.rules.tasks_per_thread);
-        next.is_some() && !self.stalled
+        next.is_some() && !self.stalled && !self.cramped
     }
 
     /// Answers those whose condition is now met.
@@ -329,6 +333,10 @@ impl Timed for DispatchMachine {
 
     fn hold(&mut self, held: bool) {
         self.state.tasks.hold(held);
+    }
+
+    fn hold_starts(&mut self, held: bool) {
+        self.cramped = held;
     }
 
     fn is_quarantined(&self, item: u64) -> bool {

@@ -6,6 +6,7 @@ use crate::actors::dispatch::task::{Attempt, Cleaning, RunStatus, Task};
 use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::ids::Token;
+use crate::text;
 use serde::Serialize;
 use std::fmt;
 
@@ -73,6 +74,13 @@ pub enum Obstacle {
     InLine,
     /// The coordinator is draining.
     Draining,
+    /// The disk of the coordinator is low on space, so that no process can be recorded. Known to the handle, not to the machine.
+    DiskLow {
+        /// The number of bytes that the journal can still write.
+        left: u64,
+        /// The number of bytes that must be free on the disk.
+        needed: u64,
+    },
 }
 
 impl fmt::Display for Obstacle {
@@ -104,6 +112,27 @@ impl fmt::Display for Obstacle {
             }
             Self::InLine => f.write_str("other tasks go first"),
             Self::Draining => f.write_str("the coordinator drains"),
+            Self::DiskLow { left, needed } => write!(
+                f,
+                "disk space is low: the journal has {} left, and its disk must have {} free",
+                text::bytes(*left),
+                text::bytes(*needed)
+            ),
+        }
+    }
+}
+
+impl TaskView {
+    /// Notes that the disk is low on space, if that is what the task waits for: nothing else prevents its next burst, or the process of
+    /// its attempt could not be recorded.
+    pub(crate) fn held_for_space(&mut self, (left, needed): (u64, u64)) {
+        let is_held = match (&self.task.attempt, self.task.status) {
+            (Some(attempt), _) => attempt.launched.is_none(),
+            (None, RunStatus::Complete) => false,
+            (None, _) => matches!(self.obstacle, None | Some(Obstacle::InLine)),
+        };
+        if is_held {
+            self.obstacle = Some(Obstacle::DiskLow { left, needed });
         }
     }
 }
@@ -202,4 +231,63 @@ pub struct UnderWay {
     pub cleaning: Option<Cleaning>,
     /// Whether time should have acted on it, and has not.
     pub late: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Obstacle, TaskView};
+    use crate::actors::dispatch::task::{Attempt, RunStatus, Stage, Task, Trace};
+    use crate::clock::Timestamp;
+    use crate::ids::{ProcessId, Slot, Token};
+
+    fn held(task: Task, obstacle: Option<Obstacle>) -> Option<String> {
+        let mut view = TaskView {
+            task,
+            server: None,
+            obstacle,
+        };
+        view.held_for_space((3 << 19, 2 << 20));
+        view.obstacle.map(|it| it.to_string())
+    }
+
+    #[test]
+    fn only_what_waits_for_nothing_else_waits_for_space() {
+        let low =
+            "disk space is low: the journal has 1.5 MiB left, and its disk must have 2.0 MiB free";
+        let of = |status| Task {
+            status,
+            ..Task::default()
+        };
+        for obstacle in [None, Some(Obstacle::InLine)] {
+            let ready = held(of(RunStatus::NotStarted), obstacle);
+            assert_eq!(ready.as_deref(), Some(low));
+        }
+        let paused = held(of(RunStatus::Waiting), Some(Obstacle::Paused));
+        assert_eq!(paused.as_deref(), Some("it is paused"));
+        assert_eq!(held(of(RunStatus::Complete), None), None);
+        // The process of an attempt is recorded before it is launched.
+        for (launched, why) in [(None, Some(low)), (Some(Timestamp(2)), None)] {
+            let attempt = Attempt {
+                token: Token(1),
+                server: Slot(0),
+                process: ProcessId(1),
+                stage: Stage::Locked,
+                claimed: Timestamp(1),
+                launched,
+                revision: 0,
+                updates: true,
+                beat: None,
+                said: None,
+                stopping: None,
+                last: false,
+                reach: None,
+                trace: Trace::default(),
+            };
+            let task = Task {
+                attempt: Some(attempt),
+                ..of(RunStatus::Processing)
+            };
+            assert_eq!(held(task, None).as_deref(), why);
+        }
+    }
 }

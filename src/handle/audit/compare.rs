@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Picture {
     /// Tasks under way, servers and groups, as of one moment.
     pub(super) standing: Standing,
+    /// Whether the disk is low on space, so that requests which add something are refused until there is space.
+    pub(super) is_low: bool,
     /// Lock entries of tasks.
     pub(super) locks: Vec<EntryView>,
     /// Processes that others refer to, with the state of their records; a process that is not listed has no record.
@@ -82,7 +84,8 @@ impl Picture {
     }
 
     /// Compares an attempt with its process and its locks. Each step is followed by the next at once, so an attempt still
-    /// at the same step at the next look has lost what should have followed.
+    /// at the same step at the next look has lost what should have followed; unless the disk is low on space, since then what should follow
+    /// is refused, and requested again when there is space.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
         let which = AttemptId {
             task,
@@ -91,6 +94,7 @@ impl Picture {
         };
         let mut found = Vec::new();
         match attempt.stage {
+            Stage::Claimed | Stage::Locked if self.is_low => {}
             Stage::Claimed => found.push(Disagreement::Unlocked(which)),
             Stage::Locked => found.push(Disagreement::Unlaunched(which)),
             Stage::Launched if self.is_over(attempt.process, Until::Tree) => {
@@ -120,7 +124,7 @@ impl Picture {
             process: cleaning.process,
         };
         if !cleaning.taken {
-            return Some(Disagreement::Unlaunched(which));
+            return (!self.is_low).then_some(Disagreement::Unlaunched(which));
         }
         let is_over = self.is_over(cleaning.process, Until::Tree);
         is_over.then_some(Disagreement::Unended(which))

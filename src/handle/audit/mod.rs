@@ -69,7 +69,7 @@ impl AuditError {
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// The disagreements found, each with whether something was done about it.
+    /// The disagreements found, each with whether it was resolved: something was done about it, and it was not seen again.
     pub found: Vec<(Disagreement, bool)>,
     /// The disagreements left after that; the same ones if nothing was to be done.
     pub left: Vec<Disagreement>,
@@ -104,10 +104,13 @@ impl Handle {
             return Ok(audit);
         }
         for disagreement in found {
-            let is_mended = self.mend(&disagreement).await?;
-            audit.found.push((disagreement, is_mended));
+            let is_tried = self.mend(&disagreement).await?;
+            audit.found.push((disagreement, is_tried));
         }
         let (_, left) = self.look_until_sure().await?;
+        for (disagreement, is_fixed) in &mut audit.found {
+            *is_fixed &= !left.contains(disagreement);
+        }
         audit.left = left.into_iter().collect();
         Ok(audit)
     }
@@ -136,6 +139,7 @@ impl Handle {
         let processes = self.processes();
         let reconciled = processes.reconcile().await?;
         let standing = self.tasks().standing().await?;
+        let is_low = self.tasks().shortage().is_some();
         let mut locks = Vec::new();
         for key in [EXECUTE, UPDATE] {
             locks.extend(self.locks_of(key).await?);
@@ -160,6 +164,7 @@ impl Handle {
         let picture = Picture {
             gone: gone.filter(runs).collect(),
             standing,
+            is_low,
             locks,
             launched,
             strangers,
@@ -202,7 +207,7 @@ impl Handle {
         Ok(all)
     }
 
-    /// Does what the lost event would have done, and returns whether there was something to do. All of it is safe even if
+    /// Does what the lost event would have done, and returns whether there was something to try. All of it is safe even if
     /// the event arrives after all, or has arrived meanwhile.
     async fn mend(&self, disagreement: &Disagreement) -> Result<bool, AuditError> {
         let actors = self.actors();

@@ -209,6 +209,22 @@ fn a_step_of_an_attempt_that_is_not_followed_by_the_next_is_found() {
     }
 }
 
+/// What should follow is refused for want of space, and requested again when there is space.
+#[test]
+fn a_step_that_is_held_up_by_a_full_disk_is_no_disagreement() {
+    for stage in [Stage::Claimed, Stage::Locked] {
+        let held = after(|it| {
+            it.is_low = true;
+            attempt(it).stage = stage;
+            attempt(it).updates = false;
+            let cleaning = it.standing.tasks[1].cleaning.as_mut();
+            cleaning.expect("it has one").taken = false;
+            it.locks.retain(|_| stage == Stage::Locked);
+        });
+        assert_eq!(held, []);
+    }
+}
+
 #[test]
 fn locks_that_are_missing_or_left_are_found() {
     let which = WHICH;

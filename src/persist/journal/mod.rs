@@ -29,4 +29,4 @@ pub use reader::{Begin, Cut, Passed, Reader, Record, Tail};
 pub use segment::Sizes;
 pub use survey::{Survey, Surveyed, survey};
 pub use thread::{Fsync, Journal, JournalCounts, JournalThread};
-pub use writer::{Room, Writer};
+pub use writer::{Room, Shortage, Writer};

@@ -309,7 +309,7 @@ pub fn prepare(
     let halves = std::iter::successors(Some(whole), |size| Some(size / 2));
     let mut halves = halves.take_while(|size| *size >= sizes.first_bytes.max(1));
     let Some(size) = halves.find(|size| *size <= free / 2) else {
-        let wanted = whole.min(2 * sizes.first_bytes);
+        let wanted = needed(ordinal, sizes);
         let words = format!("{full}: it takes {wanted} bytes, and {free} are free");
         return Err(failed(io::Error::new(full.kind(), words)));
     };
@@ -317,6 +317,11 @@ pub fn prepare(
         Ok(file) => Ok(Prepared { file, size }),
         Err((_, error)) => Err(failed(error)),
     }
+}
+
+/// Returns the number of bytes that must be free on the disk for [`prepare`] to succeed.
+pub fn needed(ordinal: u64, sizes: Sizes) -> u64 {
+    sizes.of(ordinal).min(2 * sizes.first_bytes)
 }
 
 /// Creates a segment: filled with zeros, synced, and only then given its name. An error comes with the number of bytes filled before it.

@@ -8,7 +8,7 @@
 use crate::ids::Seq;
 use crate::persist::error::PersistError;
 use crate::persist::format::Batch;
-use crate::persist::journal::writer::{Room, Writer};
+use crate::persist::journal::writer::{Room, Shortage, Writer};
 use crossbeam_channel::{Receiver, Sender, select_biased, tick, unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,6 +61,8 @@ struct Shared {
     room: AtomicU8,
     /// The number of bytes that can be written before the reserve is touched.
     space: AtomicU64,
+    /// What the log lacks while there is not ample room.
+    shortage: Mutex<Shortage>,
     ended: AtomicBool,
     failure: Mutex<Option<Arc<PersistError>>>,
     waker: atomic_waker::AtomicWaker,
@@ -94,6 +96,7 @@ impl Journal {
     pub fn start(writer: Writer, fsync: Fsync) -> Result<(Self, JournalThread), PersistError> {
         let (batches, handed_over) = unbounded();
         let space = writer.space();
+        let shortage = Mutex::new(writer.shortage());
         let shared = Arc::new(Shared {
             fsync,
             released: AtomicU64::new(writer.last().0),
@@ -102,6 +105,7 @@ impl Journal {
             waiting_bytes: AtomicU64::new(0),
             room: AtomicU8::new(0),
             space: AtomicU64::new(space),
+            shortage,
             ended: AtomicBool::new(false),
             failure: Mutex::new(None),
             waker: atomic_waker::AtomicWaker::new(),
@@ -182,6 +186,12 @@ impl Journal {
     pub fn space(&self) -> (u64, u64) {
         let space = self.shared.space.load(Ordering::Relaxed);
         (space, self.shared.waiting_bytes.load(Ordering::Acquire))
+    }
+
+    /// Returns what the log lacks, unless it has ample room.
+    pub fn shortage(&self) -> Option<Shortage> {
+        let is_low = self.room() != Room::Ample;
+        is_low.then(|| *lock(&self.shared.shortage))
     }
 
     /// Returns why the log accepts nothing any more, if it has failed.
@@ -344,6 +354,9 @@ impl Shared {
             Room::Low => 1,
             Room::Scant => 2,
         };
+        if room > 0 {
+            *lock(&self.shortage) = writer.shortage();
+        }
         // The core asks only when something was written, so it must be woken when a disk has space again.
         if self.room.swap(room, Ordering::Relaxed) != room {
             self.waker.wake();

@@ -28,6 +28,15 @@ pub enum Room {
     Scant,
 }
 
+/// What the log lacks while the disk has no room for its next segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The number of bytes that can still be written to what is prepared.
+    pub left: u64,
+    /// The number of bytes that must be free on the disk for the next segment.
+    pub needed: u64,
+}
+
 /// The log, open for appending.
 pub struct Writer {
     disk: Arc<dyn Disk>,
@@ -207,6 +216,14 @@ impl Writer {
     fn prepared(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |next| next.size);
         self.size - self.offset + next
+    }
+
+    /// Returns what is left, and what the next segment needs.
+    pub fn shortage(&self) -> Shortage {
+        Shortage {
+            left: self.prepared(),
+            needed: segment::needed(self.ordinal + 1, self.sizes),
+        }
     }
 
     /// Returns the number of bytes that can be written before the reserve is touched.

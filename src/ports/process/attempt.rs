@@ -1,11 +1,12 @@
 //! The port's knowledge of an attempt, and the meaning of the keeper's reports about it.
 
-use crate::actors::process::{End, Identity, Lost, Message, Spec, Step};
+use crate::actors::process::{End, Failure, Identity, Lost, Message, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Launch, step};
 use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::Tree;
+use std::io;
 
 /// The state of an attempt.
 pub(super) struct Attempt<H> {
@@ -53,6 +54,43 @@ impl<H> Attempt<H> {
         self.spec.is_some() || self.launch.is_some()
     }
 
+    /// Logs that it could not be launched: as a warning if it is of a service, since no client is told.
+    pub(super) fn log_failure(&self, id: ProcessId, failure: &Failure) {
+        let argv = match (&self.spec, &self.launch) {
+            (Some(spec), _) => spec.argv.first(),
+            (None, launch) => launch.as_ref().and_then(|it| it.argv.first()),
+        };
+        let program = argv.map_or_else(String::new, |it| text(it.as_bytes()));
+        let step = failure.step.name();
+        let error = match failure.errno {
+            0 => String::new(),
+            errno => io::Error::from_raw_os_error(errno).to_string(),
+        };
+        let about = failure.about.as_deref().unwrap_or_default();
+        let errno = failure.errno;
+        match self.service() {
+            Some(service) => {
+                tracing::warn!(service, program, process = %id, step, errno, error, about, "a service could not be launched");
+            }
+            None => {
+                tracing::info!(program, process = %id, step, errno, error, about, "a process could not be launched");
+            }
+        }
+    }
+
+    /// Returns the name of the service that it belongs to, if it does.
+    fn service(&self) -> Option<String> {
+        let of = |name: &[u8], value: &[u8]| (name == b"SEXTON_SERVICE").then(|| text(value));
+        let spec = self.spec.iter().flat_map(|it| &it.env);
+        let mut spec = spec.filter_map(|(name, value)| of(name.as_bytes(), value.as_bytes()));
+        let launch = self.launch.iter().flat_map(|it| &it.env);
+        let mut launch = launch.filter_map(|it| {
+            let (name, value) = split(it.as_bytes())?;
+            of(name, value)
+        });
+        spec.next().or_else(|| launch.next())
+    }
+
     pub(super) fn tree(&self, id: ProcessId) -> Option<Tree> {
         Some(Tree {
             id,
@@ -72,6 +110,17 @@ pub(super) enum Link {
     Greeted,
     /// The keeper has reported all that it holds.
     Up,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Splits a variable of an environment, `NAME=VALUE`.
+fn split(variable: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = variable.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = variable.split_at_checked(at)?;
+    Some((name, value.get(1..)?))
 }
 
 /// Returns why it is unknown how a vanished process ended.

@@ -178,7 +178,10 @@ impl<W: World> Follower<W> {
         if let Some(spec) = attempt.spec.take() {
             match self.world.prepare(id, &spec) {
                 Ok(launch) => attempt.launch = Some(Box::new(launch)),
-                Err(failure) => return self.fail(id, failure),
+                Err(failure) => {
+                    attempt.spec = Some(spec);
+                    return self.fail(id, failure);
+                }
             }
         }
         if let Some(launch) = attempt.launch.clone() {
@@ -239,13 +242,7 @@ impl<W: World> Follower<W> {
 
     pub(super) fn fail(&mut self, id: ProcessId, failure: Failure) {
         if let Some(attempt) = self.attempts.get_mut(&id) {
-            tracing::info!(
-                process = %id,
-                step = failure.step.name(),
-                errno = failure.errno,
-                about = failure.about.as_deref().unwrap_or_default(),
-                "a process could not be launched"
-            );
+            attempt.log_failure(id, &failure);
             let message = Message::Failed { id, failure };
             (attempt.spec, attempt.launch) = (None, None);
             attempt.ended = Some(message.clone());

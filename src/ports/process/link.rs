@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -182,6 +183,8 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
     let failed = |error: &io::Error| files::failure(Step::Keeper, error, &path);
     // No `pre_exec`, user or group here: those would make `Command` fork, which copies the memory of this process.
     let mut command = Command::new(&path);
+    // As lists of processes show it.
+    command.arg0("sexton");
     command.arg("keeper").arg("--data").arg(data);
     command
         .stdin(Stdio::null())

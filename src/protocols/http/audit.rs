@@ -69,7 +69,7 @@ pub(crate) struct DisagreementView {
     process: Option<String>,
     /// What `POST /v1/audit/fix` does about it; null if nothing.
     fix: Option<&'static str>,
-    /// Whether it has been fixed.
+    /// Whether it has been fixed: something was done about it, and the audit after that did not find it again.
     fixed: bool,
 }
 

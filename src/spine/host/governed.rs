@@ -1,12 +1,13 @@
-//! Requests to a host other than deliveries: new rules, and its obligations towards other actors.
+//! What governs a host besides deliveries: new rules, what it holds back, and its obligations towards other actors.
 
 use super::Host;
 use crate::ids::ActorId;
+use crate::persist::journal::Room;
 use crate::spine::delivery::{Flow, Stage};
 use crate::spine::effect::Effect;
 use crate::spine::guard::guard;
 use crate::spine::ledger::Ledger;
-use crate::spine::machine::{Actor, Effects};
+use crate::spine::machine::{Actor, Effects, Now};
 
 impl<M: Actor> Host<M> {
     /// States every standing obligation again, now.
@@ -30,6 +31,21 @@ impl<M: Actor> Host<M> {
             Effect::Tell(..) | Effect::Wake(..) | Effect::Act(_) => None,
         }));
         self.proceed(ledger)
+    }
+
+    /// Informs the machine of what it has to hold back: removals while the wall clock is in doubt, starts while the disk is low on space.
+    pub(super) fn inform(&mut self, ledger: &Ledger, now: Now) {
+        let held = ledger.marked().believed.is_some();
+        if std::mem::replace(&mut self.held, held) != held {
+            self.machine.hold(held);
+        }
+        let cramped = ledger.room() != Room::Ample;
+        if std::mem::replace(&mut self.cramped, cramped) != cramped {
+            self.machine.hold_starts(cramped);
+            if !cramped {
+                self.restate.hasten(now.at);
+            }
+        }
     }
 
     /// Replaces the rules from here on, and records that in the log, so that each decision can be checked by the rules of its time.

@@ -56,6 +56,8 @@ pub struct Host<M: Machine> {
     spent_by: Option<u64>,
     /// Whether removals on a date are held back.
     held: bool,
+    /// Whether the disk was low on space when the machine was last informed.
+    cramped: bool,
     /// The newest entry of this actor.
     last: Seq,
     /// The newest entry that answers and actions wait for.
@@ -108,6 +110,7 @@ impl<M: Actor> Host<M> {
             spent: false,
             spent_by: None,
             held: false,
+            cramped: false,
             last,
             awaited: last,
             backlog: None,
@@ -164,10 +167,7 @@ impl<M: Actor> Host<M> {
         let mut ticks = TICKS_IN_A_ROW;
         // Everything delivered together happens at one time.
         let now = ledger.both();
-        let held = ledger.marked().believed.is_some();
-        if std::mem::replace(&mut self.held, held) != held {
-            self.machine.hold(held);
-        }
+        self.inform(ledger, now);
         loop {
             match self.advance(ledger, now, &mut ticks) {
                 Flow::Done => {}

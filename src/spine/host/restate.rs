@@ -28,6 +28,11 @@ impl Restate {
         }
     }
 
+    /// Brings a scheduled restatement forward, since what was refused for want of space may be accepted now.
+    pub(super) fn hasten(&mut self, at: Timestamp) {
+        self.due = self.due.map(|due| due.min(at));
+    }
+
     /// Whether a restatement is due; if so, it is no longer scheduled.
     pub(super) fn take_due(&mut self, at: Timestamp) -> bool {
         let is_due = self.due.take_if(|due| *due <= at).is_some();
@@ -65,5 +70,10 @@ mod tests {
         // A refusal long after the last one starts over.
         restate.refused(now.plus_ms(64_001));
         assert_eq!(restate.due, Some(now.plus_ms(64_011)));
+        // With space again, there is no need to wait any longer; and nothing is said that nobody refused.
+        restate.hasten(now.plus_ms(64_002));
+        assert!(restate.take_due(now.plus_ms(64_002)));
+        restate.hasten(now.plus_ms(64_003));
+        assert_eq!(restate.due, None);
     }
 }

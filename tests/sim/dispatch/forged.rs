@@ -4,8 +4,8 @@ use crate::planted::caught;
 use crate::setting::Plant;
 use crate::violation::Promise;
 use sexton::actors::dispatch::{
-    Act, DispatchMachine, ExitStatus, Message, Obstacle, Outcome, Pause, Query, Reply, RunStatus,
-    ServerChange, ServerView, Step, Task, TaskStep, TaskView, Verdict,
+    Act, DispatchMachine, ExitStatus, Message, Obstacle, Outcome, Pause, Query, Reply, Report,
+    RunStatus, ServerChange, ServerView, Step, Task, TaskStep, TaskView, Verdict,
 };
 use sexton::ids::{ProcessId, Slot};
 use sexton::spine::delivery::Forger;
@@ -29,6 +29,8 @@ pub(crate) fn forger(plant: Option<Plant>) -> Option<Forger<DispatchMachine>> {
         Some(Plant::WakeLost) => wake_lost,
         Some(Plant::ReasonLost) => reason_lost,
         Some(Plant::ThreadLeaked) => thread_leaked,
+        Some(Plant::DisabledServerUsed) => disabled_server_used,
+        Some(Plant::ReportTwice) => report_twice,
         _ => return None,
     };
     Some(Box::new(move |machine, moment, message, outcome| {
@@ -244,6 +246,37 @@ fn thread_leaked(decided: &Decided<'_>) -> Option<Outcome> {
     (is_end && decided.steps().iter().any(ends)).then_some(Outcome::Unchanged)
 }
 
+/// A burst begins on a server that is disabled. Operators of a run do that seldom, so the decision disables it, too.
+fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
+    let [step @ Step::Task(_, TaskStep::Claimed { server, .. })] = decided.steps() else {
+        return None;
+    };
+    let disabled = Step::ServerEnabled(*server, false);
+    Some(changed(vec![disabled, step.clone()]))
+}
+
+/// A report changes its task twice: when it comes, or when an attempt on another machine repeats it because the answer was lost.
+fn report_twice(decided: &Decided<'_>) -> Option<Outcome> {
+    let Message::Report {
+        process, report, ..
+    } = decided.message
+    else {
+        return None;
+    };
+    if let [step @ Step::Task(_, TaskStep::Reported { .. })] = decided.steps() {
+        return Some(changed(vec![step.clone(), step.clone()]));
+    }
+    let is_old = *decided.outcome == Outcome::Unchanged && !matches!(report, Report::Far(_));
+    let task = decided.task_of(*process).filter(|_| is_old)?;
+    let until = if let Report::Wait { ms } = report {
+        Some(decided.moment.now.date().plus_ms(*ms))
+    } else {
+        None
+    };
+    let reported = TaskStep::Reported { until };
+    Some(changed(vec![Step::Task(decided.slot(&task)?, reported)]))
+}
+
 #[test]
 fn two_attempts_of_a_work_id_at_a_time_are_caught() {
     caught(Plant::WorkTwice, &[Promise::OneAttempt], 400);
@@ -277,4 +310,14 @@ fn a_failed_task_that_does_not_say_why_is_caught() {
 #[test]
 fn a_thread_that_is_never_given_back_is_caught() {
     caught(Plant::ThreadLeaked, &[Promise::UnderWay], 100);
+}
+
+#[test]
+fn a_burst_on_a_disabled_server_is_caught() {
+    caught(Plant::DisabledServerUsed, &[Promise::HeldBack], 400);
+}
+
+#[test]
+fn a_report_that_is_taken_twice_is_caught() {
+    caught(Plant::ReportTwice, &[Promise::OnlyTheLive], 400);
 }

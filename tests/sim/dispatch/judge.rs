@@ -148,12 +148,12 @@ impl Reference for Dispatches {
         (outcome, reply): (&Outcome, &Reply),
     ) -> Result<(), String> {
         let now = self.now(stamp.at);
+        // A burst may be held back for want of space on the disk, which no entry says; `check_tasks` looks at what is held in the end.
+        let is = Item::of(message);
         let due = self.model.due(now);
-        if due != Item::of(message) {
-            return Err(format!(
-                "time acted on {:?}, where {due:?} is due",
-                Item::of(message)
-            ));
+        let due = due.filter(|due| *due != Item::Dispatch || is.is_some());
+        if due != is {
+            return Err(format!("time acted on {is:?}, where {due:?} is due"));
         }
         let entry = Entry {
             seq: stamp.seq,
@@ -186,7 +186,9 @@ impl Reference for Dispatches {
     }
 
     fn due(&self, at: Timestamp) -> Option<String> {
-        self.model.due(self.now(at)).map(|it| format!("{it:?}"))
+        let due = self.model.due(self.now(at));
+        let due = due.filter(|it| *it != Item::Dispatch);
+        due.map(|it| format!("{it:?}"))
     }
 
     fn without_change(&self, message: &Message) -> Option<Reply> {

@@ -53,6 +53,11 @@ impl Promises {
         let Outcome::Changed { steps, .. } = outcome else {
             return Ok(());
         };
+        let is_report = |it: &&Step| matches!(it, Step::Task(_, TaskStep::Reported { .. }));
+        let reports = steps.iter().filter(is_report).count();
+        ensure(reports <= 1, Promise::OnlyTheLive, || {
+            format!("entry {}: {message:?} is taken {reports} times", stamp.seq)
+        })?;
         for step in steps {
             self.step(message, step).map_err(|it| {
                 let what = format!("entry {} of dispatch, {message:?}: {}", stamp.seq, it.what);

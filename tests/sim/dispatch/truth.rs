@@ -31,8 +31,12 @@ pub(crate) fn check_tasks(
     };
     let entries = locks.machine().view().entries;
     let views = tasks.machine().view();
-    for TaskView { task, .. } in &views {
+    for TaskView { task, obstacle, .. } in &views {
         check_reason(task)?;
+        let is_held = task.attempt.is_none() && task.status != RunStatus::Complete;
+        ensure(!is_held || obstacle.is_some(), Promise::RoomAgain, || {
+            format!("nothing holds it back, and its burst does not begin: {task:?}")
+        })?;
         let runs = task.status == RunStatus::Processing;
         ensure(runs == task.attempt.is_some(), Promise::UnderWay, || {
             format!("{task:?}")

@@ -49,6 +49,10 @@ pub(crate) struct State {
 
 /// The model: its state, and what is volatile beside it.
 #[derive(Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something of its own"
+)]
 pub(crate) struct Model {
     rules: Rules,
     pub(crate) state: State,
@@ -58,6 +62,8 @@ pub(crate) struct Model {
     stalled: bool,
     /// Whether forgetting by date is suspended, because the wall clock is in doubt.
     pub(crate) held: bool,
+    /// Whether no burst begins because the disk is low on space.
+    pub(crate) cramped: bool,
     /// Whether an attempt has failed because of its server since this was last reset.
     pub(crate) troubled: bool,
     /// The messages to other actors since these were last taken.

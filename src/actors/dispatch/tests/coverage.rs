@@ -72,6 +72,7 @@ const NAMES: &[&str] = &[
     "told that servers are wanted",
     "woken from a watch",
     "taken a checkpoint",
+    "cramped",
     "reattached",
     "reached otherwise",
     "refused remote",
@@ -202,6 +203,7 @@ impl Coverage {
             Obstacle::TooManyUnderWay { .. } => "obstacle too-many-under-way",
             Obstacle::InLine => "obstacle in-line",
             Obstacle::Draining => "obstacle draining",
+            Obstacle::DiskLow { .. } => "obstacle disk-low",
         });
     }
 }

@@ -33,7 +33,7 @@ fn the_model_meets_every_verdict_cause_obstacle_and_refusal_it_is_there_for() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut met = Coverage::default();
-    for _ in 0..1600 {
+    for _ in 0..2000 {
         let steps = steps().new_tree(&mut runner);
         let mut pair = Pair::new();
         for step in steps.expect("steps can be drawn").current() {

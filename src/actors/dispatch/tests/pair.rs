@@ -349,10 +349,8 @@ impl Pair {
             Doing::Start => self.start(),
             Doing::Resume => self.resume(),
             Doing::Trap => self.trap = true,
-            Doing::Hold(held) => {
-                self.machine.hold(held);
-                self.model.held = held;
-            }
+            Doing::Hold(held) => self.hold(held),
+            Doing::Cramp(cramped) => self.cramp(cramped),
             Doing::Watch(nth) => self.watch(nth),
             Doing::Unwatch => {
                 if let Some((ticket, _)) = self.waits.pop() {
@@ -369,6 +367,18 @@ impl Pair {
             Doing::Reload => self.reload(),
         }
         self.compare();
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.machine.hold(held);
+        self.model.held = held;
+    }
+
+    /// Handles that the disk is low on space from now on, or no longer.
+    fn cramp(&mut self, cramped: bool) {
+        self.machine.hold_starts(cramped);
+        self.model.cramped = cramped;
+        self.met.note("cramped");
     }
 
     /// Grants an attempt its locks, and accepts its launch.
@@ -539,6 +549,7 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         machine.hold(self.model.held);
+        machine.hold_starts(self.model.cramped);
         machine.assert_whole();
         assert_eq!(machine.digest(), self.machine.digest());
         self.machine = machine;

@@ -282,6 +282,9 @@ fn stands(view: &TaskView, here: PageClock) -> Markup {
     html! {
         p {
             @match task.status {
+                RunStatus::Processing if view.obstacle.is_some() => {
+                    strong { "Why it is not launched: " } (why(view, here)) "."
+                },
                 RunStatus::Processing => { "It runs" @if let Some(server) = &view.server { " on " (render::name(server.as_bytes())) } "." },
                 RunStatus::Complete => { "It is over: " (task.exit.name()) "." },
                 RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Waiting | RunStatus::Restarted => {

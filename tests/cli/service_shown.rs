@@ -1,0 +1,78 @@
+//! What is shown of services and processes: why one could not be launched, its output, how it stands, and what the system lists.
+
+use crate::patience::until;
+use crate::services::Application;
+use crate::tree::Tree;
+
+#[test]
+fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whole_cause() {
+    let dir = format!("/nowhere/{}", "deep/".repeat(12));
+    let application = Application::start(&format!(
+        "[services.migrate]\ncommand = [\"true\"]\ndir = \"{dir}\"\nrestart = \"never\"\n"
+    ));
+    application.until_status("migrate", "failed");
+    let daemon = application.daemon.as_ref().expect("it runs");
+    daemon.until_logged("a service could not be launched");
+    let log = daemon.log();
+    let line = log
+        .lines()
+        .find(|it| it.contains("a service could not be launched"));
+    let line = line.expect("it is logged");
+    for part in [
+        "WARN",
+        "service=\"migrate\"",
+        "program=\"true\"",
+        &dir,
+        "No such file or directory",
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    let listed = application.well(&[]);
+    assert!(listed.contains("not started: /nowhere/"), "{listed}");
+    assert!(listed.trim_end().ends_with("..."), "{listed}");
+    let shown = application.well(&["status", "migrate"]);
+    assert!(
+        shown.contains("No such file or directory") && !shown.contains("..."),
+        "{shown}"
+    );
+}
+
+#[test]
+fn one_that_prints_only_errors_is_said_to() {
+    let application = Application::start(
+        "[services.loud]\ncommand = [\"sh\", \"-c\", \"echo bad >&2; exec sleep 1000\"]\n",
+    );
+    application.until_running("loud");
+    let printed = until("it has printed", || {
+        let printed = application.well(&["logs", "loud", "--stderr"]);
+        (!printed.is_empty()).then_some(printed)
+    });
+    assert_eq!(printed, "bad\n");
+    let logs = application.run(&["logs", "loud"]);
+    assert_eq!((logs.status, logs.out.as_str()), (0, ""), "{logs:?}");
+    let hint = "nothing on standard output; --stderr shows standard error";
+    assert!(logs.err.contains(hint), "{logs:?}");
+}
+
+#[test]
+fn a_command_that_is_over_while_its_children_live_is_shown_so() {
+    let tree = Tree::start();
+    let script = "sleep 1000 & exit 0";
+    tree.well(&["task", "add", "--", "sh", "-c", script]);
+    until("it has ended", || {
+        let listed = tree.well(&["ps"]);
+        listed.contains("exit 0, children live").then_some(())
+    });
+}
+
+#[test]
+fn the_keeper_is_listed_by_name() {
+    let tree = Tree::start();
+    tree.well(&["run", "--detach", "--", "true"]);
+    let keeper = until("a keeper runs", || tree.keeper()).as_raw_nonzero();
+    let read = |file: &str| std::fs::read(format!("/proc/{keeper}/{file}")).unwrap_or_default();
+    let begin = b"sexton\0keeper\0--data\0";
+    until("it has its name", || {
+        (read("cmdline").starts_with(begin) && read("comm") == b"sexton\n").then_some(())
+    });
+}

@@ -1,0 +1,65 @@
+//! Parses the numbers by which tasks, jobs, tokens and processes are named on the command line.
+
+use std::str::FromStr;
+
+fn number<T: FromStr>(text: &str, what: &str, help: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is no {what}: {help}"))
+}
+
+/// Parses the id of a task.
+pub(crate) fn task(text: &str) -> Result<u64, String> {
+    number(text, "task number", "`sexton task list` shows them")
+}
+
+/// Parses the id of a job.
+pub(crate) fn job(text: &str) -> Result<u64, String> {
+    number(text, "job number", "`sexton queue show --list` shows them")
+}
+
+/// Parses a fencing token.
+pub(crate) fn token(text: &str) -> Result<u64, String> {
+    let help = "it is the number that was printed with the lock or the claim";
+    number(text, "token", help)
+}
+
+/// Parses a sequence number of the journal.
+pub(crate) fn sequence(text: &str) -> Result<u64, String> {
+    number(
+        text,
+        "sequence number",
+        "it is the first column of `sexton replay`",
+    )
+}
+
+/// Parses the id that the operating system gave a process.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    number(text, "process number", "`ps -e` shows them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{job, pid, sequence, task, token};
+
+    #[test]
+    fn what_is_no_number_is_named_with_what_was_expected() {
+        let task_error = "`abc` is no task number: `sexton task list` shows them";
+        assert_eq!(task("abc"), Err(task_error.to_owned()));
+        assert_eq!(task("17"), Ok(17));
+        let all = [
+            job("").err(),
+            token("-1").err(),
+            sequence("1.2").err(),
+            pid("99999999999").err(),
+        ];
+        let nouns = [
+            "`` is no job number: ",
+            "`-1` is no token: ",
+            "`1.2` is no sequence number: ",
+            "`99999999999` is no process number: ",
+        ];
+        for (error, noun) in all.into_iter().zip(nouns) {
+            assert!(error.is_some_and(|it| it.starts_with(noun)), "{noun}");
+        }
+    }
+}
