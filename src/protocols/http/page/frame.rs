@@ -123,7 +123,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
         .and_then(|it| it.uri.path_and_query())
         .map_or("/", |it| it.as_str());
     let main = html! {
-        p.problem role="alert" { (problem.to_string()) "." }
+        p.problem role="alert" data-busy[problem.reason() == Reason::Busy] { (problem.to_string()) "." }
         @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": how the coordinator is" } }
     };
     let mut response = bare(status, title, &main);
