@@ -341,8 +341,10 @@ pub(crate) fn follow(
         }
     }
     if !head.starts_with("HTTP/1.1 200 ") {
+        // The connection stays open after an answer that has a length.
+        let length = length(head.split("\r\n")).map_or(ANSWER_BYTES_MAX, |length| length as u64);
         let mut answer = head.into_bytes();
-        let mut body = reader.take(ANSWER_BYTES_MAX);
+        let mut body = reader.take(length.min(ANSWER_BYTES_MAX));
         body.read_to_end(&mut answer).map_err(broken)?;
         let answer = parse(&answer);
         return answer
