@@ -89,6 +89,7 @@ fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
     let file = |path: &PathBuf| path.to_str().expect("its name is text").to_owned();
     tree.well(&["lease", "set", "my sync", "logfile", &file(&set)]);
     let shown = tree.well(&["lease", "show", "my sync"]);
+    assert!(shown.starts_with("name        my sync\n"), "{shown}");
     assert!(shown.contains("set.log"), "{shown}");
     let counts = r#"echo '{"counts":{"mails":3,"alerts":1}}'; exit 2"#;
     let run = ["lease", "run", "my sync", "--period", "1ms", "--detach"];

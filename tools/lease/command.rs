@@ -51,7 +51,7 @@ enum Action {
     Run(Box<Run>),
     /// Show the state of a lease
     ///
-    /// The first six lines are those of `fossil test-backoffice-lease`: who has the pass and the time before which no other
+    /// The last six lines are those of `fossil test-backoffice-lease`: who has the pass and the time before which no other
     /// begins, who is next and until when, as PIDs and seconds since 1970. A next command that has no process yet is shown with
     /// the coordinator's PID.
     #[command(after_help = "\
