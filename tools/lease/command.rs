@@ -6,7 +6,7 @@ use crate::lease::request::{ClientOptions, WAIT_MAX};
 use crate::lease::run::Run;
 use crate::lease::set::Set;
 use crate::lock::{name, put};
-use crate::report::Failure;
+use crate::report::{Failure, tell};
 use crate::span::{SPAN, seconds};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -79,6 +79,7 @@ Examples:
     /// Check whether a request for a pass would change anything: the lease is enabled and no request is queued
     ///
     /// Changes nothing, and takes the same time however many leases there are. Fossil does this check before it starts a process.
+    /// For a lease that does not exist yet the answer is yes, with a note: the first request creates it.
     #[command(after_help = "\
 Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
 
@@ -188,6 +189,12 @@ impl ClientOptions {
         let said = self.look("/check", &which.fields())?;
         if self.json {
             self.tell(&said, |_| String::new())?;
+        }
+        if said.pointer("/exists") == Some(&false.into()) {
+            let name = which.name.to_text();
+            tell(&format!(
+                "there is no lease {name} yet: the first request for a pass creates it; `sexton lease list` shows the leases"
+            ));
         }
         match said.pointer("/wanted").and_then(Value::as_bool) {
             Some(true) => Ok(()),

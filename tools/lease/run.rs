@@ -119,11 +119,29 @@ impl Run {
         }
         match launch {
             Some(launch) if !self.detach => self.foreground(asking, &processes, launch),
-            launch => {
+            None => {
+                let said = asking.act("run", self.asked(None)?, 0);
+                self.answered(
+                    asking,
+                    &said.map_err(|failure| self.without_command(failure))?,
+                )
+            }
+            launch @ Some(_) => {
                 let said = asking.act("run", self.asked(launch)?, 0)?;
                 self.answered(asking, &said)
             }
         }
+    }
+
+    /// Adds how to define a command, if the request failed because there is none.
+    fn without_command(&self, failure: Failure) -> Failure {
+        if !failure.words().contains("the lease has no command") {
+            return failure;
+        }
+        let name = self.which.name.to_text();
+        failure.help(format!(
+            "give a command, as in `sexton lease run {name} -- ./sync`, or set one: `sexton lease set {name} command -- ./sync`"
+        ))
     }
 
     /// Runs the command of --if, if there is one, and returns whether there is anything to do.
