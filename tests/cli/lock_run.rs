@@ -111,7 +111,13 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     let mut holder = Holder::start(&tree, HOLDS);
     let said = conflict(&tree);
     assert_eq!(said.status, 1, "{said:?}");
-    assert!(said.err.contains("holds the lock"), "{said:?}");
+    let owner = locks(&tree)[0]["owner"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
+    let line = format!("{owner} holds the lock, granted or last renewed at 20");
+    assert!(said.err.contains(&line), "{said:?}");
+    assert!(said.err.contains("--wait"), "{said:?}");
     let words = [
         "lock",
         "run",
