@@ -202,6 +202,30 @@ fn a_kill_of_the_coordinator_changes_nothing() {
 }
 
 #[test]
+fn a_coordinator_that_comes_back_is_noted_once() {
+    let mut tree = Tree::start();
+    let place = tree.data.join("held");
+    let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", HOLDS, "sh"]);
+    command.arg(&place).stdout(Stdio::null());
+    let run = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    until("it holds the lock", || place.exists().then_some(()));
+    // The command and the lock are watched by a request each.
+    until("both wait beside this request", || {
+        let status = tree.get("/v1/status");
+        (status["http"]["active"].as_u64() >= Some(3)).then_some(())
+    });
+    tree.again(|| {});
+    std::fs::write(tree.data.join("held.end"), "").expect("it can be written");
+    let said = done(run.wait_with_output().expect("it is ours"));
+    assert_eq!(said.status, 0, "{said:?}");
+    assert_eq!(
+        said.err.matches("the coordinator stopped").count(),
+        1,
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_kill_of_the_keeper_changes_nothing() {
     killed(&[Killed::Keeper]);
 }
