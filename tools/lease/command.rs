@@ -32,7 +32,7 @@ Examples:
   sexton lease check sync && sexton lease run sync --detach -- ./sync
   sexton lease show sync                              what runs, what is next, until when
 
-Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits
+Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits \
 with the status of its command.")]
 pub(crate) struct Lease {
     #[command(subcommand)]

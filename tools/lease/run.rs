@@ -42,11 +42,11 @@ Examples:
   sexton lease run sync --if 'test -s queue' -- ./sync  only if there is anything to do
   sexton lease run nightly                              the command of `sexton lease set nightly command`
 
-The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved
+The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved \
 at each launch, so a replaced program runs from the next pass on.
 
-Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its
-turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no
+Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its \
+turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
 coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Run {
