@@ -120,7 +120,7 @@ pub trait Clock: Send + Sync {
 
     /// Returns the wall clock minus node time, in milliseconds, which relates dates to `now`.
     fn offset_ms(&self) -> i64 {
-        i64::try_from(i128::from(self.wall().0) - i128::from(self.now().0)).unwrap_or(0)
+        difference_ms(self.wall(), self.now())
     }
 
     /// Registers `rouse` to be called whenever time is moved by hand, until it returns false. A clock that runs by itself never calls it.
@@ -135,6 +135,8 @@ pub type Rouse = Box<dyn Fn() -> bool + Send>;
 pub struct SystemClock {
     /// Node time at boot-clock zero, to which the boot clock is added.
     base: u64,
+    /// The wall clock minus node time as last returned.
+    offset: AtomicI64,
 }
 
 /// The machine's clock shows a time that is not a valid date: dates run from 1970 to 9999.
@@ -165,9 +167,13 @@ impl SystemClock {
     /// Creates a clock that starts at the wall clock, or at `floor` (the newest journal entry's time) if that is later.
     pub fn starting_at(floor: Timestamp) -> Self {
         let start = wall_now().max(floor.0);
-        Self {
+        let clock = Self {
             base: start.saturating_sub(boot_now()),
-        }
+            offset: AtomicI64::new(0),
+        };
+        let offset = difference_ms(clock.wall(), clock.now());
+        clock.offset.store(offset, Ordering::Relaxed);
+        clock
     }
 }
 
@@ -178,6 +184,18 @@ impl Clock for SystemClock {
 
     fn wall(&self) -> Timestamp {
         Timestamp(wall_now())
+    }
+
+    /// Both clocks are read in whole milliseconds, so their difference varies by one. The value returned last is kept until the clocks
+    /// have moved apart by more than that: a moment of the past has the same date in every answer.
+    fn offset_ms(&self) -> i64 {
+        let found = difference_ms(self.wall(), self.now());
+        let last = self.offset.load(Ordering::Relaxed);
+        if found.abs_diff(last) <= 1 {
+            return last;
+        }
+        self.offset.store(found, Ordering::Relaxed);
+        found
     }
 }
 
@@ -263,6 +281,10 @@ impl Clock for ManualClock {
     }
 }
 
+fn difference_ms(wall: Timestamp, now: Timestamp) -> i64 {
+    i64::try_from(i128::from(wall.0) - i128::from(now.0)).unwrap_or(0)
+}
+
 fn can_be_a_date(seconds: i64) -> Result<(), ClockError> {
     if (0..YEAR_10000).contains(&seconds) {
         Ok(())
@@ -289,7 +311,17 @@ fn millis(seconds: i64, nanos: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::can_be_a_date;
+    use super::{Clock as _, SystemClock, Timestamp, can_be_a_date};
+
+    #[test]
+    fn a_moment_of_the_past_keeps_its_date() {
+        let clock = SystemClock::starting_at(Timestamp(0));
+        let began = clock.now();
+        let offset = clock.offset_ms();
+        while clock.now().since(began).as_millis() < 20 {
+            assert_eq!(clock.offset_ms(), offset);
+        }
+    }
 
     #[test]
     fn a_clock_that_shows_no_date_is_an_error_that_says_so() {

@@ -27,7 +27,7 @@ Examples:
 
 Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
 pub(crate) struct Events {
-    /// Only events of this actor: lock, queue, process, lease, node
+    /// Only events of this actor: lock, queue, process, lease, dispatch, supervisor, node
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 

@@ -175,6 +175,18 @@ impl Failure {
         Self::new(self.status, "")
     }
 
+    /// Adds to the message.
+    pub(crate) fn explained(mut self, more: &str) -> Self {
+        self.words.push_str(more);
+        self
+    }
+
+    /// Replaces the exit status.
+    pub(crate) fn with_status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
     /// Adds details, printed one per line.
     pub(crate) fn listing(mut self, found: Vec<String>) -> Self {
         self.found = found;

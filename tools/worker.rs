@@ -35,7 +35,7 @@ Examples:
   sexton worker pause mails          it claims no more jobs, and finishes those it has
   sexton worker resume mails
 
-Exit status: 0 success; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 success; 1 there is no such worker, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no \
 coordinator runs there."
 )]
 pub(crate) struct Worker {

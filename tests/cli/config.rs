@@ -155,7 +155,10 @@ fn everything_wrong_is_told_at_once_with_its_place() {
         ),
         at(11, "log: \"inof\": \"inof\" is not a level"),
         at(12, ""),
-        at(13, "http-limits: expected a value, found a table"),
+        at(
+            13,
+            "http-limits: there is no such table; expected one of queues, services, tasks, tenants, workers",
+        ),
         "SEXTON_LOCKSERVER_PRIORITY: \"most\": expected high or low".to_owned(),
         "--checkpoint-every: 0 entries is not within 1 to 1099511627776".to_owned(),
     ];
@@ -176,6 +179,26 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     command.args(["serve", "--checkpoint-every", "0", "--config", text(&path)]);
     command.env("SEXTON_LOCKSERVER_PRIORITY", "most");
     assert_eq!(output(&mut command), (Some(2), String::new(), errors));
+}
+
+#[test]
+fn a_table_that_is_not_known_is_told_with_what_was_meant() {
+    let (_files, path) = file(
+        "[service.web]\ncommand = [\"./web\"]\n\
+         [queue.mails]\nmax_tries = 1\n\
+         [leases.x]\nperiod = \"5m\"\n\
+         [http]\nx = 1\n",
+    );
+    let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
+    assert_eq!(status, Some(2), "{errors}");
+    for line in [
+        "service: there is no such table; did you mean services?",
+        "queue: there is no such table; did you mean queues?",
+        "leases: there is no such table; `sexton lease set` defines leases",
+        "http: expected a value, found a table",
+    ] {
+        assert!(errors.contains(line), "{line} in {errors}");
+    }
 }
 
 #[test]

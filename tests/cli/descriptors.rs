@@ -1,8 +1,26 @@
 //! Connections that take every descriptor which they may have: the journal, snapshots and the command line go on.
 
 use crate::daemon::{Daemon, serve_by, sexton, text};
+use rustix::process::Signal;
 use std::net::TcpStream;
 use std::process::Command;
+
+/// The default settings allow more connections than most limits do, which matters only if there are few.
+#[test]
+fn a_limit_that_is_usually_enough_is_no_news() {
+    let start = |limit: &str| {
+        let folder = tempfile::tempdir().expect("a directory can be made");
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        shell.args(["-c", &script]);
+        let daemon = Daemon::start(serve_by(shell, &["--data", text(folder.path())]));
+        daemon.signal(Signal::TERM);
+        let (_, log) = daemon.end();
+        log.contains("allows fewer connections than the settings")
+    };
+    assert!(start("256"), "that is too few");
+    assert!(!start("4096"), "that is enough");
+}
 
 #[test]
 fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {

@@ -3,7 +3,8 @@
 use crate::daemon::{Daemon, sexton};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -140,6 +141,52 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     ] {
         assert_eq!(run(&data, words).0, Some(2), "{words:?}");
     }
+}
+
+#[test]
+fn the_help_names_every_actor() {
+    let help = sexton()
+        .args(["events", "--help"])
+        .output()
+        .expect("it runs");
+    let help = String::from_utf8(help.stdout).expect("it is text");
+    let line = help
+        .lines()
+        .find(|line| line.contains("events of this actor"));
+    let line = line.expect("it describes --actor");
+    for actor in sexton::actors::names().into_iter().chain(["node"]) {
+        assert!(line.contains(&format!(" {actor}")), "{actor}: {line}");
+    }
+}
+
+#[test]
+fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("it has one"));
+    let thread = std::thread::Builder::new().name("refusing".to_owned());
+    let serving = thread.spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it is asked");
+        let lines = BufReader::new(&stream).lines();
+        let head = lines.take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()));
+        assert!(head.count() > 0, "a request");
+        let body =
+            r#"{"status":400,"detail":"the field kind has an unknown word","reason":"field"}"#;
+        let length = body.len();
+        let answer = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(answer.as_bytes()).expect("it is read");
+        // Open until the command ends.
+        stream.read_to_end(&mut Vec::new()).expect("it ends");
+    });
+    let serving = serving.expect("a thread starts");
+    let mut events = sexton();
+    let done = events
+        .args(["events", "--kind", "expird", "--url", &url])
+        .output();
+    let done = done.expect("it runs");
+    let err = String::from_utf8(done.stderr).expect("it is text");
+    assert_eq!(done.status.code(), Some(2), "{err}");
+    assert!(err.contains("the field kind has an unknown word"), "{err}");
+    serving.join().expect("it was asked");
 }
 
 #[test]

@@ -234,3 +234,32 @@ fn an_example_is_listed_by_whole_words() {
     assert!(reason("sexton server list").is_none());
     assert!(reason("sexton service").is_none());
 }
+
+/// The examples and lists of the help fit a terminal of 80 columns as they are; only paragraphs are wrapped.
+#[test]
+fn help_fits_a_terminal() {
+    let lists = |words: &[&str], columns: &str| -> Vec<String> {
+        let mut command = sexton();
+        command.args(words).arg("--help").env("COLUMNS", columns);
+        let [page, _] = ended(command.output().expect("it runs"), 0);
+        let (_, rest) = page.split_once("Examples:\n").expect("it has examples");
+        let indented = rest.lines().filter(|line| line.starts_with("  "));
+        indented.map(str::to_owned).collect()
+    };
+    for words in [
+        &["queue"][..],
+        &["task", "add"],
+        &["run"],
+        &["lease", "list"],
+    ] {
+        assert_eq!(lists(words, "80"), lists(words, "100"), "{words:?}");
+    }
+    let mut queue = sexton();
+    queue.args(["queue", "--help"]).env("COLUMNS", "80");
+    let [page, _] = ended(queue.output().expect("it runs"), 0);
+    let (_, end) = page.split_once("Exit status: ").expect("it names them");
+    assert!(
+        end.ends_with("coordinator runs there; 4 it has halted.\n"),
+        "{end}"
+    );
+}

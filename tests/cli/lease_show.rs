@@ -89,6 +89,7 @@ fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
     let file = |path: &PathBuf| path.to_str().expect("its name is text").to_owned();
     tree.well(&["lease", "set", "my sync", "logfile", &file(&set)]);
     let shown = tree.well(&["lease", "show", "my sync"]);
+    assert!(shown.starts_with("name        my sync\n"), "{shown}");
     assert!(shown.contains("set.log"), "{shown}");
     let counts = r#"echo '{"counts":{"mails":3,"alerts":1}}'; exit 2"#;
     let run = ["lease", "run", "my sync", "--period", "1ms", "--detach"];
@@ -111,4 +112,26 @@ fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
     assert_eq!(lines(&set, 2).len(), 2);
     tree.well(&["lease", "set", "my sync", "logfile", "none"]);
     assert!(!tree.well(&["lease", "show", "my sync"]).contains("set.log"));
+}
+
+#[test]
+fn a_lease_that_is_not_there_says_how_it_comes_to_be() {
+    let tree = Tree::start();
+    let check = tree.run(&["lease", "check", "nosuch"]);
+    assert_eq!(check.status, 0, "a request would run: {check:?}");
+    assert!(
+        check.err.contains("there is no lease nosuch yet"),
+        "{check:?}"
+    );
+    let run = tree.run(&["lease", "run", "nosuch"]);
+    assert_eq!(run.status, 2, "{run:?}");
+    for part in [
+        "the lease has no command",
+        "`sexton lease run nosuch -- ./sync`",
+        "`sexton lease set nosuch command -- ./sync`",
+    ] {
+        assert!(run.err.contains(part), "{part}: {run:?}");
+    }
+    tree.well(&["lease", "set", "nosuch", "command", "--", "true"]);
+    assert_eq!(tree.well(&["lease", "check", "nosuch"]), "");
 }

@@ -111,7 +111,13 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     let mut holder = Holder::start(&tree, HOLDS);
     let said = conflict(&tree);
     assert_eq!(said.status, 1, "{said:?}");
-    assert!(said.err.contains("holds the lock"), "{said:?}");
+    let owner = locks(&tree)[0]["owner"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
+    let line = format!("{owner} holds the lock, granted or last renewed at 20");
+    assert!(said.err.contains(&line), "{said:?}");
+    assert!(said.err.contains("--wait"), "{said:?}");
     let words = [
         "lock",
         "run",
@@ -193,6 +199,30 @@ fn a_kill_of_the_command_gives_the_lock_back() {
 #[test]
 fn a_kill_of_the_coordinator_changes_nothing() {
     killed(&[Killed::Coordinator]);
+}
+
+#[test]
+fn a_coordinator_that_comes_back_is_noted_once() {
+    let mut tree = Tree::start();
+    let place = tree.data.join("held");
+    let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", HOLDS, "sh"]);
+    command.arg(&place).stdout(Stdio::null());
+    let run = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    until("it holds the lock", || place.exists().then_some(()));
+    // The command and the lock are watched by a request each.
+    until("both wait beside this request", || {
+        let status = tree.get("/v1/status");
+        (status["http"]["active"].as_u64() >= Some(3)).then_some(())
+    });
+    tree.again(|| {});
+    std::fs::write(tree.data.join("held.end"), "").expect("it can be written");
+    let said = done(run.wait_with_output().expect("it is ours"));
+    assert_eq!(said.status, 0, "{said:?}");
+    assert_eq!(
+        said.err.matches("the coordinator stopped").count(),
+        1,
+        "{said:?}"
+    );
 }
 
 #[test]

@@ -208,6 +208,42 @@ fn many_that_failed_are_tried_again_or_ended_by_one_command() {
 }
 
 #[test]
+fn who_retries_nothing_learns_what_there_is() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let unknown = coordinator.run(&["retry", "nosuch"]);
+    assert_eq!((unknown.status, unknown.out.as_str()), (1, ""));
+    assert!(
+        unknown.err.contains("there is no queue nosuch"),
+        "{unknown:?}"
+    );
+    let id = coordinator.well(&["push", "q", "x"]);
+    let (id, token) = (id.trim_end(), pop(&coordinator, "q").1);
+    let one = coordinator.run(&["retry", id]);
+    assert_eq!(one.status, 1, "{one:?}");
+    let kick = format!("`sexton queue kick --id {id}`");
+    assert!(one.err.contains(&kick), "{one:?}");
+    coordinator.well(&["fail", id, &token, "--retry-after", "600"]);
+    let none = coordinator.run(&["retry", "q"]);
+    assert_eq!((none.status, none.out.as_str()), (0, "retried 0 jobs\n"));
+    let hint = "1 job is waiting to be retried: `sexton queue retry q --status retrying` includes it; `sexton queue kick --id ID` runs one";
+    assert!(none.err.contains(hint), "{none:?}");
+    let shown = coordinator.run(&["show"]);
+    assert_eq!((shown.status, shown.out.as_str()), (0, "0\n"));
+    assert!(
+        shown.err.contains("no job is ready; 1 retrying"),
+        "{shown:?}"
+    );
+    let all = coordinator.well(&["retry", "q", "--status", "retrying"]);
+    assert_eq!(all, "retried 1 job\n");
+    assert_eq!(coordinator.well(&["show"]), "1\n");
+    let stats = coordinator.well(&["stats", "q"]);
+    assert!(
+        stats.ends_with("DONE counts since the start, or since the queue was created\n"),
+        "{stats}"
+    );
+}
+
+#[test]
 fn as_many_as_there_are_go_in_several_requests() {
     let coordinator = Coordinator::start(&["queue"]);
     let batch = coordinator.data.join("batch");

@@ -198,6 +198,7 @@ impl Reader {
             // By name, it would reach the coordinators of other tests. And one that is being killed has its ports for a moment
             // yet, which is over before a person has typed the next command.
             .replace("pkill -9 -f 'sexton serve'", &ended_by("-9"))
+            .replace("kill -9 $!", &ended_by("-9"))
             .replace("pkill -f 'sexton serve'", &ended_by("-TERM"));
         for ((port, _), ours) in PORTS.iter().zip(self.ports) {
             text = text.replace(port, &ours.to_string());

@@ -382,7 +382,6 @@ pub(crate) const BLOCKS: &[Block] = &[
             "sexton lease run sync -- ./sync",
             "sexton lease run sync --detach -- ./sync",
         ],
-        instead: &[("show sync", "show sync | head -n 6")],
         output: Output::ButNumbers(&[]),
         ..PLAIN
     },

@@ -14,8 +14,7 @@ fn story(tree: &Tree, id: &str) -> Value {
 /// The phases of an attempt, in their order.
 fn phases(story: &Value) -> Vec<&str> {
     let phases = story["phases"].as_array().expect("phases");
-    let times: Vec<u64> = phases.iter().filter_map(|it| it["at"].as_u64()).collect();
-    assert!(times.len() == phases.len() && times.is_sorted(), "{story}");
+    assert!(phases.iter().all(|it| it["at"].is_u64()), "{story}");
     let words = phases.iter().map(|it| it["phase"].as_str());
     words.map(|it| it.expect("a word")).collect()
 }

@@ -57,7 +57,7 @@ fn a_run_ends_at_its_limit_of_jobs() {
 /// Vector 18: a type that nobody knows, and of a run that could not begin nothing else is said.
 #[test]
 fn a_type_that_nobody_knows_is_not_possible() {
-    let tree = configured("[queues.purges]\nthrottle = 5\n");
+    let tree = configured("[queues.purges]\n");
     let (said, done) = work(&tree, &["mials"], "true");
     assert_eq!(said, json!({ "jobs": [], "reached": "none-possible" }));
     assert_eq!(done.status, 0, "{done:?}");
@@ -91,6 +91,25 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
     assert_eq!(job(&tree, &later)["phase"], "ready");
     let queue = tree.get("/v1/queues/queue?queue=mails");
     assert!(queue["throttled_ms"].as_u64().is_some(), "{queue}");
+}
+
+#[test]
+fn failed_tries_are_not_counted_as_failed_jobs() {
+    let tree = configured("[queues.few]\nmax_tries = 1\n");
+    let summary = |kind: &str, body: &str| {
+        push(&tree, kind, body);
+        let done = tree.run(&["work", kind, "--", "sh", "-c", "exit 3"]);
+        let line = done.err.lines().last().map(str::to_owned);
+        line.unwrap_or_default()
+    };
+    assert_eq!(
+        summary("mails", "x"),
+        "sexton: 0 jobs done, 0 failed, 1 failed try: none-ready"
+    );
+    assert_eq!(
+        summary("few", "x"),
+        "sexton: 0 jobs done, 1 failed: none-ready"
+    );
 }
 
 /// Vector 20: a job that failed is tried again when its claim would have ended, if its type has no back-off.

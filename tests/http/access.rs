@@ -147,7 +147,12 @@ fn a_token_of_the_scope_run_starts_processes() {
     let plain = with(TOKEN);
     assert_eq!(opened.get("/v1/status", &plain).status, 200);
     for path in ["/v1/processes", "/v1/processes/count", "/v1/services"] {
-        opened.get(path, &plain).because(403, "out-of-scope");
+        let refused = opened.get(path, &plain).because(403, "out-of-scope");
+        let detail = refused["detail"].as_str().expect("it says why");
+        assert!(
+            detail.contains("a token of the scope run") && detail.contains("openssl rand"),
+            "{detail}"
+        );
     }
     opened
         .post_with(LAUNCH, &plain, &command)

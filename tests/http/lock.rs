@@ -315,6 +315,8 @@ fn a_list_is_filtered_and_paged() {
     assert!(first["token"].is_u64() && all[1]["token"].is_null());
     let remaining = first["remaining_ms"].as_u64().expect("a number");
     assert!((1..=600_000).contains(&remaining));
+    let since = first["since_at"].as_u64().expect("a date");
+    assert!(since <= opened.handle().date().0);
 
     let mut paged = Vec::new();
     let mut next = json!("0");

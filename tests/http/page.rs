@@ -288,3 +288,25 @@ fn a_refusal_is_a_page_and_says_why() {
     is_page(&browser.load("/page/lease?name=absent"), 404);
     is_page(&browser.load("/page/locks?after=x"), 400);
 }
+
+#[test]
+fn a_path_without_a_view_is_answered_with_the_navigation() {
+    let opened = Opened::new();
+    let browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+    for (path, headers) in [
+        ("/page/nosuch", browser),
+        ("/page/nosuch", ""),
+        ("/nosuch", browser),
+    ] {
+        let answer = opened.get(path, headers);
+        is_page(&answer, 404);
+        shows(&answer.body, &["nothing is served under this path"]);
+        for view in VIEWS.iter().filter(|view| **view != "/page/jobs") {
+            let link = format!("<a href=\"{view}\">");
+            assert!(answer.body.contains(&link), "{path}: {link}");
+        }
+    }
+    for (path, headers) in [("/nosuch", "Accept: */*\r\n"), ("/v1/nosuch", browser)] {
+        opened.get(path, headers).because(404, "not-found");
+    }
+}

@@ -220,3 +220,23 @@ fn a_page_of_very_many_queues_is_no_longer_than_another() {
     );
     shows(&browser.page("/"), &["Queues 100,000"]);
 }
+
+#[test]
+fn a_claim_is_shown_with_the_time_since_which_it_is_held() {
+    let opened = Opened::new();
+    let browser = Browser::new(&opened);
+    push(&opened, "mail", 1);
+    let ready = browser.page("/page/jobs?queue=mail&phase=ready");
+    assert!(!ready.contains("Claimed since"), "{ready}");
+    let popped = opened.post("/v1/queues/pop", &json!({"queues": ["mail"]}));
+    let id = popped.json()["jobs"][0]["id"].clone();
+    for path in [
+        "/page/jobs?queue=mail&phase=claimed".to_owned(),
+        format!("/page/job?id={id}"),
+    ] {
+        let page = browser.page(&path);
+        let (_, since) = page.split_once("Claimed since").expect("it says so");
+        assert!(since.contains("<time datetime="), "{path}: {since}");
+        shows(since, &[", for 0"]);
+    }
+}

@@ -7,13 +7,15 @@
 
 use crate::browser::{Browser, shows, text};
 use crate::daemon;
-use crate::opened::{Opened, TOKEN};
+use crate::opened::{Answer, Opened, TOKEN};
 use crate::page_process::{RUN_TOKEN, opened as launching, post};
 use crate::patience::until;
 use crate::process_status::ended;
 use crate::queue::{pop, push};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::future::Future as _;
+use std::task::{Context, Waker};
 
 const PUSH_ALL: &str = "/v1/queues/push-all";
 
@@ -121,7 +123,7 @@ fn what_a_client_did_is_found_around_its_number() {
     assert!(!page.contains("<account>"));
     let rows = text(around(&page));
     let (before, after) = rows
-        .split_once("The state below is the state here.")
+        .split_once("The state below is as of this point.")
         .expect("it says where it stands");
     assert!(before.contains("granted key <account>"), "{before}");
     assert!(
@@ -180,13 +182,12 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
         assert_eq!(digests(&page).len(), 6, "{at}");
     }
     let beyond = then(&browser, "/page/then?at=18446744073709551615");
-    shows(&beyond, &["account"]);
-    assert!(
-        between(&beyond, " max=\"", "\"")
-            .parse::<u64>()
-            .expect("a number")
-            >= last
-    );
+    let end = between(&beyond, " max=\"", "\"");
+    assert!(end.parse::<u64>().expect("a number") >= last);
+    let words = format!("The journal ends at entry {end}: this is the state after it.");
+    shows(&beyond, &["account", &words]);
+    let there = then(&browser, &format!("/page/then?at={end}"));
+    assert!(!there.contains("The journal ends"), "{}", text(&there));
     for at in [
         "-1",
         "1e9",
@@ -199,6 +200,56 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
         let answer = browser.load(&format!("/page/then?at={at}"));
         assert_eq!(answer.status, 400, "{at}: {answer:?}");
     }
+}
+
+/// Loads the newest moment while the reader of the journal is occupied, until the answer is as wanted. The more it has to read,
+/// the longer it is occupied.
+fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
+    let browser = Browser::new(opened);
+    let jobs: Vec<Value> = (0..300)
+        .map(|_| json!({"queue": "q", "body": "x"}))
+        .collect();
+    until("the reader is occupied", || {
+        for _ in 0..10 {
+            assert_eq!(opened.post(PUSH_ALL, &json!({"jobs": jobs})).status, 200);
+        }
+        let past = opened.handle().past();
+        let mut asked: Vec<_> = (0..requests).map(|_| Box::pin(past.state(None))).collect();
+        // Each is queued when it is first polled.
+        let mut context = Context::from_waker(Waker::noop());
+        for one in &mut asked {
+            drop(one.as_mut().poll(&mut context));
+        }
+        Some(browser.load("/page/then")).filter(&is_wanted)
+    })
+}
+
+#[test]
+fn while_the_journal_is_read_a_page_says_how_far() {
+    let opened = Opened::new();
+    let answer = occupied(&opened, 3, |answer| answer.body.contains("data-again"));
+    assert_eq!(answer.status, 200);
+    shows(&answer.body, &["Reading the journal: entry", "Look again"]);
+    let again = between(&answer.body, "<p><a href=\"", "\"");
+    shows(
+        &then(&Browser::new(&opened), again),
+        &["The journal begins at entry 1"],
+    );
+}
+
+#[test]
+fn a_page_says_that_too_many_look_at_the_past() {
+    let opened = Opened::new();
+    let answer = occupied(&opened, 5, |answer| answer.status == 503);
+    assert!(answer.body.contains("data-busy"), "{}", answer.body);
+    shows(
+        &answer.body,
+        &["others are looking at the past already: try again in a moment."],
+    );
+    shows(
+        &then(&Browser::new(&opened), "/page/then"),
+        &["The journal begins at entry 1"],
+    );
 }
 
 #[test]

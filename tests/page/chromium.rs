@@ -258,6 +258,7 @@ impl Tab<'_> {
         let (code, text) = match key {
             "Enter" => (13, "\r"),
             "Tab" => (9, ""),
+            "ArrowLeft" => (37, ""),
             other => panic!("no code of {other} is known here"),
         };
         for kind in ["keyDown", "keyUp"] {

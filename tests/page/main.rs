@@ -10,6 +10,7 @@ mod furnished;
 mod looks;
 mod many;
 mod served;
+mod then;
 mod views;
 
 #[path = "../support/left_out.rs"]

@@ -1,5 +1,7 @@
 //! A node inside the test's own process, with a LockServer door on a free port, and how to wait for what it says.
 
+pub(crate) use sexton::block_on as wait;
+
 use sexton::actors::lock::{EntryView, Query, Reply};
 use sexton::config::LockserverConfig;
 use sexton::node::Handle;
@@ -20,15 +22,6 @@ pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
     let node = Node::open(config).expect("the node opens");
     let address = node.handle().doors().lockserver;
     (node, address.expect("the door was asked for"))
-}
-
-/// Waits for something that the library gives as a future.
-pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime starts")
-        .block_on(future)
 }
 
 /// Every lock entry of a node.

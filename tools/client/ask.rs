@@ -11,6 +11,7 @@ use sexton::persist::disk::RealDisk;
 use sexton::refusal::Reason;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the coordinator may take to answer a request that does not wait for anything.
@@ -149,7 +150,7 @@ pub(crate) fn send(
     let began = instant();
     let wait = Duration::from_secs(wait);
     let mut pause = PAUSE_MIN;
-    let mut was_there = false;
+    let mut away: Option<Away> = None;
     loop {
         let left = wait.saturating_sub(began.elapsed());
         if !wait.is_zero() {
@@ -165,13 +166,10 @@ pub(crate) fn send(
                 return Ok(answer);
             }
             Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
-            Err(Trouble::Absent(_)) if was_there => {}
+            Err(Trouble::Absent(_)) if away.is_some() => {}
             answered => return answered.map_err(Failure::from),
         }
-        if !was_there {
-            tell("the coordinator stopped; waiting for it to come back");
-        }
-        was_there = true;
+        away.get_or_insert_with(Away::begin);
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
             let words = "the coordinator stopped and did not come back within the wait";
@@ -179,6 +177,27 @@ pub(crate) fn send(
         }
         rest(pause.min(left));
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// The number of requests of this process that wait for the coordinator to come back.
+static AWAY: AtomicUsize = AtomicUsize::new(0);
+
+/// A request that waits for the coordinator to come back. Of requests that wait at the same time, the first prints a note.
+struct Away;
+
+impl Away {
+    fn begin() -> Self {
+        if AWAY.fetch_add(1, Ordering::Relaxed) == 0 {
+            tell("the coordinator stopped; waiting for it to come back");
+        }
+        Self
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        AWAY.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -341,8 +360,10 @@ pub(crate) fn follow(
         }
     }
     if !head.starts_with("HTTP/1.1 200 ") {
+        // The connection stays open after an answer that has a length.
+        let length = length(head.split("\r\n")).map_or(ANSWER_BYTES_MAX, |length| length as u64);
         let mut answer = head.into_bytes();
-        let mut body = reader.take(ANSWER_BYTES_MAX);
+        let mut body = reader.take(length.min(ANSWER_BYTES_MAX));
         body.read_to_end(&mut answer).map_err(broken)?;
         let answer = parse(&answer);
         return answer

@@ -6,7 +6,7 @@ use crate::lease::request::{ClientOptions, WAIT_MAX};
 use crate::lease::run::Run;
 use crate::lease::set::Set;
 use crate::lock::{name, put};
-use crate::report::Failure;
+use crate::report::{Failure, tell};
 use crate::span::{SPAN, seconds};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ Examples:
   sexton lease check sync && sexton lease run sync --detach -- ./sync
   sexton lease show sync                              what runs, what is next, until when
 
-Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits
+Exit status: 0 success; 1 refused: disabled, absent, not wanted; 2 usage; 3 no coordinator runs there; 4 it has halted. `run` exits \
 with the status of its command.")]
 pub(crate) struct Lease {
     #[command(subcommand)]
@@ -51,7 +51,7 @@ enum Action {
     Run(Box<Run>),
     /// Show the state of a lease
     ///
-    /// The first six lines are those of `fossil test-backoffice-lease`: who has the pass and the time before which no other
+    /// The last six lines are those of `fossil test-backoffice-lease`: who has the pass and the time before which no other
     /// begins, who is next and until when, as PIDs and seconds since 1970. A next command that has no process yet is shown with
     /// the coordinator's PID.
     #[command(after_help = "\
@@ -79,6 +79,7 @@ Examples:
     /// Check whether a request for a pass would change anything: the lease is enabled and no request is queued
     ///
     /// Changes nothing, and takes the same time however many leases there are. Fossil does this check before it starts a process.
+    /// For a lease that does not exist yet the answer is yes, with a note: the first request creates it.
     #[command(after_help = "\
 Example: sexton lease check sync && sexton lease run sync --detach -- ./sync
 
@@ -188,6 +189,12 @@ impl ClientOptions {
         let said = self.look("/check", &which.fields())?;
         if self.json {
             self.tell(&said, |_| String::new())?;
+        }
+        if said.pointer("/exists") == Some(&false.into()) {
+            let name = which.name.to_text();
+            tell(&format!(
+                "there is no lease {name} yet: the first request for a pass creates it; `sexton lease list` shows the leases"
+            ));
         }
         match said.pointer("/wanted").and_then(Value::as_bool) {
             Some(true) => Ok(()),

@@ -59,10 +59,9 @@ pub(super) fn fossil(lease: &Value) -> String {
     page
 }
 
-/// Formats a lease as Fossil does, followed by what Fossil does not know.
+/// Formats a lease, followed by the lines that Fossil prints of one.
 pub(super) fn whole(lease: &Value) -> String {
-    let mut page = fossil(lease);
-    page.push('\n');
+    let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
             writeln!(page, "{name:<11} {value}").expect("a string takes all");
@@ -93,6 +92,8 @@ pub(super) fn whole(lease: &Value) -> String {
         line("schedule", &format!("{schedule} ({zone}{catches_up})"));
         line("due", &date(lease, "/due_at"));
     }
+    page.push('\n');
+    page.push_str(&fossil(lease));
     page
 }
 

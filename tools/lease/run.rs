@@ -42,11 +42,11 @@ Examples:
   sexton lease run sync --if 'test -s queue' -- ./sync  only if there is anything to do
   sexton lease run nightly                              the command of `sexton lease set nightly command`
 
-The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved
+The command has the fencing token of its pass in SEXTON_FENCE and the name of the lease in SEXTON_LEASE. Its program is resolved \
 at each launch, so a replaced program runs from the next pass on.
 
-Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its
-turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no
+Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not its \
+turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
 coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Run {
@@ -119,11 +119,29 @@ impl Run {
         }
         match launch {
             Some(launch) if !self.detach => self.foreground(asking, &processes, launch),
-            launch => {
+            None => {
+                let said = asking.act("run", self.asked(None)?, 0);
+                self.answered(
+                    asking,
+                    &said.map_err(|failure| self.without_command(failure))?,
+                )
+            }
+            launch @ Some(_) => {
                 let said = asking.act("run", self.asked(launch)?, 0)?;
                 self.answered(asking, &said)
             }
         }
+    }
+
+    /// Adds how to define a command, if the request failed because there is none.
+    fn without_command(&self, failure: Failure) -> Failure {
+        if !failure.words().contains("the lease has no command") {
+            return failure;
+        }
+        let name = self.which.name.to_text();
+        failure.help(format!(
+            "give a command, as in `sexton lease run {name} -- ./sync`, or set one: `sexton lease set {name} command -- ./sync`"
+        ))
     }
 
     /// Runs the command of --if, if there is one, and returns whether there is anything to do.

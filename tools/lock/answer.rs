@@ -1,11 +1,12 @@
 //! Answers about locks: as tables, and as failures with an exit status.
 
-use crate::client::Answer;
+use crate::client::{self, Answer, Fields, Target};
 use crate::lock::named::shown;
 use crate::report::Failure;
 use crate::table::Column;
-use crate::text::{span, words};
+use crate::text::{number, span, time, words};
 use serde_json::Value;
+use sexton::clock::Timestamp;
 use sexton::refusal::Reason;
 
 /// The advice for a refusal.
@@ -50,6 +51,30 @@ pub(crate) fn refused(mut said: Value) -> Failure {
         }
     }
     Failure::refused(&said, HELPS)
+}
+
+/// Converts a refusal as [`refused`] does. If the lock is held, also names the time since which its holder has it.
+pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> Failure {
+    let is_held = said.pointer("/reason") == Some(&Reason::Held.word().into());
+    let since = is_held.then(|| holder_since(target, lock, &said)).flatten();
+    let failure = refused(said);
+    match since {
+        None => failure,
+        Some(at) => failure.explained(&format!(", granted or last renewed at {}", time(at))),
+    }
+}
+
+/// Returns when the holder named by a refusal was granted the lock, or last renewed it; `None` if it no longer holds it.
+fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestamp> {
+    let mut query = lock.clone();
+    query.retain(|field, _| !field.starts_with("owner"));
+    let path = client::with_query("/v1/locks", &query);
+    let listed = client::get(target, &path).ok()?.said().ok()?;
+    let entries = listed.pointer("/locks").and_then(Value::as_array)?;
+    let holder = shown(said, "owner");
+    let is_its = |entry: &&Value| number(entry, "/place") == 1 && shown(entry, "owner") == holder;
+    let since = entries.iter().find(is_its)?.pointer("/since_at")?;
+    since.as_u64().map(Timestamp)
 }
 
 /// Formats lock entries as a table.

@@ -5,7 +5,7 @@
 //! the lock: see `by_ttl.rs`.
 
 use crate::client::{self, Fields, Target, Where, fields, rest};
-use crate::lock::answer::refused;
+use crate::lock::answer::{refused, refused_by_holder};
 use crate::lock::by_ttl::ByTtl;
 use crate::lock::command::{TTL_MAX, WAIT_MAX, entry};
 use crate::lock::named::{LockSelector, name, own_name};
@@ -58,8 +58,8 @@ Examples:
   sexton lock run account 42 --wait 30 -- ./settle
   sexton lock run deploy -- sh -c './deploy --fence \"$SEXTON_FENCE\"'
 
-Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75
-(--lost-exit) it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs
+Exit status: that of the command, or 128 plus the signal that ended it; 1 (--conflict-exit) it did not get the lock; 75 \
+(--lost-exit) it lost the lock and was stopped; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no coordinator runs \
 there.")]
 pub(super) struct Run {
     #[command(flatten)]
@@ -172,8 +172,8 @@ impl Run {
                 return Err(refused(said));
             }
             if left == Some(0) {
-                let words = refused(said).words().to_owned();
-                return Err(Failure::of_command(self.conflict_exit, words));
+                let failure = refused_by_holder(target, &lock, said);
+                return Err(failure.with_status(self.conflict_exit));
             }
         }
     }

@@ -155,7 +155,7 @@ Examples:
   sexton wait 0192f5e0                wait, and exit with its status
   sexton wait 0192f5e0 --timeout 30s  wait at most half a minute
 
-Exit status: that of the process, or 128 plus the signal that ended it; 124 it has not ended within the timeout; 125 it is unknown how
+Exit status: that of the process, or 128 plus the signal that ended it; 124 it has not ended within the timeout; 125 it is unknown how \
 it ended, or it was never started. Of sexton itself: 1 there is no such process; 2 wrong flags; 3 no coordinator runs there."
 )]
 pub(crate) struct WaitFor {

@@ -32,12 +32,12 @@ const NOT_LAUNCHED: u8 = 125;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton run -- make -j4                         like `make -j4`, and `sexton ps` shows it
-  sexton run --timeout 10m -- ./import.sh        its whole tree is stopped after ten minutes
+  sexton run -- make -j4                         and `sexton ps` shows it
+  sexton run --timeout 10m -- ./import.sh        then its whole tree is stopped
   id=$(sexton run --detach -- ./worker --queue mails)
   sexton logs --follow \"$id\"; sexton wait \"$id\"  its output, and how it ended
 
-Exit status: that of the command, or 128 plus the signal that ended it; 124 it timed out; 125 it could not be launched, 126 it cannot be
+Exit status: that of the command, or 128 plus the signal that ended it; 124 it timed out; 125 it could not be launched, 126 it cannot be \
 executed, 127 it was not found. Of sexton itself: 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Run {

@@ -29,7 +29,7 @@ Examples:
   sexton service logs web --follow   its output, as it is written
   sexton service reload              reload the configuration: only what changed is touched
 
-Exit status: 0 success; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no
+Exit status: 0 success; 1 there is no such service, or it is not in the requested state when the wait is over; 2 wrong flags; 3 no \
 coordinator runs there."
 )]
 pub(crate) struct Service {

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Make jobs ready that were tried too often or were buried
 ///
-/// They start over as if they had never been tried. With --status, jobs in that state instead.
+/// They start over as if they had never been tried. With --status, jobs in that state instead. `sexton queue kick --id ID` is for one
+/// job.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -96,6 +97,9 @@ impl JobSelector {
         asking: &ClientOptions,
         (what, done): (&str, &'static str),
     ) -> Result<(), Failure> {
+        if let Some(queue) = &self.queue {
+            must_exist(asking, queue)?;
+        }
         let so_far = Arc::new(AtomicU64::new(0));
         let shown = Arc::clone(&so_far);
         let words = move || {
@@ -127,6 +131,65 @@ impl JobSelector {
         if asking.json {
             return print(&format!("{}\n", json!({ done: all })));
         }
-        print(&format!("{done} {}\n", count(all, "job")))
+        print(&format!("{done} {}\n", count(all, "job")))?;
+        if all == 0 && self.status.is_none() {
+            self.hint(asking, what)?;
+        }
+        Ok(())
     }
+
+    /// Reports which jobs there are instead of abandoned and buried ones.
+    fn hint(&self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
+        let queues = match &self.queue {
+            Some(queue) => asking.named(std::slice::from_ref(queue))?,
+            None => asking.of_type(self.r#type.as_deref())?,
+        };
+        let of = |phase: &str| -> u64 {
+            let path = format!("/{phase}");
+            queues.iter().map(|queue| number(queue, &path)).sum()
+        };
+        let found = match (of("retrying"), of("delayed")) {
+            (0, 0) => return Ok(()),
+            (0, delayed) => (delayed, "delayed", "delayed"),
+            (retrying, _) => (retrying, "retrying", "waiting to be retried"),
+        };
+        let (count_of, phase, words) = found;
+        let (verb, them) = if count_of == 1 {
+            ("is", "it")
+        } else {
+            ("are", "them")
+        };
+        let selected = match (&self.queue, &self.r#type) {
+            (Some(queue), _) => format!("{queue} "),
+            (None, Some(kind)) => format!("--type {kind} "),
+            (None, None) => "--all ".to_owned(),
+        };
+        let one = if what == "retry" {
+            "; `sexton queue kick --id ID` runs one"
+        } else {
+            "; `sexton queue delete ID` deletes one"
+        };
+        tell(&format!(
+            "{} {verb} {words}: `sexton queue {what} {selected}--status {phase}` includes {them}{one}",
+            count(count_of, "job"),
+        ));
+        Ok(())
+    }
+}
+
+/// Refuses the name of a queue that does not exist. A number is probably the id of a job.
+fn must_exist(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
+    let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
+    if answer.status != 404 {
+        return well(&answer).map(drop);
+    }
+    let failure = Failure::found(format!("there is no queue {queue}"));
+    let is_id = queue.as_str().bytes().all(|byte| byte.is_ascii_digit());
+    Err(if is_id {
+        failure.help(format!(
+            "`sexton queue kick --id {queue}` makes the job {queue} ready, `sexton queue delete {queue}` deletes it"
+        ))
+    } else {
+        failure.help("a queue exists while it has jobs; `sexton queue stats` shows all of them")
+    })
 }

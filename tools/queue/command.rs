@@ -22,14 +22,14 @@ use sexton::actors::queue::QueueName;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue push mails 'to: ann'              add a job
-  sexton queue pop mails --wait 60               claim one, and wait for it if necessary
-  sexton queue ack 17 4711                       finish it: its id, and the token of the claim
-  sexton queue stats                             every queue, and the states of its jobs
-  sexton queue next && ...                       is anything ready anywhere?
-  sexton queue config                            the configuration of every job type
+  sexton queue push mails 'to: ann'    add a job
+  sexton queue pop mails --wait 60     claim one; wait for it if necessary
+  sexton queue ack 17 4711             finish it: its id, the token of the claim
+  sexton queue stats                   every queue, and the states of its jobs
+  sexton queue next && ...             is anything ready anywhere?
+  sexton queue config                  the configuration of every job type
 
-Exit status: 0 success; 1 refused: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has
+Exit status: 0 success; 1 refused: nothing to claim, absent, stale; 2 usage; 3 no coordinator runs there; 4 it has \
 halted.")]
 pub(crate) struct Queue {
     #[command(subcommand)]

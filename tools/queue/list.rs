@@ -5,7 +5,7 @@ use crate::client::{Fields, fields};
 use crate::queue::answer::{ClientOptions, well};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
-use crate::report::{Failure, print};
+use crate::report::{Failure, print, tell};
 use crate::table::{Column, table};
 use crate::text::{grouped, last_line, number, plain, span, words};
 use clap::{Args, ValueEnum};
@@ -91,6 +91,8 @@ impl Status {
 }
 
 /// Show every queue, and the states of its jobs
+///
+/// DONE counts jobs since the start of the coordinator, or since the queue was created.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -154,8 +156,14 @@ impl ClientOptions {
         }
     }
 
+    /// Reads all queues of a type, or all queues.
+    pub(super) fn of_type(&self, kind: Option<&str>) -> Result<Vec<Value>, Failure> {
+        let query = fields([("type", json!(kind))]);
+        Ok(self.all(("", "queues"), &query, u64::MAX)?.0)
+    }
+
     /// Reads queues by name. A queue that does not exist has no jobs, and is left out.
-    fn named(&self, queues: &[QueueName]) -> Result<Vec<Value>, Failure> {
+    pub(super) fn named(&self, queues: &[QueueName]) -> Result<Vec<Value>, Failure> {
         let mut found = Vec::new();
         for queue in queues {
             let answer = self.get("/queue", &fields([("queue", json!(queue))]))?;
@@ -173,8 +181,7 @@ impl ShowQueues {
             return self.jobs(asking);
         }
         let mut queues = if self.queues.is_empty() {
-            let query = fields([("type", json!(self.r#type))]);
-            asking.all(("", "queues"), &query, u64::MAX)?.0
+            asking.of_type(self.r#type.as_deref())?
         } else {
             let named = asking.named(&self.queues)?;
             let is_asked = |queue: &Value| {
@@ -192,7 +199,11 @@ impl ShowQueues {
             ));
         }
         if !self.group {
-            return print(&format!("{ready}\n"));
+            print(&format!("{ready}\n"))?;
+            if ready == 0 {
+                tell_later(&queues);
+            }
+            return Ok(());
         }
         let lines: String = queues.iter().filter_map(group).collect();
         print(&lines)
@@ -232,6 +243,25 @@ impl ShowQueues {
         }
         print(&job_table(&jobs))?;
         more(&next, self.limit)
+    }
+}
+
+/// Reports on standard error how many jobs will be ready later, so that a script still reads one number.
+fn tell_later(queues: &[Value]) {
+    let of = |phase: &str| -> u64 {
+        let path = format!("/{phase}");
+        queues.iter().map(|queue| number(queue, &path)).sum()
+    };
+    let later = ["retrying", "delayed"].map(|phase| (of(phase), phase));
+    let later = later.iter().filter(|(count, _)| *count > 0);
+    let later: Vec<String> = later
+        .map(|(count, phase)| format!("{} {phase}", grouped(*count)))
+        .collect();
+    if !later.is_empty() {
+        let later = later.join(", ");
+        tell(&format!(
+            "no job is ready; {later}: `sexton queue show --list` shows them"
+        ));
     }
 }
 
@@ -368,6 +398,7 @@ impl QueueStatistics {
         });
         print(&table(heads, rows))?;
         more(&next, self.limit)?;
+        print("DONE counts since the start, or since the queue was created\n")?;
         self.ended(asking)
     }
 

@@ -27,7 +27,7 @@ use std::path::Path;
 /// Descriptors reserved for other purposes than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Below this number of descriptors, too few for the settings is a warning; from there on it is only worth an info.
+/// Below this number of descriptors, too few for the settings is a warning; from there on it is only a detail.
 const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
@@ -239,7 +239,7 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     if descriptors < DESCRIPTORS_ENOUGH {
         tracing::warn!(descriptors, connections, "{words}");
     } else {
-        tracing::info!(descriptors, connections, "{words}");
+        tracing::debug!(descriptors, connections, "{words}");
     }
 }
 

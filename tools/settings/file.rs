@@ -4,7 +4,7 @@
 //! A file with errors still yields what could be read, so that all problems are reported at once. Does not interpret the values.
 
 use crate::report::Failure;
-use crate::settings::layer::{Entry, Problem, Source, Values};
+use crate::settings::layer::{self, Entry, Problem, Source, Values, nearest};
 use crate::settings::tenant::{self, Tenants};
 use crate::settings::{queue, service, task, worker};
 use sexton::actors::process::Definition;
@@ -91,7 +91,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
             problems.extend(wrong.into_iter().map(|wrong| (wrong.source.line(), wrong)));
             continue;
         }
-        match values(value.get_ref()) {
+        match setting(key, value.get_ref()) {
             Ok(values) => {
                 let mut entry = Entry::new(source(line), key, values);
                 entry.has_number = has_number(value.get_ref());
@@ -121,6 +121,24 @@ fn parse(path: &Path, bytes: &[u8]) -> Content {
     }
 }
 
+/// The tables of a file.
+const TABLES: [&str; 5] = ["queues", "services", "tasks", "tenants", "workers"];
+
+/// Reports a table that does not exist, with what was probably meant.
+fn unknown_table(key: &str) -> String {
+    let nearest = nearest(key, TABLES.into_iter());
+    match (nearest, key) {
+        (Some(table), _) => format!("there is no such table; did you mean {table}?"),
+        (None, "lease" | "leases") => {
+            "there is no such table; `sexton lease set` defines leases".to_owned()
+        }
+        (None, _) => format!(
+            "there is no such table; expected one of {}",
+            TABLES.join(", ")
+        ),
+    }
+}
+
 /// Keeps the tables that could be read, and returns their problems.
 fn kept<T>(tables: &mut T, (read, wrong): (T, Vec<Problem>)) -> Vec<Problem> {
     *tables = read;
@@ -134,6 +152,14 @@ fn no_text(source: Source) -> Content {
         problems: vec![Problem::new(source, "", words)],
         ..Content::default()
     }
+}
+
+/// Reads the values of a key that is not one of [`TABLES`].
+fn setting(key: &str, value: &DeValue<'_>) -> Result<Values, String> {
+    if value.is_table() && !layer::is_setting(key) {
+        return Err(unknown_table(key));
+    }
+    values(value)
 }
 
 fn values(value: &DeValue<'_>) -> Result<Values, String> {

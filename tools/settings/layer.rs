@@ -310,6 +310,20 @@ impl Settled {
     }
 }
 
+/// Returns the word that was probably meant.
+pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
+    let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    nearest
+        .filter(|(_, alike)| *alike > 0.8)
+        .map(|(known, _)| known)
+}
+
+/// Returns whether a key of a file is the name of a flag.
+pub(super) fn is_setting(key: &str) -> bool {
+    Flags::new().find(key).is_some()
+}
+
 /// The definitions of the flags, as clap has them.
 struct Flags(Command);
 
@@ -335,18 +349,10 @@ impl Flags {
     }
 
     fn unknown(&self, key: &str) -> String {
-        let alike = |long: &str| strsim::jaro_winkler(&key.replace('_', "-"), long);
-        let nearest = self
-            .each()
-            .map(|(_, long)| (long, alike(long)))
-            .max_by(|(_, one), (_, other)| one.total_cmp(other));
-        match nearest {
-            Some((long, alike)) if alike > 0.8 => {
-                format!("there is no such setting; did you mean {long}?")
-            }
-            Some(_) | None => {
-                "there is no such setting; `sexton config` shows all of them".to_owned()
-            }
+        let all = self.each().map(|(_, long)| long);
+        match nearest(&key.replace('_', "-"), all) {
+            Some(long) => format!("there is no such setting; did you mean {long}?"),
+            None => "there is no such setting; `sexton config` shows all of them".to_owned(),
         }
     }
 

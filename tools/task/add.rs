@@ -23,34 +23,40 @@ use std::ffi::OsString;
 Examples:
   sexton task add -- ./import customers.csv
   sexton task add --group mails --priority high -- ./send-newsletter
-  sexton task add --work site-7 -- ./deploy site-7     never two tasks of site-7 at a time
-  sexton task add --wait 10m -- ./report               and wait until it has ended
-  sexton task add --inject within-task:segv -- ./report     the first attempt dies; does the task recover?
+  sexton task add --work site-7 -- ./deploy site-7    one of site-7 at a time
+  sexton task add --wait 10m -- ./report              wait until it has ended
+  sexton task add --inject within-task:segv -- ./report
+                                                      the first attempt dies
 
-The command has these variables in its environment: SEXTON_TASK_ID, SEXTON_TASK_NAME, SEXTON_TASK_GROUP, SEXTON_TASK_WORK,
-SEXTON_TASK_REVISION, SEXTON_TASK_BURST_MS; SEXTON_FENCE, its fencing token; and SEXTON_TASK_ATTEMPT, the number of the attempt, from 1.
-SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is being terminated. It reports with `sexton task save`, `saved`,
+The command has these variables in its environment: SEXTON_TASK_ID, SEXTON_TASK_NAME, SEXTON_TASK_GROUP, SEXTON_TASK_WORK, \
+SEXTON_TASK_REVISION, SEXTON_TASK_BURST_MS; SEXTON_FENCE, its fencing token; and SEXTON_TASK_ATTEMPT, the number of the attempt, from 1. \
+SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is being terminated. It reports with `sexton task save`, `saved`, \
 `heartbeat`, `done`, `wait` and `fail`.
 
 Points of --inject, where the first attempt fails:
-  before-parent          the process cannot be created; `before-parent:kill`: the keeper is killed        (1)
-  within-parent          the process is created, but cannot execute its program                           (1)
-  before-child           the program of the command does not exist                                        (1)
+  before-parent (1)      the process cannot be created; with :kill, the keeper
+                         is killed
+  within-parent (1)      the process is created, but cannot execute its program
+  before-child (1)       the program of the command does not exist
   within-child           the process dies before the command begins
   before-task            the same, after the coordinator has answered it once
   within-task            the command is killed as soon as it runs
-  after-task             the command has ended, but its result is not reported
-  after-child            the command has ended, and its result is reported
-  before-cleanup         the program of --cleanup does not exist                                          (1)
+  after-task             the command has ended, its result is not reported
+  after-child            the command has ended, its result is reported
+  before-cleanup (1)     the program of --cleanup does not exist
   within-cleanup         the cleanup dies before it begins
   after-cleanup          the cleanup has ended, but its status is lost
-  before-thread-cleanup  the coordinator's actor panics before it handles the end                         (1)
-  within-thread-cleanup  it panics while it frees the thread                                              (1)
-  after-thread-cleanup   the lock actor panics when the execute lock is released                          (1)
-  after-parent           the keeper is killed when it has reported the exit                               (1)
-  drop-signal            the keeper's report of the exit is dropped                                       (1)
-Points with (1) are in the coordinator, which refuses them unless its configuration has `[tasks] allow_fault_injection = true`. At
-the others, KIND is how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop (SIGSTOP),
+  before-thread-cleanup (1)
+                         the coordinator's actor panics before it handles the
+                         end
+  within-thread-cleanup (1)
+                         it panics while it frees the thread
+  after-thread-cleanup (1)
+                         the lock actor panics when the execute lock is released
+  after-parent (1)       the keeper is killed when it has reported the exit
+  drop-signal (1)        the keeper's report of the exit is dropped
+Points with (1) are in the coordinator, which refuses them unless its configuration has `[tasks] allow_fault_injection = true`. At \
+the others, KIND is how the process fails: exit (status 1), exit0 (status 0), abort, segv, kill (the default), loop, stop (SIGSTOP), \
 memory (it allocates more than it may). `sexton task show` shows the result.
 
 Prints the id of the task. Exit status: 0 success; with --wait, 1 if the task failed, was terminated, or has not ended.")]

@@ -31,7 +31,7 @@ Examples:
 
 An inventory is a list in JSON: [{\"host\":\"web-1\",\"max_procs\":4},{\"host\":\"web-2\",\"max_procs\":8,\"ssh\":{\"to\":\"deploy@web-2\"}}]
 
-Exit status: 0 success; 1 refused, and for `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an
+Exit status: 0 success; 1 refused, and for `check` and `update`: something had to change; 2 usage; 3 no coordinator runs there, or an \
 inventory cannot be read.")]
 pub(crate) struct Server {
     #[command(subcommand)]

@@ -162,8 +162,8 @@ impl Attempts {
         self.settled(finished, told)
     }
 
-    /// Records a job whose result was reported, or could not be.
-    pub(super) fn settled(&self, finished: Finished, told: Result<(), Failure>) -> JobResult {
+    /// Records a job whose result was reported, or could not be. `told` says whether the job is not tried again.
+    pub(super) fn settled(&self, finished: Finished, told: Result<bool, Failure>) -> JobResult {
         let Finished {
             claim,
             verdict,
@@ -172,11 +172,14 @@ impl Attempts {
         } = finished;
         let (error, _) = verdict.reason();
         let error = error.map(str::to_owned);
+        // A job whose result could not be reported is tried again.
+        let is_over = *told.as_ref().unwrap_or(&false);
         let error = error.or_else(|| told.err().map(|failure| failure.whole()));
         let worked = JobResult {
             kind: claim.kind(),
             error,
             is_deferred: matches!(verdict, Verdict::Later(..)),
+            is_over,
             ms,
         };
         self.say(&claim, &verdict, &worked);

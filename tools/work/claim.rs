@@ -111,8 +111,9 @@ impl Jobs {
         }
     }
 
-    /// Reports the result of a job, retrying until the coordinator answers. Fails if the claim is no longer valid.
-    pub(super) fn settle(&self, claim: &Claim, verdict: &Verdict) -> Result<(), Failure> {
+    /// Reports the result of a job, retrying until the coordinator answers. Returns whether the job is not tried again. Fails if
+    /// the claim is no longer valid.
+    pub(super) fn settle(&self, claim: &Claim, verdict: &Verdict) -> Result<bool, Failure> {
         let path = format!("/v1/queues/{}", verdict.request());
         let (error, retry) = verdict.reason();
         let asked = fields([
@@ -123,7 +124,9 @@ impl Jobs {
         ]);
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
-        patiently(settle, None)?.well(&[]).map(drop)
+        let said = patiently(settle, None)?.well(&[])?;
+        let phase = said.pointer("/phase").and_then(Value::as_str);
+        Ok(phase.is_none_or(|phase| phase == "abandoned"))
     }
 
     /// Stores the result of a claimed job, retrying until the coordinator answers: how it ended, how long to keep that, and how

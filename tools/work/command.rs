@@ -50,7 +50,7 @@ Examples:
   sexton work reports --keep-result 1h -- ./report
                                                  `sexton queue result ID` shows the output of each, for an hour
 
-Exit status: 0 even if jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`, and its job is given
+Exit status: 0 even if jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`, and its job is given \
 back; 3 no coordinator runs there.")]
 pub(crate) struct Work {
     /// The types of jobs; each is a queue

@@ -6,6 +6,7 @@ use crate::notify::Notify;
 use crate::progress::Progress;
 use crate::text::{grouped, span};
 use crate::work::runner::{Runner, Standing};
+use crate::work::tally::failed;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,14 +42,14 @@ fn on_terminal(runner: &Arc<Runner>) -> Option<Progress> {
 fn counts(standing: &Standing) -> [String; 3] {
     [
         format!("{} done", grouped(standing.done)),
-        format!("{} failed", grouped(standing.failed)),
+        failed(standing.failed, standing.failed_tries),
         format!("{} running", standing.busy),
     ]
 }
 
 /// Formats the progress, the rate and the number of jobs left.
 fn line(standing: &Standing, ready: Option<u64>) -> String {
-    let ended = standing.done + standing.failed;
+    let ended = standing.done + standing.failed_tries;
     let ms = u64::try_from(standing.elapsed.as_millis()).unwrap_or(u64::MAX);
     let tenths = (ended * 10_000).checked_div(ms).unwrap_or(0);
     let mut parts = counts(standing).to_vec();
@@ -72,13 +73,20 @@ mod tests {
         let mut standing = Standing {
             done: 90,
             failed: 10,
+            failed_tries: 10,
             busy: 4,
             elapsed: Duration::from_secs(40),
         };
         let shown = line(&standing, Some(1000));
         let whole = "90 done, 10 failed, 4 running, 2.5/s, 1,000 ready, 6 min 40 s left";
         assert_eq!(shown, whole);
-        (standing.done, standing.failed) = (0, 0);
+        (standing.failed, standing.failed_tries) = (1, 10);
+        let shown = line(&standing, None);
+        assert_eq!(
+            shown,
+            "90 done, 1 failed, 10 failed tries, 4 running, 2.5/s"
+        );
+        (standing.done, standing.failed, standing.failed_tries) = (0, 0, 0);
         let shown = line(&standing, Some(1000));
         assert_eq!(shown, "0 done, 0 failed, 4 running, 0.0/s, 1,000 ready");
         assert!(!line(&standing, None).contains("ready"));

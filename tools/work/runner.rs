@@ -69,7 +69,9 @@ struct State {
 /// The progress of a run.
 pub(super) struct Standing {
     pub(super) done: u64,
+    /// Jobs that are not tried again.
     pub(super) failed: u64,
+    pub(super) failed_tries: u64,
     pub(super) busy: u32,
     pub(super) elapsed: Duration,
 }
@@ -150,6 +152,7 @@ impl Runner {
         Standing {
             done: state.tally.done,
             failed: state.tally.failed,
+            failed_tries: state.tally.failed_tries,
             busy: state.busy,
             elapsed: self.began.elapsed(),
         }
@@ -241,7 +244,7 @@ impl Runner {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
             let (told, found) = self.exchange.of(jobs, before.claim().key());
-            let before = self.attempts.settled(before, told);
+            let before = self.attempts.settled(before, told.map(|()| true));
             match found {
                 Some(ClaimAnswer::Nothing) | None => self.count(before),
                 Some(found) => return (Some(before), Ok(found)),

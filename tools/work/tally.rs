@@ -1,7 +1,7 @@
 //! The results of a run: as a line, as JSON in the form of `MediaWiki`'s `runJobs.php --result=json`, and as a log line for each
 //! job.
 
-use crate::text::count;
+use crate::text::{count, grouped};
 use crate::work::claim::Claim;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
@@ -89,6 +89,8 @@ pub(super) struct JobResult {
     pub(super) error: Option<String>,
     /// Whether it was not tried and comes back.
     pub(super) is_deferred: bool,
+    /// Whether it is not tried again.
+    pub(super) is_over: bool,
     pub(super) ms: u64,
 }
 
@@ -159,7 +161,9 @@ pub(super) struct Tally {
     /// Every job, if they are to be listed.
     jobs: Option<Vec<JobResult>>,
     pub(super) done: u64,
+    /// Jobs that failed and are not tried again.
     pub(super) failed: u64,
+    pub(super) failed_tries: u64,
     pub(super) deferred: u64,
     elapsed: u64,
     reached: Option<Reached>,
@@ -186,7 +190,10 @@ impl Tally {
         match worked.error {
             _ if worked.is_deferred => self.deferred += 1,
             None => self.done += 1,
-            Some(_) => self.failed += 1,
+            Some(_) => {
+                self.failed_tries += 1;
+                self.failed += u64::from(worked.is_over);
+            }
         }
         self.elapsed += worked.ms;
         if let Some(jobs) = &mut self.jobs {
@@ -196,7 +203,8 @@ impl Tally {
 
     /// Returns whether no job was ready and none was worked on.
     pub(super) fn is_empty(&self) -> bool {
-        self.done + self.failed + self.deferred == 0 && self.reached == Some(Reached::NoneReady)
+        self.done + self.failed_tries + self.deferred == 0
+            && self.reached == Some(Reached::NoneReady)
     }
 
     /// Records that none of the types is known.
@@ -240,7 +248,18 @@ impl Tally {
             0 => String::new(),
             deferred => format!(", {deferred} deferred"),
         };
-        let (done, failed) = (count(self.done, "job"), self.failed);
-        format!("{done} done, {failed} failed{deferred}: {}", self.word())
+        let done = count(self.done, "job");
+        let failed = failed(self.failed, self.failed_tries);
+        format!("{done} done, {failed}{deferred}: {}", self.word())
+    }
+}
+
+/// Formats the number of jobs that are not tried again, and that of failed tries if there were more.
+pub(super) fn failed(jobs: u64, tries: u64) -> String {
+    let jobs_failed = format!("{} failed", grouped(jobs));
+    match tries {
+        tries if tries == jobs => jobs_failed,
+        1 => format!("{jobs_failed}, 1 failed try"),
+        tries => format!("{jobs_failed}, {} failed tries", grouped(tries)),
     }
 }

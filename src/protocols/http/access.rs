@@ -126,7 +126,7 @@ pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
             "from other machines, a token with the scope run is accepted only over TLS: the coordinator needs --tls-cert and --tls-key"
         }
         Running::Denied => {
-            "processes are for the coordinator's own user, on its Unix socket, and for tokens with run after them in the token file; other callers have locks and queues"
+            "services and processes are for the coordinator's own user, on its Unix socket; over TCP they need a token of the scope run: a line of the token file (--token-file, mode 0600) that has \" run\" after the token, as made by: echo \"$(openssl rand -hex 32) run\" >> FILE"
         }
     };
     Err(Problem::new(Reason::OutOfScope, words))

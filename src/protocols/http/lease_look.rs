@@ -72,15 +72,17 @@ async fn lease(call: &Call, Query(asked): Query<LeaseQuery>) -> Result<Json<Leas
 pub(crate) struct Checked {
     /// Whether a request for a pass would have an effect.
     wanted: bool,
+    /// Whether the lease exists.
+    exists: bool,
 }
 
 async fn check(call: &Call, Query(asked): Query<LeaseQuery>) -> Result<Json<Checked>, Problem> {
-    let wanted = match call.node.leases().get(&asked.name).await {
-        Ok(lease) => lease.is_useful(call.node.now()),
-        Err(crate::handle::LeaseError::Absent) => true,
+    let (wanted, exists) = match call.node.leases().get(&asked.name).await {
+        Ok(lease) => (lease.is_useful(call.node.now()), true),
+        Err(crate::handle::LeaseError::Absent) => (true, false),
         Err(error) => return Err(error.into()),
     };
-    Ok(Json(Checked { wanted }))
+    Ok(Json(Checked { wanted, exists }))
 }
 
 #[derive(Deserialize, JsonSchema)]

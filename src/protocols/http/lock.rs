@@ -4,7 +4,7 @@
 //! Who may do what with a lock is decided by the machine.
 
 use crate::actors::lock::{EntryView, LockMachine, Name, Refused, Selection, Standing as Place};
-use crate::clock::Timestamp;
+use crate::clock::{Now, Timestamp};
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
 use crate::protocols::http::access::Scope;
@@ -474,6 +474,8 @@ pub(crate) struct LockView {
     ttl: u16,
     /// The time to wait as contender, in seconds.
     wait: u16,
+    /// When it was granted, joined the line, or was last renewed, in milliseconds since 1970.
+    since_at: Timestamp,
     /// Milliseconds until the entry ends unless it is renewed; null if it ends only with its process.
     remaining_ms: Option<u64>,
     /// The process that the entry ends with; null if there is none.
@@ -506,7 +508,10 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>,
         };
         Ok(locks.select(selection).await?)
     };
-    let now = call.node.now();
+    let now = Now {
+        at: call.node.now(),
+        offset: call.node.offset(),
+    };
     let show = |entry: &EntryView| shown(entry, now);
     let listing = Listing::gather(
         call,
@@ -521,7 +526,7 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>,
     Ok(Large(Locks { locks, next }, place))
 }
 
-fn shown(listed: &EntryView, now: Timestamp) -> LockView {
+fn shown(listed: &EntryView, now: Now) -> LockView {
     let EntryView {
         key,
         index,
@@ -530,7 +535,7 @@ fn shown(listed: &EntryView, now: Timestamp) -> LockView {
         ttl,
         ttw,
         priority,
-        since: _,
+        since,
         deadline,
         token,
         bound,
@@ -542,7 +547,8 @@ fn shown(listed: &EntryView, now: Timestamp) -> LockView {
         priority,
         ttl,
         wait: ttw,
-        remaining_ms: deadline.map(|it| it.0.saturating_sub(now.0)),
+        since_at: Timestamp(now.offset.date(since).0),
+        remaining_ms: deadline.map(|it| it.0.saturating_sub(now.at.0)),
         process: bound.map(|it| it.process.to_string()),
         release: bound.map(|it| it.until.into()),
         kill_before_grant: bound.is_some_and(|it| it.fence),

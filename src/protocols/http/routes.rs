@@ -2,12 +2,15 @@
 //! its machine implements [`Routed`].
 
 use crate::actors::each;
+use crate::protocols::http::access::Gate;
+use crate::protocols::http::page::frame;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Route, Routed};
 use crate::protocols::http::{audit, busiest, event, openapi, operate, page};
 use crate::refusal::Reason;
-use actix_web::HttpResponse;
+use actix_web::http::header;
 use actix_web::web::{self, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -39,6 +42,19 @@ pub(crate) fn serve(config: &mut ServiceConfig) {
     config.default_service(web::to(not_found));
 }
 
-async fn not_found() -> Result<HttpResponse, Problem> {
-    Err(Problem::new(Reason::NotFound, Reason::NotFound.title()))
+/// Refuses a path that has no route: as a page below `/page/` and to browsers, except below `/v1/`, which has no pages.
+async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let problem = Problem::new(Reason::NotFound, Reason::NotFound.title());
+    let path = request.path();
+    let accepted = request.headers().get_all(header::ACCEPT);
+    let is_browser = || {
+        accepted
+            .filter_map(|it| it.to_str().ok())
+            .any(|it| it.contains("text/html"))
+    };
+    if Gate::of(path) == Gate::Page || !path.starts_with("/v1/") && is_browser() {
+        Ok(frame::refused(&problem, request.head()))
+    } else {
+        Err(problem)
+    }
 }

@@ -74,7 +74,7 @@ pub(crate) struct Story {
     pub(crate) signal: Option<u8>,
     /// The step at which the launch failed, and why.
     pub(crate) failure: Option<String>,
-    /// The steps of the attempt, by time.
+    /// The steps of the attempt, in their order.
     pub(crate) phases: Vec<Phase>,
     /// The facts behind the dispatcher's choice.
     pub(crate) dispatch: Dispatch,
@@ -226,8 +226,7 @@ impl TranscriptSources<'_> {
             times.map(|(phase, at)| at.map(|at| (phase, Timestamp(at.0))))
         });
         let phases = of_node.chain(of_record.flatten());
-        let mut phases: Vec<Phase> = phases.map(|(phase, at)| Phase { phase, at }).collect();
-        phases.sort_by_key(|it| (it.at, ORDER.iter().position(|word| *word == it.phase)));
+        let phases = in_order(phases.map(|(phase, at)| Phase { phase, at }).collect());
         let since = match trace.wake {
             Some(wake) => Timestamp(wake.0),
             None => self.date(self.task.created),
@@ -259,7 +258,14 @@ impl TranscriptSources<'_> {
     }
 }
 
-/// The order of phases with equal times.
+/// Sorts phases as they follow each other. Their times cannot: those of the process and those of the node are taken at different
+/// moments by different clocks, so that one may be a millisecond before a phase that it follows.
+fn in_order(mut phases: Vec<Phase>) -> Vec<Phase> {
+    phases.sort_by_key(|it| ORDER.iter().position(|word| *word == it.phase));
+    phases
+}
+
+/// The order of the phases of an attempt.
 const ORDER: [&str; 8] = [
     "dispatched",
     "locked",
@@ -274,5 +280,26 @@ const ORDER: [&str; 8] = [
 impl Story {
     fn on(self, server: String) -> Self {
         Self { server, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Phase, Timestamp, in_order};
+
+    #[test]
+    fn phases_follow_each_other_whatever_their_times() {
+        let phases = [
+            ("released", 99),
+            ("dispatched", 90),
+            ("ended", 100),
+            ("started", 95),
+        ];
+        let phases = phases.map(|(phase, at)| Phase {
+            phase,
+            at: Timestamp(at),
+        });
+        let order: Vec<&str> = in_order(phases.into()).iter().map(|it| it.phase).collect();
+        assert_eq!(order, ["dispatched", "started", "ended", "released"]);
     }
 }

@@ -87,17 +87,7 @@ impl Page {
             a.skip href="#main" { "Skip to content" }
             header {
                 a.brand href="/" { "sexton" }
-                nav aria-label="Views" {
-                    ul {
-                        @for view in View::ALL {
-                            li {
-                                a href=(view.path()) aria-current=[(view == self.view).then_some("page")] {
-                                    (view.words())
-                                }
-                            }
-                        }
-                    }
-                }
+                (navigation(Some(self.view)))
                 p #live { "As of " (around.at) " UTC" }
                 @if around.is_login {
                     form.leave method="post" action="/page/leave" { button { "Log out" } }
@@ -106,6 +96,23 @@ impl Page {
             main #main tabindex="-1" { h1 { (title) } (self.main) }
         };
         answer(StatusCode::OK).body(document(title, &body).into_string())
+    }
+}
+
+/// Renders links to every view, of which one may be the current one.
+fn navigation(current: Option<View>) -> Markup {
+    html! {
+        nav aria-label="Views" {
+            ul {
+                @for view in View::ALL {
+                    li {
+                        a href=(view.path()) aria-current=[(Some(view) == current).then_some("page")] {
+                            (view.words())
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -123,10 +130,14 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
         .and_then(|it| it.uri.path_and_query())
         .map_or("/", |it| it.as_str());
     let main = html! {
-        p.problem role="alert" { (problem.to_string()) "." }
+        p.problem role="alert" data-busy[problem.reason() == Reason::Busy] { (problem.to_string()) "." }
         @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": how the coordinator is" } }
     };
-    let mut response = bare(status, title, &main);
+    let mut response = if is_login {
+        bare(status, title, &main)
+    } else {
+        narrow(status, (title, &navigation(None)), &main)
+    };
     // For programs that request the address of a page.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
@@ -139,8 +150,13 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
 
 /// Renders a page without navigation.
 pub(crate) fn bare(status: StatusCode, title: &str, main: &Markup) -> HttpResponse {
+    narrow(status, (title, &Markup::default()), main)
+}
+
+/// Renders a page that is not a view.
+fn narrow(status: StatusCode, (title, navigation): (&str, &Markup), main: &Markup) -> HttpResponse {
     let body = html! {
-        header { a.brand href="/" { "sexton" } }
+        header { a.brand href="/" { "sexton" } (navigation) }
         main.narrow #main { h1 { (title) } (main) }
     };
     answer(status).body(document(title, &body).into_string())

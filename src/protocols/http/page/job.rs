@@ -68,6 +68,7 @@ fn facts(job: &JobView, here: PageClock) -> Markup {
             @if let Some(until) = job.until {
                 div { dt { (ends(job.phase)) } dd { @match here.until(until) { Some(span) => { "in " (span) }, None => "now" } } }
             }
+            @if let Some(at) = job.claimed { div { dt { "Claimed since" } dd { (here.date(at)) ", for " (here.since(at)) } } }
             div { dt { "Priority" } dd { (job.priority) } }
             div { dt { "Tries" } dd { (count(job.attempts)) } }
             div { dt { "Claims" } dd { (count(job.reserves)) } }

@@ -174,15 +174,24 @@ pub(crate) fn table(jobs: &[JobView], here: PageClock) -> Markup {
     if jobs.is_empty() {
         return html! { p.faint { "No jobs." } };
     }
+    let has_claims = jobs.iter().any(|job| job.claimed.is_some());
     html! {
         div.wide tabindex="0" { table {
-            thead { tr { th.n { "Job" } th { "Queue" } th { "Phase" } th.n { "Age" } th.n { "Tries" } th.n { "Ends in" } th { "Last error" } } }
+            thead { tr {
+                th.n { "Job" } th { "Queue" } th { "Phase" }
+                @if has_claims { th { "Claimed since" } th { "Process" } }
+                th.n { "Age" } th.n { "Tries" } th.n { "Ends in" } th { "Last error" }
+            } }
             tbody {
                 @for job in jobs {
                     tr {
                         td.n { (render::job(job.id)) }
                         td { (render::queue(&job.queue)) }
                         td { (phase(job)) }
+                        @if has_claims {
+                            td { @if let Some(at) = job.claimed { (here.date(at)) ", for " (here.since(at)) } }
+                            td { @if let Some(bound) = job.bound { (render::process(bound.process)) } }
+                        }
                         td.n { (here.since(job.created)) }
                         td.n { (count(job.attempts)) }
                         td.n { @if let Some(span) = job.until.and_then(|it| here.until(it)) { (span) } }

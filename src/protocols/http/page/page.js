@@ -94,10 +94,16 @@
     try {
       const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin", redirect: "manual" });
       if (answer.status === 401) return location.reload();
-      if (!answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      // The coordinator is there but cannot show the moment yet: others are looking at the past, or the journal is still being read.
+      const wait = page.querySelector(answer.ok ? "[data-again]" : "[data-busy]");
+      if (isStill() && !isAwaited() && wait) {
+        say(wait.textContent);
+        return later(answer.ok ? LEAST : AGAIN);
+      }
+      if (!answer.ok) throw new Error(answer.status);
       // What was awaited is another page than what said so.
-      if (isAwaited() && !page.querySelector("[data-again]")) return location.reload();
+      if (isAwaited() && !wait) return location.reload();
       put(page);
       if (!stream) listen();
       next();

@@ -79,6 +79,7 @@ async fn show(call: &Call) -> Result<Page, Problem> {
         Answered::Ready(state) => Looked {
             here: PageClock::of(&call.node),
             may_run: call.may_run(),
+            is_beyond: at.is_some_and(|at| at > state.last.0),
             state: &state,
         }
         .page(),
@@ -98,6 +99,8 @@ fn to(at: u64) -> String {
 struct Looked<'s> {
     here: PageClock,
     may_run: bool,
+    /// Whether the number asked for is after the last entry, whose state is shown instead.
+    is_beyond: bool,
     state: &'s StateAt,
 }
 
@@ -120,6 +123,9 @@ impl Looked<'_> {
             }
             section #moves data-live {
                 (self.moves())
+                @if self.is_beyond {
+                    p role="status" { "The journal ends at entry " (count(last.0)) ": this is the state after it." }
+                }
                 p.subject { "Entry " (count(seq.0)) " of " (count(last.0)) @if at > Timestamp(0) { ", " (self.date(at)) } }
                 p.faint {
                     "The journal begins at entry " (count(begins.0))
@@ -177,7 +183,7 @@ impl Looked<'_> {
                 thead { tr { th.n { "Entry" } th { "At" } th { "Of" } th { "Request" } th { "What changed" } } }
                 tbody {
                     @for line in &self.state.before { (self.line(line)) }
-                    tr.now { td colspan="5" { "The state below is the state here." } }
+                    tr.now { td colspan="5" { "The state below is as of this point." } }
                     @for line in &self.state.after { (self.line(line)) }
                 }
             } }

@@ -1,0 +1,118 @@
+//! The slider of *Then*: it loads the state of another entry without loading the page as a whole.
+
+use crate::chromium::{Chromium, Tab};
+use crate::patience::until;
+use crate::served::Served;
+use serde_json::{Value, json};
+
+/// Loads *Then*, and waits until the journal has been read. Returns the number of its last entry.
+fn load(tab: &mut Tab<'_>, served: &Served) -> u64 {
+    tab.load(&served.url("/page/then"));
+    let last = until("the slider is there", || {
+        let last = tab.evaluate("document.querySelector('input[type=range]')?.value");
+        last.as_str().and_then(|last| last.parse().ok())
+    });
+    tab.evaluate("window.mark = 1");
+    last
+}
+
+/// The state that the page shows.
+fn state(tab: &mut Tab<'_>) -> String {
+    let shown = tab.evaluate("document.getElementById('state')?.innerText ?? ''");
+    shown.as_str().unwrap_or_default().to_owned()
+}
+
+/// Waits until the page shows the state after an entry.
+fn stands_at(tab: &mut Tab<'_>, entry: u64, last: u64) {
+    tab.shows(&format!("Entry {entry} of {last}"));
+    assert_eq!(
+        tab.evaluate("location.search"),
+        format!("?at={entry}"),
+        "the address can be passed on"
+    );
+    assert_eq!(tab.evaluate("window.mark"), 1, "it is the same page");
+}
+
+/// Moves the slider as a pointer does.
+fn slide(tab: &mut Tab<'_>, entry: u64) {
+    tab.evaluate(&format!(
+        "(() => {{ const slider = document.querySelector('input[type=range]'); slider.value = {entry}; slider.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"
+    ));
+}
+
+/// Makes the page receive this answer to its next request.
+fn answer_once(tab: &mut Tab<'_>, status: u16, html: &str) {
+    let (status, html) = (json!(status), json!(html));
+    tab.evaluate(&format!(
+        "(() => {{ const ask = window.fetch; window.fetch = async () => {{ window.fetch = ask; return new Response({html}, {{ status: {status} }}); }}; }})()"
+    ));
+}
+
+#[test]
+fn the_slider_shows_the_state_of_another_entry() {
+    let Some(mut chromium) = Chromium::start() else {
+        return;
+    };
+    let served = Served::open();
+    for key in ["first", "second", "third"] {
+        served.lock(key.as_bytes(), b"one");
+    }
+    let mut tab = chromium.tab();
+    let last = load(&mut tab, &served);
+    let now = state(&mut tab);
+    assert!(now.contains("first") && now.contains("third"), "{now}");
+    // By the keyboard.
+    tab.evaluate("document.querySelector('input[type=range]').focus()");
+    tab.press("ArrowLeft");
+    stands_at(&mut tab, last - 1, last);
+    let before = state(&mut tab);
+    assert!(
+        before.contains("second") && !before.contains("third"),
+        "{before}"
+    );
+    let number = "document.getElementById('at').value";
+    assert_eq!(tab.evaluate(number), (last - 1).to_string());
+    // As a pointer moves it, there and back.
+    slide(&mut tab, 1);
+    stands_at(&mut tab, 1, last);
+    assert!(!state(&mut tab).contains("first"));
+    slide(&mut tab, last);
+    stands_at(&mut tab, last, last);
+    assert_eq!(state(&mut tab), now);
+    // The number moves the slider, too.
+    tab.evaluate("(() => { const it = document.getElementById('at'); it.value = 2; it.dispatchEvent(new Event('input')); })()");
+    let slider = "document.querySelector('input[type=range]').value";
+    assert_eq!(tab.evaluate(slider), "2");
+    assert_eq!(tab.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_moment_that_is_not_ready_is_waited_for() {
+    let Some(mut chromium) = Chromium::start() else {
+        return;
+    };
+    let served = Served::open();
+    served.lock(b"first", b"one");
+    served.lock(b"second", b"one");
+    let mut tab = chromium.tab();
+    let last = load(&mut tab, &served);
+    let live = |tab: &mut Tab<'_>| tab.evaluate("document.getElementById('live').innerText");
+    let reading = "<p data-again role=status>Reading the journal: entry 1 of 2.</p>";
+    let busy = "<p class=problem data-busy>others are looking at the past already.</p>";
+    let cases: [(u16, &str, &str, u64); 2] = [
+        (200, reading, "Reading the journal", last - 1),
+        (503, busy, "others are looking at the past", last),
+    ];
+    for (status, html, words, entry) in cases {
+        answer_once(&mut tab, status, html);
+        slide(&mut tab, entry);
+        tab.shows(words);
+        assert_ne!(live(&mut tab), Value::Null);
+        stands_at(&mut tab, entry, last);
+        let stamp = live(&mut tab);
+        let stamp = stamp.as_str().expect("it is text");
+        assert!(stamp.starts_with("As of"), "{stamp}");
+    }
+    assert!(state(&mut tab).contains("second"));
+    assert_eq!(tab.complaints(), Vec::<String>::new());
+}
