@@ -181,16 +181,17 @@ impl Worker {
         claim: &Claim,
         secret: &str,
     ) -> Result<(Outcome, Option<Self>), Failure> {
+        let idle = found.as_ref().map_or(Idle::Gone, Self::idle);
         let mut worker = match found {
             // Nobody reads the output of one that wrote too much: it cannot have another job.
-            Some(worker) if worker.idle() != Idle::Gone && !worker.tail.is_too_long() => worker,
+            Some(worker) if idle != Idle::Gone && !worker.tail.is_too_long() => worker,
             other => match Self::instead_of(other, attempts)? {
                 Ok(worker) => worker,
                 Err(failure) => return Ok((Outcome::NeverRan(failure), None)),
             },
         };
         attempts.works_on(claim, &worker.id);
-        match worker.ask(attempts, claim, secret) {
+        match worker.ask(attempts, claim, (secret, idle)) {
             Ok((verdict, output)) => {
                 worker.has_answered = true;
                 let output = output.into_bytes();
@@ -243,9 +244,9 @@ impl Worker {
         &mut self,
         attempts: &Attempts,
         claim: &Claim,
-        secret: &str,
+        (secret, idle): (&str, Idle),
     ) -> Result<(Verdict, String), Silence> {
-        if self.idle() == Idle::Spoken {
+        if idle == Idle::Spoken {
             let words = "the worker wrote a line while it had no job";
             return Err(Silence::Malformed(words.to_owned()));
         }
