@@ -150,7 +150,7 @@ pub(crate) fn send(
     let began = instant();
     let wait = Duration::from_secs(wait);
     let mut pause = PAUSE_MIN;
-    let mut away: Option<Away> = None;
+    let mut outage: Option<Outage> = None;
     loop {
         let left = wait.saturating_sub(began.elapsed());
         if !wait.is_zero() {
@@ -166,10 +166,12 @@ pub(crate) fn send(
                 return Ok(answer);
             }
             Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
-            Err(Trouble::Absent(_)) if away.is_some() => {}
+            Err(Trouble::Absent(_)) if outage.is_some() => {}
             answered => return answered.map_err(Failure::from),
         }
-        away.get_or_insert_with(Away::begin);
+        outage.get_or_insert_with(|| {
+            Outage::begin("the coordinator stopped; waiting for it to come back")
+        });
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
             let words = "the coordinator stopped and did not come back within the wait";
@@ -181,23 +183,23 @@ pub(crate) fn send(
 }
 
 /// The number of requests of this process that wait for the coordinator to come back.
-static AWAY: AtomicUsize = AtomicUsize::new(0);
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A request that waits for the coordinator to come back. Of requests that wait at the same time, the first prints a note.
-struct Away;
+/// An absence of the coordinator, as one request meets it. Of requests that wait at the same time, the first prints a note.
+pub(crate) struct Outage;
 
-impl Away {
-    fn begin() -> Self {
-        if AWAY.fetch_add(1, Ordering::Relaxed) == 0 {
-            tell("the coordinator stopped; waiting for it to come back");
+impl Outage {
+    pub(crate) fn begin(note: &str) -> Self {
+        if WAITING.fetch_add(1, Ordering::Relaxed) == 0 {
+            tell(note);
         }
         Self
     }
 }
 
-impl Drop for Away {
+impl Drop for Outage {
     fn drop(&mut self) {
-        AWAY.fetch_sub(1, Ordering::Relaxed);
+        WAITING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

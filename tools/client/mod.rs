@@ -11,7 +11,7 @@ mod connection;
 mod target;
 
 pub(crate) use ask::{
-    Answer, Fields, bytes, bytes_of, fields, follow, get, instant, post, rest, send, send_once,
-    send_within, with_query,
+    Answer, Fields, Outage, bytes, bytes_of, fields, follow, get, instant, post, rest, send,
+    send_once, send_within, with_query,
 };
 pub(crate) use target::{Target, Where};

@@ -4,7 +4,7 @@ use crate::client::{Fields, fields, instant, rest};
 use crate::process::attached::{self, Own};
 use crate::process::{ClientOptions, WaitExtent, ending, has_ended, outcome};
 use crate::report::{Failure, tell};
-use crate::text::{bytes, number, words};
+use crate::text::{bytes, last_line, number, words};
 use crate::work::claim::{Claim, Jobs, now};
 use crate::work::lines::Worker;
 use crate::work::report::{self, Reports};
@@ -219,7 +219,7 @@ impl Attempts {
             return crate::report::log(&form.line(&at, claim, verdict, worked));
         }
         if let Some(error) = &worked.error {
-            let line = error.lines().last().unwrap_or_default();
+            let line = last_line(error);
             tell(&format!("job {} of {}: {line}", claim.id, claim.queue));
         }
     }

@@ -3,9 +3,9 @@
 //!
 //! A coordinator that goes away is waited for: its restart ends neither a waiting run nor a job.
 
-use crate::client::{self, Answer, Fields, Target, fields, instant, rest};
+use crate::client::{self, Answer, Fields, Outage, Target, fields, instant, rest};
 use crate::process::attached;
-use crate::report::{Failure, reason_of, tell};
+use crate::report::{Failure, reason_of};
 use crate::text::{number, words};
 use crate::work::attempt::CommandResult;
 use crate::work::tally::Verdict;
@@ -124,7 +124,12 @@ impl Jobs {
         ]);
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
-        let said = patiently(settle, None)?.well(&[])?;
+        let answer = patiently(settle, None)?;
+        // A job that is gone was cancelled or deleted while it ran: it is not tried again.
+        if matches!(verdict, Verdict::Failed(..)) && answer.is_refused_as(Reason::Absent) {
+            return Ok(true);
+        }
+        let said = answer.well(&[])?;
         let phase = said.pointer("/phase").and_then(Value::as_str);
         Ok(phase.is_none_or(|phase| phase == "abandoned"))
     }
@@ -273,18 +278,17 @@ pub(super) fn patiently(
     most: Option<Duration>,
 ) -> Result<Answer, Failure> {
     let began = instant();
-    let mut is_told = false;
+    let mut outage: Option<Outage> = None;
     loop {
         match ask() {
             Ok(answer) if !answer.is_refused_as(Reason::Stopped) => return Ok(answer),
             Err(failure) if failure.is_halt() || most.is_some_and(|it| began.elapsed() > it) => {
                 return Err(failure);
             }
-            Ok(_) | Err(_) if !is_told => {
-                is_told = true;
-                tell("the coordinator cannot be reached; waiting for it to come back");
+            Ok(_) | Err(_) => {
+                let note = "the coordinator cannot be reached; waiting for it to come back";
+                outage.get_or_insert_with(|| Outage::begin(note));
             }
-            Ok(_) | Err(_) => {}
         }
         rest(PAUSE);
     }

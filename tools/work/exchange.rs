@@ -32,23 +32,30 @@ struct State {
 impl Exchange {
     /// Reports a job as done and claims the next one.
     pub(super) fn of(&self, jobs: &Jobs, done: Key) -> Exchanged {
+        self.through(|all| jobs.exchange(all), done)
+    }
+
+    fn through(&self, request: impl Fn(&[Key]) -> Vec<Exchanged>, done: Key) -> Exchanged {
         let mut state = self.state();
         state.done.push(done);
         loop {
             if let Some(answer) = state.answers.remove(&done) {
                 return answer;
             }
-            if state.requests == REQUESTS_MAX || state.done.is_empty() {
+            let own = state.done.iter().position(|key| *key == done);
+            let Some(own) = own.filter(|_| state.requests < REQUESTS_MAX) else {
                 let woken = self.answered.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
-            }
+            };
+            // Its own job is in the request that a worker makes: it never waits for an answer to others.
+            state.done.swap(0, own);
             state.requests += 1;
             let later = state.done.len().min(JOBS_MAX);
             let later = state.done.split_off(later);
             let all = std::mem::replace(&mut state.done, later);
             drop(state);
-            let answers = jobs.exchange(&all);
+            let answers = request(&all);
             state = self.state();
             state.requests -= 1;
             state.answers.extend(all.into_iter().zip(answers));
@@ -58,5 +65,41 @@ impl Exchange {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exchange, REQUESTS_MAX};
+    use crate::report::Failure;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    #[test]
+    fn each_worker_has_its_own_answer_from_a_few_requests_at_a_time() {
+        let (exchange, under_way) = (Exchange::default(), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for worker in 0..16 {
+                let (exchange, under_way) = (&exchange, &under_way);
+                scope.spawn(move || {
+                    for job in 0..50 {
+                        let own = (job, worker);
+                        let answer = exchange.through(
+                            |all| {
+                                let before = under_way.fetch_add(1, Ordering::SeqCst);
+                                assert!(before < REQUESTS_MAX && all.contains(&own), "{all:?}");
+                                thread::yield_now();
+                                under_way.fetch_sub(1, Ordering::SeqCst);
+                                let named = |key| Failure::found(format!("{key:?}"));
+                                all.iter().map(|key| (Err(named(*key)), None)).collect()
+                            },
+                            own,
+                        );
+                        let failure = answer.0.expect_err("the test answers so");
+                        assert_eq!(failure.whole(), format!("{own:?}"));
+                    }
+                });
+            }
+        });
     }
 }

@@ -181,12 +181,14 @@ impl Worker {
         claim: &Claim,
         secret: &str,
     ) -> Result<(Outcome, Option<Self>), Failure> {
-        let idle = found.as_ref().map_or(Idle::Gone, Self::idle);
-        let mut worker = match found {
+        let found = found.map(|worker| (worker.idle(), worker));
+        let (idle, mut worker) = match found {
             // Nobody reads the output of one that wrote too much: it cannot have another job.
-            Some(worker) if idle != Idle::Gone && !worker.tail.is_too_long() => worker,
-            other => match Self::instead_of(other, attempts)? {
-                Ok(worker) => worker,
+            Some((idle, worker)) if idle != Idle::Gone && !worker.tail.is_too_long() => {
+                (idle, worker)
+            }
+            other => match Self::instead_of(other.map(|(_, worker)| worker), attempts)? {
+                Ok(worker) => (Idle::Quiet, worker),
                 Err(failure) => return Ok((Outcome::NeverRan(failure), None)),
             },
         };
