@@ -154,6 +154,9 @@ fn era(seconds: i64) -> &'static str {
     }
 }
 
+/// How often both clocks are read again because node time moved between the readings.
+const READINGS_MAX: u32 = 16;
+
 /// The first second of the year 10000.
 const YEAR_10000: i64 = 253_402_300_800;
 
@@ -171,9 +174,18 @@ impl SystemClock {
             base: start.saturating_sub(boot_now()),
             offset: AtomicI64::new(0),
         };
-        let offset = difference_ms(clock.wall(), clock.now());
+        let offset = clock.measured_offset_ms();
+        let offset = offset.unwrap_or_else(|| difference_ms(clock.wall(), clock.now()));
         clock.offset.store(offset, Ordering::Relaxed);
         clock
+    }
+
+    /// Returns the wall clock minus node time, both read within one millisecond of node time: the thread may be suspended in between.
+    fn measured_offset_ms(&self) -> Option<i64> {
+        (0..READINGS_MAX).find_map(|_| {
+            let (before, wall) = (self.now(), self.wall());
+            (self.now() == before).then(|| difference_ms(wall, before))
+        })
     }
 }
 
@@ -189,8 +201,8 @@ impl Clock for SystemClock {
     /// Both clocks are read in whole milliseconds, so their difference varies by one. The value returned last is kept until the clocks
     /// have moved apart by more than that: a moment of the past has the same date in every answer.
     fn offset_ms(&self) -> i64 {
-        let found = difference_ms(self.wall(), self.now());
         let last = self.offset.load(Ordering::Relaxed);
+        let found = self.measured_offset_ms().unwrap_or(last);
         if found.abs_diff(last) <= 1 {
             return last;
         }
