@@ -147,7 +147,7 @@ pub trait Timed: Machine {
     fn hold(&mut self, _held: bool) {}
     /// Holds back what would need other actors to add something while `held` is true, because the disk is low on space and they would
     /// refuse it. Volatile, like [`hold`](Self::hold).
-    fn hold_starts(&mut self, _held: bool) {}
+    fn hold_for_space(&mut self, _held: bool) {}
     /// Whether a quarantined item is still quarantined: nothing has put it back. Also called on a spent machine.
     fn is_quarantined(&self, _item: u64) -> bool {
         true

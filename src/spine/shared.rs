@@ -327,7 +327,7 @@ impl Spine {
     /// Releases everything that is durable now.
     fn release(&self) {
         let Some(journal) = &self.journal else { return };
-        let is_otherwise = {
+        let has_changed = {
             let mut ledger = self.ledger.borrow_mut();
             let before = ledger.room();
             ledger.set_room(journal.room());
@@ -336,7 +336,7 @@ impl Spine {
             ledger.durable(journal.released());
             ledger.room() != before
         };
-        if is_otherwise {
+        if has_changed {
             // What actors held back for want of space is due now, although no time has passed.
             self.directory().rouse();
         }

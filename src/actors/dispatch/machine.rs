@@ -37,7 +37,7 @@ pub struct DispatchMachine {
     stalled: bool,
     /// Whether no burst begins because the disk is low on space: the record of its process would be refused, and the task would keep a
     /// thread, its group and its locks for nothing.
-    cramped: bool,
+    disk_low: bool,
 }
 
 impl DispatchMachine {
@@ -51,14 +51,14 @@ impl DispatchMachine {
             idle: BTreeSet::new(),
             seeking: BTreeSet::new(),
             stalled: false,
-            cramped: false,
+            disk_low: false,
         }
     }
 
     /// Returns whether a burst can begin now.
     fn can_dispatch(&self) -> bool {
         let next = self.state.next(self.rules.tasks_per_thread);
-        next.is_some() && !self.stalled && !self.cramped
+        next.is_some() && !self.stalled && !self.disk_low
     }
 
     /// Answers those whose condition is now met.
@@ -335,8 +335,8 @@ impl Timed for DispatchMachine {
         self.state.tasks.hold(held);
     }
 
-    fn hold_starts(&mut self, held: bool) {
-        self.cramped = held;
+    fn hold_for_space(&mut self, held: bool) {
+        self.disk_low = held;
     }
 
     fn is_quarantined(&self, item: u64) -> bool {

@@ -39,11 +39,11 @@ impl<M: Actor> Host<M> {
         if std::mem::replace(&mut self.held, held) != held {
             self.machine.hold(held);
         }
-        let cramped = ledger.room() != Room::Ample;
-        if std::mem::replace(&mut self.cramped, cramped) != cramped {
-            self.machine.hold_starts(cramped);
-            if !cramped {
-                self.restate.hasten(now.at);
+        let disk_low = ledger.room() != Room::Ample;
+        if std::mem::replace(&mut self.disk_low, disk_low) != disk_low {
+            self.machine.hold_for_space(disk_low);
+            if !disk_low {
+                self.restate.bring_forward(now.at);
             }
         }
     }

@@ -57,7 +57,7 @@ pub struct Host<M: Machine> {
     /// Whether removals on a date are held back.
     held: bool,
     /// Whether the disk was low on space when the machine was last informed.
-    cramped: bool,
+    disk_low: bool,
     /// The newest entry of this actor.
     last: Seq,
     /// The newest entry that answers and actions wait for.
@@ -110,7 +110,7 @@ impl<M: Actor> Host<M> {
             spent: false,
             spent_by: None,
             held: false,
-            cramped: false,
+            disk_low: false,
             last,
             awaited: last,
             backlog: None,

@@ -40,7 +40,7 @@ impl<M: Actor> Host<M> {
                 machine.watch(*ticket, &wait.watch, effects);
             }
         });
-        (self.spent, self.held, self.cramped) = (false, false, false);
+        (self.spent, self.held, self.disk_low) = (false, false, false);
         if let Err(cause) = restored.and_then(|()| self.resume()) {
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));

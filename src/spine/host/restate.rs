@@ -29,7 +29,9 @@ impl Restate {
     }
 
     /// Brings a scheduled restatement forward, since what was refused for want of space may be accepted now.
-    pub(super) fn hasten(&mut self, at: Timestamp) {
+    pub(super) fn bring_forward(&mut self, at: Timestamp) {
+        // A refusal after this has another cause, or is the first of its own.
+        self.waited_ms = 0;
         self.due = self.due.map(|due| due.min(at));
     }
 
@@ -71,9 +73,9 @@ mod tests {
         restate.refused(now.plus_ms(64_001));
         assert_eq!(restate.due, Some(now.plus_ms(64_011)));
         // With space again, there is no need to wait any longer; and nothing is said that nobody refused.
-        restate.hasten(now.plus_ms(64_002));
+        restate.bring_forward(now.plus_ms(64_002));
         assert!(restate.take_due(now.plus_ms(64_002)));
-        restate.hasten(now.plus_ms(64_003));
+        restate.bring_forward(now.plus_ms(64_003));
         assert_eq!(restate.due, None);
     }
 }

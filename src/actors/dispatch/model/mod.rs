@@ -63,7 +63,7 @@ pub(crate) struct Model {
     /// Whether forgetting by date is suspended, because the wall clock is in doubt.
     pub(crate) held: bool,
     /// Whether no burst begins because the disk is low on space.
-    pub(crate) cramped: bool,
+    pub(crate) disk_low: bool,
     /// Whether an attempt has failed because of its server since this was last reset.
     pub(crate) troubled: bool,
     /// The messages to other actors since these were last taken.

@@ -53,7 +53,7 @@ impl Model {
         let all = tasks.filter_map(|(slot, task)| Some((acts_at(task)?, *slot)));
         let first: Option<(Timestamp, Slot)> = all.filter(|(at, _)| *at <= now.at).min();
         let dispatch = || {
-            let next = self.next().filter(|_| !self.stalled && !self.cramped);
+            let next = self.next().filter(|_| !self.stalled && !self.disk_low);
             next.map(|_| Item::Dispatch)
         };
         first.map(|(_, slot)| Item::Task(slot)).or_else(dispatch)

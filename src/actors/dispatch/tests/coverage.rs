@@ -72,7 +72,7 @@ const NAMES: &[&str] = &[
     "told that servers are wanted",
     "woken from a watch",
     "taken a checkpoint",
-    "cramped",
+    "disk low",
     "reattached",
     "reached otherwise",
     "refused remote",

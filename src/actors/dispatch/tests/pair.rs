@@ -350,7 +350,7 @@ impl Pair {
             Doing::Resume => self.resume(),
             Doing::Trap => self.trap = true,
             Doing::Hold(held) => self.hold(held),
-            Doing::Cramp(cramped) => self.cramp(cramped),
+            Doing::DiskLow(disk_low) => self.set_disk_low(disk_low),
             Doing::Watch(nth) => self.watch(nth),
             Doing::Unwatch => {
                 if let Some((ticket, _)) = self.waits.pop() {
@@ -375,10 +375,10 @@ impl Pair {
     }
 
     /// Handles that the disk is low on space from now on, or no longer.
-    fn cramp(&mut self, cramped: bool) {
-        self.machine.hold_starts(cramped);
-        self.model.cramped = cramped;
-        self.met.note("cramped");
+    fn set_disk_low(&mut self, disk_low: bool) {
+        self.machine.hold_for_space(disk_low);
+        self.model.disk_low = disk_low;
+        self.met.note("disk low");
     }
 
     /// Grants an attempt its locks, and accepts its launch.
@@ -549,7 +549,7 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         machine.hold(self.model.held);
-        machine.hold_starts(self.model.cramped);
+        machine.hold_for_space(self.model.disk_low);
         machine.assert_whole();
         assert_eq!(machine.digest(), self.machine.digest());
         self.machine = machine;

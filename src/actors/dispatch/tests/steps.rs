@@ -35,7 +35,7 @@ pub(super) enum Doing {
     Trap,
     /// Sets whether the wall clock is in doubt.
     Hold(bool),
-    Cramp(bool),
+    DiskLow(bool),
     Watch(usize),
     Unwatch,
     Checkpoint,
@@ -227,7 +227,7 @@ fn doing() -> impl Strategy<Value = Doing> {
         1 => Just(Doing::Resume),
         2 => Just(Doing::Trap),
         1 => any::<bool>().prop_map(Doing::Hold),
-        1 => prop::bool::weighted(0.2).prop_map(Doing::Cramp),
+        1 => prop::bool::weighted(0.2).prop_map(Doing::DiskLow),
         3 => nth.prop_map(Doing::Watch),
         1 => Just(Doing::Unwatch),
         10 => Just(Doing::Checkpoint),
