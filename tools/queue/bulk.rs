@@ -132,7 +132,7 @@ impl JobSelector {
             return print(&format!("{}\n", json!({ done: all })));
         }
         print(&format!("{done} {}\n", count(all, "job")))?;
-        if all == 0 && self.status.is_none() {
+        if all == 0 && self.status.is_none() && self.error.is_none() {
             self.hint(asking, what)?;
         }
         Ok(())
@@ -177,19 +177,20 @@ impl JobSelector {
     }
 }
 
-/// Refuses the name of a queue that does not exist. A number is probably the id of a job.
+/// Tells of a queue that does not exist: it exists while it has jobs. Refuses a number, which is probably the id of a job.
 fn must_exist(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
     let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
     if answer.status != 404 {
         return well(&answer).map(drop);
     }
-    let failure = Failure::found(format!("there is no queue {queue}"));
-    let is_id = queue.as_str().bytes().all(|byte| byte.is_ascii_digit());
-    Err(if is_id {
-        failure.help(format!(
+    let words = format!("there is no queue {queue}");
+    if queue.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Failure::found(words).help(format!(
             "`sexton queue kick --id {queue}` makes the job {queue} ready, `sexton queue delete {queue}` deletes it"
-        ))
-    } else {
-        failure.help("a queue exists while it has jobs; `sexton queue stats` shows all of them")
-    })
+        )));
+    }
+    tell(&format!(
+        "{words}; a queue exists while it has jobs, and `sexton queue stats` shows all of them"
+    ));
+    Ok(())
 }
