@@ -235,7 +235,7 @@ fn an_example_is_listed_by_whole_words() {
     assert!(reason("sexton service").is_none());
 }
 
-/// The examples and lists of the help fit a terminal of 80 columns as they are; only paragraphs are wrapped.
+/// The examples and lists of these pages of the help fit a terminal of 80 columns as they are; only paragraphs are wrapped.
 #[test]
 fn help_fits_a_terminal() {
     let lists = |words: &[&str], columns: &str| -> Vec<String> {

@@ -240,10 +240,16 @@ fn the_metrics_speak_of_the_newest_snapshot() {
 #[test]
 fn what_is_not_served_is_refused_as_a_problem() {
     let opened = Opened::new();
+    for path in ["/page", "/page/", "/page/absent"] {
+        let answer = opened.get(path, "");
+        let kind = answer.header("content-type");
+        assert_eq!(
+            (answer.status, kind),
+            (404, Some("text/html; charset=utf-8")),
+            "{path}"
+        );
+    }
     for path in [
-        "/page",
-        "/page/",
-        "/page/absent",
         "/v1",
         "/v1/status/",
         "//v1/status",

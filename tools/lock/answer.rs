@@ -68,6 +68,10 @@ pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> 
 fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestamp> {
     let mut query = lock.clone();
     query.retain(|field, _| !field.starts_with("owner"));
+    // Without one, all indexes of the key would be listed.
+    if !query.contains_key("index_b64") {
+        query.entry("index").or_insert_with(|| "".into());
+    }
     let path = client::with_query("/v1/locks", &query);
     let listed = client::get(target, &path).ok()?.said().ok()?;
     let entries = listed.pointer("/locks").and_then(Value::as_array)?;

@@ -101,9 +101,7 @@ impl OutputOptions {
             client::rest(LOOK);
         }
     }
-}
 
-impl OutputOptions {
     /// Tells the user, if there is nothing on the stream that was shown, that there is something on the other.
     pub(super) fn hint(&self, dir: &Path) {
         let is_there = |name: &str| {

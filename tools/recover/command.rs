@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
   sexton recover DATA                        keep what is before the damage
   sexton recover DATA --skip 812             drop only record 812, and keep what follows
 
-Records depend on earlier ones: after a skip, jobs and locks may be in a different state than before. If a later record cannot be
+Records depend on earlier ones: after a skip, jobs and locks may be in a different state than before. If a later record cannot be \
 applied, recovery stops there again and reports it.
 
 Exit status: 0 recovered, or nothing to do; 1 --dry-run found that something would be lost; 2 wrong flags; \

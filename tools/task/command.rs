@@ -387,16 +387,19 @@ impl ClientOptions {
         let (mut tasks, mut next) = (Vec::new(), None::<u64>);
         loop {
             let left = limit - tasks.len() as u64;
-            asked.insert("limit".to_owned(), left.min(PAGE).to_string().into());
+            // What is filtered here is read in whole pages.
+            let page = if exit.is_some() { PAGE } else { left.min(PAGE) };
+            asked.insert("limit".to_owned(), page.to_string().into());
             if let Some(next) = next {
                 asked.insert("after".to_owned(), next.to_string().into());
             }
             let said = self.look("tasks", &asked)?;
             let found = said.pointer("/tasks").and_then(Value::as_array);
             let found = found.into_iter().flatten();
-            let ended_so =
+            let has_exit =
                 |task: &&Value| exit.as_ref().is_none_or(|it| words(task, "/exit") == *it);
-            tasks.extend(found.filter(ended_so).cloned());
+            tasks.extend(found.filter(has_exit).cloned());
+            tasks.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
             next = said.pointer("/next").and_then(Value::as_u64);
             if next.is_none() || tasks.len() as u64 >= limit {
                 break;

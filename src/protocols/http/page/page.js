@@ -97,13 +97,14 @@
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       // The coordinator is there but cannot show the moment yet: others are looking at the past, or the journal is still being read.
       const wait = page.querySelector(answer.ok ? "[data-again]" : "[data-busy]");
-      if (isStill() && !isAwaited() && wait) {
+      if (isStill() && wait) {
+        lost = false;
         say(wait.textContent);
         return later(answer.ok ? LEAST : AGAIN);
       }
       if (!answer.ok) throw new Error(answer.status);
       // What was awaited is another page than what said so.
-      if (isAwaited() && !wait) return location.reload();
+      if (isAwaited()) return location.reload();
       put(page);
       if (!stream) listen();
       next();
