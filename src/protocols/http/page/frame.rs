@@ -131,7 +131,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
         .map_or("/", |it| it.as_str());
     let main = html! {
         p.problem role="alert" data-busy[problem.reason() == Reason::Busy] { (problem.to_string()) "." }
-        @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": how the coordinator is" } }
+        @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": the state of the coordinator" } }
     };
     let mut response = if is_login {
         bare(status, title, &main)
