@@ -178,6 +178,15 @@ impl Shop {
         is_killed
     }
 
+    /// Starts the web service if it was killed more often than its `intensity` allows, as an operator would.
+    fn start_again(&self) {
+        let web = self.host.get("/v1/services/service?name=web");
+        if web.get("status") == Some(&"failed".into()) {
+            self.host
+                .well("/v1/services/start", &json!({"name": "web"}));
+        }
+    }
+
     /// A process of this shop whose second word is this.
     fn find(&self, word: &str) -> Option<Pidfd> {
         let mut pids = proc::pids().expect("they are read").into_iter();
@@ -279,6 +288,7 @@ fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
         if shop.daemon.is_none() {
             shop.serve();
         }
+        shop.start_again();
     }
     let orders = customer.end();
     shop.settle();
