@@ -67,18 +67,18 @@ impl Logs {
         let id = words(&record, "/id");
         let query = fields([("id", id.as_str().into())]);
         let ended = || Ok(has_ended(&asking.look("/process", &query)?));
-        self.how.hint(Path::new(dir));
         self.how.show(Path::new(dir), ended)
     }
 }
 
 impl OutputOptions {
-    /// Prints an output file in `dir`; when following, until the process has ended.
+    /// Prints an output file in `dir`; when following, until the process has ended. Notes first if only the other stream has output.
     pub(super) fn show(
         &self,
         dir: &Path,
         has_ended: impl Fn() -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
+        self.hint(dir);
         let name = if self.stderr {
             "stderr.log"
         } else {
@@ -103,7 +103,7 @@ impl OutputOptions {
     }
 
     /// Tells the user, if there is nothing on the stream that was shown, that there is something on the other.
-    pub(super) fn hint(&self, dir: &Path) {
+    fn hint(&self, dir: &Path) {
         let is_there = |name: &str| {
             let found = dir.join(name).metadata();
             found.is_ok_and(|it| it.len() > 0)

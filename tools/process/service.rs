@@ -184,7 +184,6 @@ impl Reading {
         let dir = instance.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| Failure::found("it has no output files"))?;
         // A service's files outlive its processes, so following them never ends.
-        self.how.hint(Path::new(dir));
         self.how.show(Path::new(dir), || Ok(false))
     }
 }

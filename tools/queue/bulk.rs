@@ -4,7 +4,7 @@ use crate::client::{Fields, fields};
 use crate::progress::Progress;
 use crate::queue::answer::{ClientOptions, well};
 use crate::queue::command::name;
-use crate::queue::list::Status;
+use crate::queue::list::{Status, total};
 use crate::report::{Failure, print, tell};
 use crate::text::{count, number};
 use clap::{ArgGroup, Args};
@@ -97,9 +97,6 @@ impl JobSelector {
         asking: &ClientOptions,
         (what, done): (&str, &'static str),
     ) -> Result<(), Failure> {
-        if let Some(queue) = &self.queue {
-            must_exist(asking, queue)?;
-        }
         let so_far = Arc::new(AtomicU64::new(0));
         let shown = Arc::clone(&so_far);
         let words = move || {
@@ -128,6 +125,9 @@ impl JobSelector {
         }
         drop(progress);
         let all = so_far.load(Ordering::Relaxed);
+        if let Some(queue) = self.queue.as_ref().filter(|_| all == 0) {
+            note_if_absent(asking, queue)?;
+        }
         if asking.json {
             return print(&format!("{}\n", json!({ done: all })));
         }
@@ -144,11 +144,7 @@ impl JobSelector {
             Some(queue) => asking.named(std::slice::from_ref(queue))?,
             None => asking.of_type(self.r#type.as_deref())?,
         };
-        let of = |phase: &str| -> u64 {
-            let path = format!("/{phase}");
-            queues.iter().map(|queue| number(queue, &path)).sum()
-        };
-        let found = match (of("retrying"), of("delayed")) {
+        let found = match (total(&queues, "retrying"), total(&queues, "delayed")) {
             (0, 0) => return Ok(()),
             (0, delayed) => (delayed, "delayed", "delayed"),
             (retrying, _) => (retrying, "retrying", "waiting to be retried"),
@@ -178,7 +174,7 @@ impl JobSelector {
 }
 
 /// Tells of a queue that does not exist: it exists while it has jobs. Refuses a number, which is probably the id of a job.
-fn must_exist(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
+fn note_if_absent(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
     let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
     if answer.status != 404 {
         return well(&answer).map(drop);

@@ -191,7 +191,7 @@ impl ShowQueues {
             named.into_iter().filter(is_asked).collect()
         };
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
-        let ready: u64 = queues.iter().map(|queue| number(queue, "/ready")).sum();
+        let ready = total(&queues, "ready");
         if asking.json {
             return print(&format!(
                 "{}\n",
@@ -246,13 +246,15 @@ impl ShowQueues {
     }
 }
 
+/// Returns the number of jobs of these queues that are in a phase.
+pub(super) fn total(queues: &[Value], phase: &str) -> u64 {
+    let path = format!("/{phase}");
+    queues.iter().map(|queue| number(queue, &path)).sum()
+}
+
 /// Reports on standard error how many jobs will be ready later, so that a script still reads one number.
 fn tell_later(queues: &[Value]) {
-    let of = |phase: &str| -> u64 {
-        let path = format!("/{phase}");
-        queues.iter().map(|queue| number(queue, &path)).sum()
-    };
-    let later = ["retrying", "delayed"].map(|phase| (of(phase), phase));
+    let later = ["retrying", "delayed"].map(|phase| (total(queues, phase), phase));
     let later = later.iter().filter(|(count, _)| *count > 0);
     let later: Vec<String> = later
         .map(|(count, phase)| format!("{} {phase}", grouped(*count)))
