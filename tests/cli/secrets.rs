@@ -42,9 +42,9 @@ impl Drop for Events {
     }
 }
 
-/// Lists the files below a directory that contain the secret.
-fn files_with_it(directory: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+/// Lists the files below a directory that contain a secret. Asserts that there are files.
+pub(crate) fn files_with(secret: &str, directory: &Path) -> Vec<String> {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("it is there").flatten() {
@@ -53,13 +53,15 @@ fn files_with_it(directory: &Path) -> Vec<String> {
                 folders.push(entry.path());
             } else if kind.is_file() {
                 let bytes = std::fs::read(entry.path()).expect("it can be read");
-                let mut all = bytes.windows(SECRET.len());
-                if all.any(|it| it == SECRET.as_bytes()) {
+                looked_at += 1;
+                let mut all = bytes.windows(secret.len());
+                if all.any(|it| it == secret.as_bytes()) {
                     found.push(entry.path().display().to_string());
                 }
             }
         }
     }
+    assert!(looked_at > 5, "files were looked at");
     found
 }
 
@@ -113,7 +115,7 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
     for page in shown {
         assert!(!page.contains(SECRET), "{page}");
     }
-    assert_eq!(files_with_it(&tree.data), Vec::<String>::new());
+    assert_eq!(files_with(SECRET, &tree.data), Vec::<String>::new());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::task::{add, assert_no_thread_is_taken, over, show};
 use crate::tree::Tree;
 
 /// Adds jobs until one is refused for want of space.
-fn fill(tree: &Tree) {
+pub(crate) fn fill(tree: &Tree) {
     let daemon = tree.daemon.as_ref().expect("one runs");
     // A disk with room for the first two segments of the journal, and not for the third.
     daemon.limit_files(Some(3 << 20));

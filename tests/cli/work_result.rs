@@ -2,6 +2,7 @@
 
 use crate::daemon::{Daemon, text};
 use crate::patience::until;
+use crate::task_space::fill;
 use crate::tree::Tree;
 use crate::work::{begin, job, jobs, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process};
@@ -214,14 +215,7 @@ fn a_coordinator_that_changes_nothing_is_read_only() {
     let tree = Tree::start();
     let daemon = tree.daemon.as_ref().expect("one runs");
     push(&tree, "mails", "a");
-    // A disk with room for the first two segments of the journal, and not for the third.
-    daemon.limit_files(Some(3 << 20));
-    let long = "x".repeat(60_000);
-    let is_full = (0..200).any(|_| {
-        let done = tree.run(&["queue", "push", "filler", &long]);
-        done.err.contains("disk")
-    });
-    assert!(is_full, "{}", daemon.log());
+    fill(&tree);
     let (said, done) = work(&tree, &["mails"], "true");
     let nothing = json!({ "jobs": [], "reached": "read-only" });
     assert_eq!((said, done.status), (nothing.clone(), 0), "{}", done.err);
