@@ -53,4 +53,6 @@ pub use run::SOCKET;
 #[cfg(target_os = "linux")]
 pub use run::{KeeperError, arguments, run, run_if_asked};
 #[cfg(target_os = "linux")]
+pub(crate) use upgrade::NAME;
+#[cfg(target_os = "linux")]
 pub use upgrade::Resumption;

@@ -4,7 +4,7 @@ use crate::keeper::attempts::Attempts;
 use crate::keeper::core::{Files, Keeper, LOCK};
 use crate::keeper::log::{self, Log, LogError};
 use crate::keeper::protocol::Started;
-use crate::keeper::upgrade::{Carried, Resumption};
+use crate::keeper::upgrade::{Carried, NAME, Resumption};
 use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::{close_inherited, is_alone};
@@ -122,7 +122,7 @@ pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperErro
     signals::ignore(signals::HANG_UP);
     signals::ignore(signals::PIPE);
     signals::allow_huge_pages();
-    signals::name_process(c"sexton");
+    signals::name_process(NAME);
     signals::adopt_orphans().map_err(failed("become the parent of orphans"))?;
     let mut keeper = match resumption {
         None => begin(&data, signals)?,

@@ -7,14 +7,14 @@ use crate::keeper::protocol::Parcel;
 use crate::kernel::spawn::{inherit, replace};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// The name of a keeper's program, as lists of processes show it.
-pub(crate) const NAME: &str = "sexton";
+pub(crate) const NAME: &CStr = c"sexton";
 
 /// The numbers of the descriptors that the new program finds open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::kernel::child;
 use crate::kernel::pidfd::Pidfd;
 use crate::kernel::plan::{Plan, Step};
 use rustix::io::Errno;
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -206,7 +206,7 @@ fn fork() -> io::Result<Clone> {
 
 /// Executes `program` in place of this one, with `name` as the name in its arguments, the same environment and all inheritable descriptors.
 /// Returns only on failure, in which case nothing has changed.
-pub fn replace(program: &Path, name: &str, arguments: &[OsString]) -> io::Error {
+pub fn replace(program: &Path, name: &CStr, arguments: &[OsString]) -> io::Error {
     let string = |text: &[u8]| CString::new(text).map_err(io::Error::from);
     let list = |texts: Vec<Vec<u8>>| -> io::Result<Vec<CString>> {
         texts.iter().map(|text| string(text)).collect()
@@ -216,7 +216,7 @@ pub fn replace(program: &Path, name: &str, arguments: &[OsString]) -> io::Error 
         parts.concat()
     });
     let prepared = string(program.as_os_str().as_bytes()).and_then(|program| {
-        let mut argv = vec![string(name.as_bytes())?];
+        let mut argv = vec![name.to_owned()];
         let given = arguments.iter().map(|word| word.as_bytes().to_vec());
         argv.extend(list(given.collect())?);
         Ok((program, argv, list(own.collect())?))

@@ -80,15 +80,12 @@ impl<H> Attempt<H> {
 
     /// Returns the name of the service that it belongs to, if it does.
     fn service(&self) -> Option<String> {
-        let of = |name: &[u8], value: &[u8]| (name == b"SEXTON_SERVICE").then(|| text(value));
         let spec = self.spec.iter().flat_map(|it| &it.env);
-        let mut spec = spec.filter_map(|(name, value)| of(name.as_bytes(), value.as_bytes()));
+        let mut spec = spec.filter(|(name, _)| name == "SEXTON_SERVICE");
         let launch = self.launch.iter().flat_map(|it| &it.env);
-        let mut launch = launch.filter_map(|it| {
-            let (name, value) = split(it.as_bytes())?;
-            of(name, value)
-        });
-        spec.next().or_else(|| launch.next())
+        let mut launch = launch.filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_SERVICE="));
+        let value = spec.next().map(|(_, value)| value.as_bytes());
+        value.or_else(|| launch.next()).map(text)
     }
 
     pub(super) fn tree(&self, id: ProcessId) -> Option<Tree> {
@@ -114,13 +111,6 @@ pub(super) enum Link {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Splits a variable of an environment, `NAME=VALUE`.
-fn split(variable: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = variable.iter().position(|byte| *byte == b'=')?;
-    let (name, value) = variable.split_at_checked(at)?;
-    Some((name, value.get(1..)?))
 }
 
 /// Returns why it is unknown how a vanished process ended.

@@ -1,14 +1,16 @@
 //! The connection to the keeper, and starting a keeper if none is running.
 
 use crate::actors::process::{Failure, Step};
-use crate::keeper::framed;
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
+use crate::keeper::{self, framed};
 use crate::kernel::proc;
 use crate::ports::process::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -49,7 +51,7 @@ pub(super) struct Link {
 impl Link {
     /// Connects to the keeper of this data directory and greets it; `None` if none is listening.
     pub(super) fn connect(data: &Path) -> io::Result<Option<Self>> {
-        let stream = match UnixStream::connect(data.join(crate::keeper::SOCKET)) {
+        let stream = match UnixStream::connect(data.join(keeper::SOCKET)) {
             Ok(stream) => stream,
             Err(error) => {
                 let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
@@ -184,7 +186,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
     // No `pre_exec`, user or group here: those would make `Command` fork, which copies the memory of this process.
     let mut command = Command::new(&path);
     // As lists of processes show it.
-    command.arg0("sexton");
+    command.arg0(OsStr::from_bytes(keeper::NAME.to_bytes()));
     command.arg("keeper").arg("--data").arg(data);
     command
         .stdin(Stdio::null())
