@@ -40,11 +40,11 @@ fn slide(tab: &mut Tab<'_>, entry: u64) {
     ));
 }
 
-/// Makes the page receive this answer to its next request.
-fn answer_until_asked(tab: &mut Tab<'_>, status: u16, html: &str) {
+/// Makes the page receive this answer to each request, until `window.fetch` is `window.ask` again.
+fn answer_all(tab: &mut Tab<'_>, status: u16, html: &str) {
     let (status, html) = (json!(status), json!(html));
     tab.evaluate(&format!(
-        "(() => {{ window.ask = window.fetch; window.fetch = async () => new Response({html}, {{ status: {status} }}); }})()"
+        "(() => {{ window.ask = window.fetch; window.calls = 0; window.fetch = async () => {{ window.calls += 1; return new Response({html}, {{ status: {status} }}); }}; }})()"
     ));
 }
 
@@ -104,7 +104,7 @@ fn a_moment_that_is_not_ready_is_waited_for() {
         (503, busy, "others are looking at the past", last),
     ];
     for (status, html, words, entry) in cases {
-        answer_until_asked(&mut tab, status, html);
+        answer_all(&mut tab, status, html);
         slide(&mut tab, entry);
         tab.shows(words);
         assert!(live(&mut tab).as_str().is_some_and(|it| it.contains(words)));
@@ -115,5 +115,31 @@ fn a_moment_that_is_not_ready_is_waited_for() {
         assert!(stamp.starts_with("As of"), "{stamp}");
     }
     assert!(state(&mut tab).contains("second"));
+    assert_eq!(tab.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_page_whose_story_is_still_being_read_is_not_loaded_again_and_again() {
+    let Some(mut chromium) = Chromium::start() else {
+        return;
+    };
+    let served = Served::open();
+    served.lock(b"first", b"one");
+    let mut tab = chromium.tab();
+    tab.load(&served.url("/page/locks"));
+    tab.shows("first");
+    // As on the page of an item whose story is in the journal alone.
+    let reading = "<p data-again role=status>Reading the journal: entry 1 of 2.</p>";
+    answer_all(&mut tab, 200, reading);
+    tab.evaluate(&format!(
+        "(() => {{ window.mark = 1; document.getElementById('main').insertAdjacentHTML('beforeend', '{reading}'); }})()"
+    ));
+    served.lock(b"second", b"one");
+    until("it was asked for again", || {
+        let calls = tab.evaluate("window.calls ?? 0").as_u64();
+        let is_same = tab.evaluate("window.mark") == 1;
+        assert!(is_same, "it is the same page");
+        calls.filter(|calls| *calls >= 3)
+    });
     assert_eq!(tab.complaints(), Vec::<String>::new());
 }

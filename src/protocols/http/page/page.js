@@ -104,7 +104,7 @@
       }
       if (!answer.ok) throw new Error(answer.status);
       // What was awaited is another page than what said so.
-      if (isAwaited()) return location.reload();
+      if (isAwaited() && !wait) return location.reload();
       put(page);
       if (!stream) listen();
       next();
