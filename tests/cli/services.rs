@@ -144,9 +144,9 @@ fn kill(pid: i32) {
 fn what_cannot_be_together_is_refused() {
     for (lines, words) in [
         ("watchdog = \"1s\"", "a watchdog needs ready"),
-        ("ready = \"line:\"", "the text of a line has 1 to"),
+        ("ready = \"line:\"", "the text to wait for must have 1 to"),
         ("limits = { core = [2, 1] }", "there are at most 16 limits"),
-        ("user = \"\"", "a user or group has a name"),
+        ("user = \"\"", "the name or number of a user or group"),
     ] {
         let found = refused(&format!("[services.a]\ncommand = [\"true\"]\n{lines}\n"));
         let words = format!("services.a: {words}");
