@@ -185,7 +185,7 @@ impl ProcessMachine {
     }
 
     /// Returns the records to remove to make room for `bytes` more: those that ended longest ago, except the new record's ancestors.
-    /// If lowered limits are exceeded by far, each new record removes only a part of the excess.
+    /// If limits were lowered and are far exceeded, each new record removes only part of the excess.
     fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
         let state = &self.state;
         let mut count = state.records.len() as u64 + 1;

@@ -397,7 +397,7 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Returns whether a report that the tree is empty is new, and a stop or a watcher requires it.
+/// Returns whether a report that the tree is empty is new, and the end of the tree is awaited.
 fn is_emptied(record: &Record) -> bool {
     let is_stopped = record.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();

@@ -23,7 +23,7 @@ pub(super) struct Index {
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
     /// The numbers in use for each type.
     numbers: BTreeMap<String, BTreeSet<u64>>,
-    /// The removable records, by when they ended.
+    /// The removable records, ordered by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
     /// The removable records that are exempt from removal by time because it failed. Decisions on requests do not depend on this.
     pub(super) quarantined: BTreeSet<Slot>,
@@ -60,7 +60,7 @@ impl Index {
         self.totals.bytes += record.bytes();
     }
 
-    /// Removes a record that is about to change or to be removed from the indexes that depend on its contents.
+    /// Unindexes a record that is about to change or to be removed.
     pub(super) fn leave(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.remove(&record.id);

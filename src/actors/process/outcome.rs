@@ -53,7 +53,7 @@ pub enum Outcome {
         /// The slot of its record.
         slot: Slot,
     },
-    /// The process is to be stopped, or to be stopped in another way than before.
+    /// The process is to be stopped, or the way in which it is stopped changes.
     Stopping {
         /// The slot of its record.
         slot: Slot,

@@ -38,7 +38,7 @@ pub enum Query {
         /// The maximum number of records in the reply.
         most: u32,
     },
-    /// All services, or the one with this name: [`Reply::Services`], or refused as no service.
+    /// All services, or the one with this name: [`Reply::Services`], or refused as [`Refused::NoService`].
     Services(Option<String>),
     /// The ids of live records that this actor watches, in order: [`Reply::Ids`].
     Watched {
@@ -112,8 +112,8 @@ pub enum Watch {
     Leader(ProcessId),
     /// A signal was sent: [`Reply::Sent`].
     Signal(ProcessId, Seq),
-    /// All services, or the one with this name, have settled: each is running, or is down and stays so. [`Reply::Done`], or refused as no
-    /// service.
+    /// All services, or the one with this name, have settled: each is running, or is down and stays down. [`Reply::Done`], or refused as
+    /// [`Refused::NoService`].
     Services(Option<String>),
 }
 

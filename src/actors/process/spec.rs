@@ -15,7 +15,7 @@ pub struct Spec {
     pub dir: Bytes,
     /// Environment variables set in addition to the keeper's, as name and value.
     pub env: Vec<(String, Bytes)>,
-    /// The names of further variables, whose values are in the parcel or in `env_file`.
+    /// The names of secret variables, whose values are in the parcel or in `env_file`.
     pub secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
@@ -105,13 +105,13 @@ pub enum Flaw {
         Spec::ENV_MAX
     )]
     Env,
-    /// The value of a secret was given, which must not be stored.
+    /// The value of a secret was given, but must not be stored.
     #[error("the value of a secret must not be given, only its name")]
     Secret,
     /// The grace period is too long.
     #[error("a grace period must not exceed {} ms", Spec::GRACE_MS_MAX)]
     Grace,
-    /// There is no such signal.
+    /// The signal number is invalid.
     #[error("a signal number must be 1 to {}", Spec::SIGNAL_MAX)]
     Signal,
     /// The text that marks readiness is empty, contains a line break, or is too long.

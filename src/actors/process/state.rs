@@ -35,7 +35,7 @@ pub(super) struct State {
     newest: Profiles,
     /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
-    /// Watched processes that the current entry made gone, with the actors to notify.
+    /// Notifications that watched processes are gone as of the current entry, with the actors to notify.
     departed: Vec<(ActorId, EndNotice)>,
 }
 
@@ -190,7 +190,7 @@ impl State {
         self.records.begin_spans(stamp.at);
     }
 
-    /// Takes the notifications about watched processes that have become gone since the last call, with the actors to notify.
+    /// Takes the notifications, collected since the last call, that watched processes are gone, with the actors to notify.
     pub(super) fn take_departed(&mut self) -> Vec<(ActorId, EndNotice)> {
         std::mem::take(&mut self.departed)
     }

@@ -152,7 +152,7 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Checks that there is room for these queues among the durable ones. Each must be named once.
+    /// Checks that there is room for these queues among the durable ones. Each queue must be named only once.
     pub(super) fn numbers_for<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a QueueName>,
@@ -181,7 +181,7 @@ impl QueueMachine {
         }
     }
 
-    /// Checks that there is room for root jobs with these keys. Each must be named once.
+    /// Checks that there is room for root jobs with these keys. Each key must be named only once.
     fn slots_for(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
         let roots = &self.state.roots;
         let is_new = |key: &DedupKey| roots.newest(*key).is_none();

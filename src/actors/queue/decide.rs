@@ -278,7 +278,7 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
-                    // A claim without a time limit is retried as if it had been made with the default one.
+                    // A claim without a time limit is retried as if it had been made with the default time limit.
                     None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };

@@ -165,7 +165,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     Some((named.0, *named.1))
 }
 
-/// Returns the record of the process that a claim is bound to.
+/// Returns the id of the process that a claim is bound to.
 fn process_of(message: &Message) -> Option<String> {
     let (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }) = message else {
         return None;

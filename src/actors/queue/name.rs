@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of a queue: the type of its jobs and, unless it is the default tenant, the tenant that they belong to.
+/// The name of a queue: the type of its jobs and, unless they belong to the default tenant, their tenant.
 ///
 /// Written `TYPE` or `TENANT:TYPE`. Each part has 1 to 200 bytes: letters, digits and `-+/;.$_()`, not beginning with
 /// `-`. These are the names that beanstalkd allows for tubes. Cloning is cheap.

@@ -115,7 +115,7 @@ impl Ready {
         }
     }
 
-    /// Returns when the oldest job was added, considering only the first job of each of the first [`RANKS`] ranks.
+    /// Returns when the oldest job was added, among the first jobs of the first [`RANKS`] lanes and the first [`RANKS`] jobs in the tree.
     pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
         let lanes = self.lanes.values().map(|lane| lane.first);
         let apart = self.apart.iter().map(|(_, _, slot)| *slot);

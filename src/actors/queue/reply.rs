@@ -1,4 +1,4 @@
-//! Queries and watches of the `QueueActor`, and its replies. None of them is stored.
+//! Queries and watches of the `QueueActor`, and its replies. None of these are stored.
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::Pop;
@@ -320,7 +320,7 @@ pub struct QueueView {
     pub name: QueueName,
     /// The number of jobs in each phase.
     pub jobs: Counts,
-    /// Number of jobs added since the queue was created or the server started. Jobs that existed at the start count.
+    /// Number of jobs added since the queue was created or the server started, including jobs that existed at the start.
     pub total: u64,
     /// Number of clients that add jobs to it.
     pub using: u32,
@@ -339,7 +339,7 @@ pub struct QueueView {
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-    /// When the oldest of its ready jobs was added, considering only the first job of each of the 64 most urgent priorities.
+    /// When the oldest of its ready jobs was added, considering only the first jobs of the 64 most urgent priorities.
     #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
@@ -351,7 +351,7 @@ pub struct Totals {
     pub jobs: Counts,
     /// Bytes of their bodies, errors and progress reports.
     pub bytes: u64,
-    /// Number of jobs added since the server started. Jobs that existed at the start count.
+    /// Number of jobs added since the server started, including jobs that existed at the start.
     pub added: u64,
     /// Number of jobs deleted since then, for any reason.
     pub deletes: u64,

@@ -20,8 +20,8 @@ pub enum Claimant {
     Worker(Worker),
     /// Any client that presents the token.
     Bearer,
-    /// Any client that presents the token, as long as a process lives. When the process ends, the job is given back. This
-    /// is the only way unless the claim sets a time limit.
+    /// Any client that presents the token, as long as a process lives. When the process ends, the job is given back. The
+    /// claim does not time out unless it sets a time limit.
     Process(Binding),
 }
 

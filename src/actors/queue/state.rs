@@ -46,9 +46,9 @@ pub(super) struct State {
     pub(super) names: Table,
     /// The durable parts of queues, by number.
     pub(super) numbers: Kept<Numbered>,
-    /// Closed queues, by when they open.
+    /// Closed queues, ordered by when they open.
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
-    /// The claims of connections, by when they end.
+    /// The claims of connections, ordered by when they end.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// Claims that are bound to processes.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,

@@ -109,7 +109,7 @@ impl Model {
         Ok(id)
     }
 
-    /// Returns the records to remove to make room: those that ended longest ago, but no ancestors.
+    /// Returns the records to remove to make room: those that ended longest ago, except ancestors.
     fn making_room(&self, bytes: u64, above: &[ProcessId]) -> Result<Vec<Slot>, Refused> {
         let mut gone = Vec::new();
         let mut after = self.clone();

@@ -266,7 +266,7 @@ impl Model {
         ids
     }
 
-    /// Stops the launched processes below a record that are live, in the same way.
+    /// Stops the live launched processes below a record, in the same way.
     fn stop_below(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
         let epoch = self.epoch;
         let mut changed = false;
@@ -323,7 +323,7 @@ impl Model {
         }))
     }
 
-    /// Stops the launched processes among a record and its descendants that are live.
+    /// Stops the live launched processes among a record and its descendants.
     fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
         let mut changed = false;
         let epoch = self.epoch;

@@ -44,7 +44,7 @@ pub struct Definition {
     pub restart: Policy,
     /// The delay before a restart. The first restart of a series is not delayed.
     pub backoff: Backoff,
-    /// The rate of restarts at which the service fails; `None` means that it never does.
+    /// The limit on restarts, beyond which a process counts as failed; `None` for no limit.
     pub intensity: Option<Intensity>,
     /// The services that must be running before this one is started.
     pub after: Vec<String>,
@@ -170,7 +170,7 @@ impl Definition {
         faults
     }
 
-    /// Checks this definition on its own.
+    /// Checks this definition alone.
     ///
     /// # Errors
     /// Returns the first fault found.

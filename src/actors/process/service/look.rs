@@ -184,10 +184,7 @@ impl ProcessMachine {
 /// Returns the gauge for services with this status, and its help text.
 const fn gauge_of(status: Status) -> (&'static str, &'static str) {
     match status {
-        Status::Stopped => (
-            "services_stopped",
-            "services that are down, as they should be",
-        ),
+        Status::Stopped => ("services_stopped", "services that are stopped as intended"),
         Status::Finished => (
             "services_finished",
             "services that have finished their work",

@@ -27,7 +27,7 @@ pub(in crate::actors::process) struct Services {
     pub(super) names: BTreeMap<String, Slot>,
     /// The processes of services, each with its service and instance number.
     processes: BTreeMap<ProcessId, (Slot, usize)>,
-    /// The services that have a next step, by when it is due.
+    /// The services that have a next step, ordered by when that step is due.
     pub(super) due: BTreeSet<(Timestamp, Slot)>,
     /// The services whose due step failed. They are exempt from further steps until they change.
     pub(super) quarantined: BTreeSet<Slot>,

@@ -189,7 +189,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns some of three services, which vary with the bits of a number.
+/// Returns a selection of three services, which varies with the bits of a number.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let defined = |name: &str, after: &[&str]| Definition {

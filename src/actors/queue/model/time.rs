@@ -64,7 +64,7 @@ impl Model {
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
     }
 
-    /// Returns whether this client may be served now: it must be the first to wait for some queue that has a job.
+    /// Returns whether this client may be served now: it must be the first to wait for a queue that has a job.
     pub(crate) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
         let Due::Waiter(ticket) = due else {
             return false;

@@ -31,7 +31,7 @@ fn any_step() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Returns some of four services, which vary with the bits of a number.
+/// Returns a selection of four services, which varies with the bits of a number.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let mut all = vec![Definition {

@@ -1,4 +1,4 @@
-//! A machine with a replica that only commits, and a simulated world in which processes start immediately and end when they are told to.
+//! A machine with a replica that only commits, and a simulated world in which processes start immediately and end on request.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -32,7 +32,7 @@ pub(super) struct Bench {
     pub(super) launched: Vec<ProcessId>,
     /// Processes that are running, with their PIDs.
     pub(super) running: BTreeMap<ProcessId, u32>,
-    /// Processes that were told to end and have not, in the order in which they were told.
+    /// Processes that were requested to end and have not ended yet, in the order of the requests.
     pub(super) told: Vec<ProcessId>,
     /// Waits that have been answered.
     pub(super) woken: Vec<(Ticket, Reply)>,

@@ -410,7 +410,7 @@ fn one_that_is_gone_is_removed_when_its_process_is() {
     assert_eq!(bench.status("web"), Status::Stopping);
     let start = bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(start, Reply::Refused(Refused::NoService));
-    // The service is configured again before its process ends. The process is replaced anyway, since it was told to end.
+    // The service is configured again before its process ends. The process is replaced anyway, since its end was requested.
     bench.configure(&[defined("web")]);
     bench.is_prompt = true;
     bench.go_on();
