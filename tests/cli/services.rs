@@ -145,7 +145,10 @@ fn what_cannot_be_together_is_refused() {
     for (lines, words) in [
         ("watchdog = \"1s\"", "a watchdog needs ready"),
         ("ready = \"line:\"", "the text to wait for must have 1 to"),
-        ("limits = { core = [2, 1] }", "there can be at most 16 limits"),
+        (
+            "limits = { core = [2, 1] }",
+            "there can be at most 16 limits",
+        ),
         ("user = \"\"", "the name or number of a user or group"),
     ] {
         let found = refused(&format!("[services.a]\ncommand = [\"true\"]\n{lines}\n"));
@@ -510,7 +513,7 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
         ("[services.a]\n".to_owned(), "services.a: a command has"),
         (
             one("a", "backoff = { first = 2, max = 1 }"),
-            "services.a: backoff: the longest wait",
+            "services.a: backoff: the maximum delay",
         ),
     ] {
         let found = refused(&config);
