@@ -510,7 +510,10 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
             one("a", "instances = 0"),
             "services.a: instances: expected 1",
         ),
-        ("[services.a]\n".to_owned(), "services.a: a command has"),
+        (
+            "[services.a]\n".to_owned(),
+            "services.a: a command must have",
+        ),
         (
             one("a", "backoff = { first = 2, max = 1 }"),
             "services.a: backoff: the maximum delay",
