@@ -100,7 +100,7 @@ fn everything_has_a_limit() {
         (
             format!("[program:a]\ncommand={}\n", "x ".repeat(5000)),
             2,
-            "a command has 1 to 4096 words",
+            "a command must have 1 to 4096 words",
         ),
         (String::new(), 1, "has no [program:NAME]"),
     ] {

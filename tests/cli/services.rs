@@ -144,9 +144,12 @@ fn kill(pid: i32) {
 fn what_cannot_be_together_is_refused() {
     for (lines, words) in [
         ("watchdog = \"1s\"", "a watchdog needs ready"),
-        ("ready = \"line:\"", "the text of a line has 1 to"),
-        ("limits = { core = [2, 1] }", "there are at most 16 limits"),
-        ("user = \"\"", "a user or group has a name"),
+        ("ready = \"line:\"", "the text to wait for must have 1 to"),
+        (
+            "limits = { core = [2, 1] }",
+            "there can be at most 16 limits",
+        ),
+        ("user = \"\"", "the name or number of a user or group"),
     ] {
         let found = refused(&format!("[services.a]\ncommand = [\"true\"]\n{lines}\n"));
         let words = format!("services.a: {words}");
@@ -502,15 +505,18 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
             circle.concat(),
             "services.a: after: the service depends on itself: a after b after a",
         ),
-        (one("\"a/b\"", ""), "services.a/b: a service has a name of"),
+        (one("\"a/b\"", ""), "services.a/b: a service name must have"),
         (
             one("a", "instances = 0"),
             "services.a: instances: expected 1",
         ),
-        ("[services.a]\n".to_owned(), "services.a: a command has"),
+        (
+            "[services.a]\n".to_owned(),
+            "services.a: a command must have",
+        ),
         (
             one("a", "backoff = { first = 2, max = 1 }"),
-            "services.a: backoff: the longest wait",
+            "services.a: backoff: the maximum delay",
         ),
     ] {
         let found = refused(&config);

@@ -11,7 +11,7 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Moment;
 use std::collections::BTreeSet;
 
-/// The most records that are removed to make room for one.
+/// The maximum number of records removed to make room for a new one.
 const EVICTED_MAX: usize = 256;
 
 /// A record to be created.
@@ -23,7 +23,7 @@ pub(super) struct NewRecord<'a> {
     pub(super) identity: Option<Identity>,
     /// The id, if the caller chose one; no other record has it.
     pub(super) id: Option<ProcessId>,
-    /// Whether the process ended earlier: such a record is created even while the server drains or is full.
+    /// Whether the process has already ended. Its record is created even while the server drains or is full.
     pub(super) is_past: bool,
 }
 
@@ -78,7 +78,7 @@ impl ProcessMachine {
         }
         let kind = kind(&registering.tags, &registering.argv);
         let profile = registering.profile(kind);
-        // A process that is already running may have any arguments, unless they are too long.
+        // A process that is already running may have any arguments within the size limits.
         if profile.spec.argv.len() > Spec::ARGV_MAX {
             return Err(Refused::Invalid(Flaw::Argv));
         }
@@ -143,7 +143,7 @@ impl ProcessMachine {
     }
 
     /// Returns the stop that a launch below `parent` inherits from the nearest process above it that is being stopped with its tree.
-    /// It is refused if one of those has been killed: its tree would otherwise never become empty.
+    /// Refuses the launch if any of those processes has been killed: its tree would otherwise never become empty.
     fn inherited(&self, moment: &Moment, parent: Option<&Record>) -> Result<Option<Stop>, Refused> {
         let above = self.state.above(parent.map(|it| it.id));
         let live = above.filter(|(_, it)| it.is_live());
@@ -162,9 +162,9 @@ impl ProcessMachine {
         }))
     }
 
-    /// Returns the record that becomes the parent: the named one, else the first in the line of ancestors that has a live record. A process
-    /// is never its own parent, whatever the request says, nor the child of a process of another machine or boot, whose id was kept in an
-    /// environment that outlived it.
+    /// Returns the parent record: the named one, or otherwise that of the nearest ancestor with a live record. A process is never its own
+    /// parent, whatever the request contains, nor the child of a process from another machine or boot, whose id may have survived in an
+    /// environment.
     fn parent(&self, wanted: &NewRecord<'_>) -> Option<&Record> {
         let own = wanted.identity.as_ref();
         let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
@@ -184,8 +184,8 @@ impl ProcessMachine {
         })
     }
 
-    /// Returns which records to remove to make room for `bytes` more: those that ended longest ago, but none of the new record's ancestors.
-    /// If limits were lowered and far too much is stored, each new record removes a share of it.
+    /// Returns the records to remove to make room for `bytes` more: those that ended longest ago, except the new record's ancestors.
+    /// If limits were lowered and are far exceeded, each new record removes only part of the excess.
     fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
         let state = &self.state;
         let mut count = state.records.len() as u64 + 1;
@@ -201,7 +201,7 @@ impl ProcessMachine {
         let oldest = state.index.removable.iter().map(|(_, slot)| *slot);
         for slot in oldest.filter(|slot| !above.contains(slot)) {
             let record = state.records.get(slot);
-            let record = record.expect("what may be removed is there");
+            let record = record.expect("the index contains only existing records");
             evicted.push(slot);
             count -= 1;
             bytes -= record.bytes();

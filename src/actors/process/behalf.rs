@@ -1,4 +1,4 @@
-//! Launches requested by other actors, and the notifications those receive.
+//! Launches requested by other actors, and the notifications sent to them.
 
 use crate::actors::binding::{self, EndNotice, Exit, ToHolder, Until, Watch};
 use crate::actors::process::machine::ProcessMachine;
@@ -9,7 +9,7 @@ use crate::ids::Seq;
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
-    /// Returns how it ended, in the terms that watchers use. A record that is over without an end was never started.
+    /// Returns how the process ended, as reported to watchers. A process without an end has failed to start.
     pub(super) const fn exit(&self) -> Exit {
         match self.end {
             Some(End::Code(code)) => Exit::Code(code),
@@ -64,7 +64,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Notifies an actor that the process it wants to watch is gone. If it requested the launch, the record need no longer be kept for it.
+    /// Notifies an actor that the process it wants to watch is already gone. If the actor requested the launch, the record need no longer
+    /// be kept for it.
     pub(super) fn commit_gone(&mut self, entry: Seq, watch: Watch, effects: &mut Effects<Self>) {
         if let Some((slot, record)) = self.state.find(watch.process)
             && record.awaited == Some(watch.by)

@@ -14,7 +14,7 @@ use crate::spine::effect;
 use crate::spine::machine::{Effects, Stamp};
 use std::sync::Arc;
 
-/// The action id of the census, which no slot has.
+/// The action id of the census. No slot has this number.
 const CENSUS: u64 = u64::MAX;
 
 impl ProcessMachine {
@@ -84,7 +84,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Applies what was reported by the port or by a process.
+    /// Applies a report from the port or from a process.
     fn apply_report(
         &mut self,
         entry: Stamp,
@@ -135,13 +135,13 @@ impl ProcessMachine {
             (Outcome::Signalled { slot }, Message::Signalled { asked, errno, .. }) => {
                 self.commit_sent(entry.seq, *slot, (*asked, *errno), effects);
             }
-            (outcome, message) => unreachable!("{outcome:?} never comes of {message:?}"),
+            (outcome, message) => unreachable!("{outcome:?} cannot result from {message:?}"),
         }
     }
 
     fn record(&self, slot: Slot) -> &Record {
         let record = self.state.records.get(slot);
-        record.expect("an outcome is about a record that is there")
+        record.expect("an outcome names an existing record")
     }
 
     pub(super) fn add(
@@ -201,7 +201,7 @@ impl ProcessMachine {
         }
     }
 
-    /// The process is running. If it was to be stopped before it started, it is stopped now.
+    /// Commits the start of a process. If a stop was requested before the start, it takes effect now.
     fn commit_start(
         &mut self,
         entry: Stamp,
@@ -331,11 +331,15 @@ impl ProcessMachine {
 
     fn change_stop(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Stop)) {
         self.state.change(entry, slot, |it| {
-            make(it.stop.as_mut().expect("what is stopped has a stop"));
+            make(
+                it.stop
+                    .as_mut()
+                    .expect("a process that is being stopped has a stop"),
+            );
         });
     }
 
-    /// Answers those whose condition on this record is now met.
+    /// Answers the clients whose condition on this record is now met.
     fn wake(&mut self, id: ProcessId, effects: &mut Effects<Self>) {
         for (ticket, watch) in self.waiting.of(id) {
             if let Some(reply) = self.answer(&watch) {
@@ -345,7 +349,7 @@ impl ProcessMachine {
         }
     }
 
-    /// States again everything the port should know. Whatever else it has should be forgotten, which makes up for a lost `Forget`.
+    /// Restates everything the port should know. The port then forgets anything else, which makes up for a lost `Forget`.
     pub(super) fn restate(&self, effects: &mut Effects<Self>) {
         for id in &self.state.index.live {
             let Some((slot, record)) = self.state.find(*id) else {
@@ -370,7 +374,7 @@ impl ProcessMachine {
     }
 
     /// States the action that applies as long as the record is live: to launch the process, or to follow it. It is also stated if the
-    /// process has ended and its tree has not: the port must know whose tree it is, and a repeated report of the end is ignored.
+    /// process has ended but its tree has not: the port must know whose tree it is, and a repeated report of the end is ignored.
     pub(super) fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         let id = record.id;
@@ -391,7 +395,7 @@ impl ProcessMachine {
         act(effects, slot, record.made, what);
     }
 
-    /// States that the output of a hook is to be read, until that is done.
+    /// States the action to read a hook's output, unless it has been read.
     fn state_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.is_to_be_read() {
@@ -410,7 +414,7 @@ impl ProcessMachine {
             return;
         }
         let (id, identity) = known(record);
-        // It ended by itself, and something waits for its tree to end.
+        // The process ended by itself, and the end of its tree is awaited.
         let Some(stop) = record.stop else {
             return act(effects, slot, record.made, Action::Await { id, identity });
         };
@@ -460,7 +464,7 @@ fn note(record: &mut Record, notice: &Notice) {
         Notice::Ready => (record.announced, record.ready_by) = (Announced::Ready, None),
         Notice::Leaving => (record.announced, record.ready_by) = (Announced::Leaving, None),
         Notice::Words(words) => record.said = Some(words.clone()),
-        Notice::Silent => unreachable!("what is silent is stopped"),
+        Notice::Silent => unreachable!("a silent process is stopped instead"),
     }
 }
 
@@ -471,10 +475,13 @@ fn expectation(record: &Record) -> Option<Box<Expectation>> {
     expected.filter(|_| record.launched)
 }
 
-/// Returns id and identity of a record whose process is known.
+/// Returns the id and the identity of a record whose process is known.
 fn known(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
     let identity = record.identity;
-    (record.id, identity.expect("what runs is known"))
+    (
+        record.id,
+        identity.expect("the identity of a started process is known"),
+    )
 }
 
 fn act(effects: &mut Effects<ProcessMachine>, slot: Slot, attempt: Seq, what: Action) {

@@ -10,7 +10,7 @@ use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Seq, Slot};
 use crate::spine::machine::Moment;
 
-/// The most records that one message removes.
+/// The maximum number of records that one message removes.
 const PRUNED_MAX: u32 = 1024;
 
 impl ProcessMachine {
@@ -88,7 +88,7 @@ impl ProcessMachine {
             tree,
         } = message
         else {
-            unreachable!("only a stop stops");
+            unreachable!("only stop requests are decided here");
         };
         let (slot, record) = self.live(id)?;
         let spec = &record.profile.spec;
@@ -104,8 +104,8 @@ impl ProcessMachine {
         Ok(self.stopping((slot, record), asked))
     }
 
-    /// Stops a process as `asked`. With its tree, launched processes with records below its own are stopped in the same way: the keeper is
-    /// the kernel's parent of each, so no signal for the process's own tree reaches them.
+    /// Stops a process as `asked`. If its tree is included, launched processes with records below its own are stopped in the same way:
+    /// in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
     fn stopping(&self, (slot, record): (Slot, &Record), asked: Stop) -> Outcome {
         let stop = |(slot, record): (Slot, &Record)| {
             let stop = match record.stop {
@@ -120,7 +120,7 @@ impl ProcessMachine {
             let below = below.filter(|(at, it)| *at != slot && it.launched && it.is_live());
             let below: Vec<_> = below.filter_map(stop).collect();
             if !below.is_empty() {
-                // The record shows in any case that this request has changed something.
+                // The record always shows that this request has changed something.
                 let restated = |before| Stop {
                     asked: asked.asked,
                     errno: None,
@@ -148,8 +148,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Stops a tree that was launched here; other processes are not touched. An earlier stop is merged with
-    /// this one and has the fence as its cause from then on.
+    /// Stops a tree that was launched here. Other processes are not touched. An earlier stop is merged with
+    /// this one, and its cause becomes the fence.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
@@ -205,7 +205,7 @@ impl ProcessMachine {
         Outcome::Pruned { slots, more }
     }
 
-    /// Decides about a report of the port. Reports may be late, duplicated or out of order.
+    /// Decides the outcome of a report from the port. Reports may be late, duplicated or out of order.
     fn reported(&self, moment: &Moment, message: &Message) -> Outcome {
         let id = message.id();
         let found = id.and_then(|id| self.state.find(id));
@@ -218,7 +218,7 @@ impl ProcessMachine {
                 Some(known) if known.is(identity) => Outcome::Unchanged,
                 Some(_) => Outcome::Contradicted,
                 None => {
-                    // An impossible date is corrected: a process cannot have started before its launch was requested, nor in the future.
+                    // An impossible date is corrected: a process cannot have started before its launch was requested, or in the future.
                     let since = now.offset.time((*at).max(record.queued)).min(now.at);
                     Outcome::Started { slot, since }
                 }
@@ -271,8 +271,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns whether the tree of this process is to be stopped or watched but the report of its start is missing: without it, nobody
-    /// could say whose tree it is. The port will report both again, in order.
+    /// Returns whether the tree of this process is to be stopped or watched but its start has not been reported. Without that report, the
+    /// tree cannot be identified. The port will repeat both reports, in order.
     fn misses_start(&self, record: &Record) -> bool {
         let is_stopped = record.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
@@ -285,7 +285,7 @@ impl ProcessMachine {
         (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
     }
 
-    /// Decides about a notice from a process, or the lack of one.
+    /// Decides the outcome of a notice from a process, or of a missing one.
     fn noticed(
         &self,
         moment: &Moment,
@@ -314,10 +314,10 @@ impl ProcessMachine {
         }
     }
 
-    /// Decides what time does to a record.
+    /// Decides the outcome when a deadline of a record has passed.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let record = self.state.records.get(slot);
-        let record = record.expect("time acts on what is there");
+        let record = record.expect("a due record exists");
         match record.phase {
             Phase::Running => {
                 let spec = &record.profile.spec;
@@ -338,7 +338,7 @@ impl ProcessMachine {
                 slots: vec![slot],
                 more: false,
             },
-            Phase::Queued => unreachable!("nothing is due of what was not started"),
+            Phase::Queued => unreachable!("a queued process has no deadline"),
         }
     }
 }
@@ -357,7 +357,7 @@ impl Stop {
         }
     }
 
-    /// Returns when SIGKILL follows.
+    /// Returns when the grace period ends and SIGKILL follows.
     fn ends(&self, epoch: Timestamp) -> Timestamp {
         self.since.max(epoch).plus_ms(self.grace_ms.into())
     }
@@ -376,8 +376,8 @@ impl Stuck {
     }
 }
 
-/// Merges a second stop into the first: SIGKILL may come sooner and the tree may be included, but never the reverse. `None` if the second
-/// asks for no more than the first.
+/// Merges a second stop into the first. It may bring SIGKILL forward or extend the stop to the tree, but never the reverse. Returns
+/// `None` if the second stop adds nothing.
 fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     let sooner = !before.killed && (asked.killed || asked.ends(epoch) < before.ends(epoch));
     let wider = asked.tree && !before.tree;
@@ -389,7 +389,7 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     if sooner {
         (stop.since, stop.grace_ms, stop.killed) = (asked.since, asked.grace_ms, asked.killed);
     }
-    // Anything that must be done anew is now requested by this entry; a shorter grace alone requires nothing.
+    // If anything must be done again, this entry requests it. A shorter grace period alone requires no action.
     if wider || asked.killed {
         (stop.asked, stop.errno) = (asked.asked, None);
         stop.signal = asked.signal;
@@ -397,14 +397,14 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Returns whether it is news that the tree is empty, and a stop or a watcher asks for that.
+/// Returns whether a report that the tree is empty is new, and the end of the tree is awaited.
 fn is_emptied(record: &Record) -> bool {
     let is_stopped = record.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();
     is_asked && record.phase == Phase::Stopping && !record.empty
 }
 
-/// Decides about the report that a signal was sent or failed.
+/// Decides the outcome of a report that a signal was sent or failed.
 fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) -> Outcome {
     let is_on_its_way = record.signals.iter().any(|it| it.asked == asked);
     let stop = record.stop.filter(|stop| stop.asked == asked);

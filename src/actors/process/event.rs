@@ -70,7 +70,7 @@ impl ProcessMachine {
                     with_end(it, *end)
                 });
             }
-            // The process itself ended earlier than its tree.
+            // The process itself ended before its tree did.
             (Outcome::Emptied { slot }, _) => {
                 let end = self.state.records.get(*slot).and_then(|it| it.end);
                 if let Some(end) = end {

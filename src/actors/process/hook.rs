@@ -1,5 +1,5 @@
-//! The records that a hook printed: processes that it ran become records below its own, and other records are kept with it. These are the
-//! rules; the port reads the output. See `docs/processes.md`, "Hooks".
+//! The rules for records that a hook printed: processes that it ran get records below its own, and other records are stored in the hook's
+//! record. The port reads the output. See `docs/processes.md`, "Hooks".
 
 use crate::actors::process::adding::NewRecord;
 use crate::actors::process::identity::Identity;
@@ -15,7 +15,7 @@ use crate::spine::machine::{Moment, Stamp};
 /// The type of the processes that a hook ran.
 const KIND: &str = "binary";
 
-/// The label for the line of output that a record comes from, so that reading a line twice does not create a second record.
+/// The label that holds the number of the output line a record comes from, so that reading a line twice does not create a second record.
 const LINE: &str = "line";
 
 impl Child {
@@ -45,7 +45,7 @@ impl Record {
 }
 
 impl ProcessMachine {
-    /// Decides about a process that a hook reports to have run.
+    /// Decides the outcome of a report that a hook ran a process.
     pub(super) fn child(
         &self,
         moment: &Moment,
@@ -89,7 +89,7 @@ impl ProcessMachine {
         records.any(|(_, record)| record.profile.tags.labels.contains(&line))
     }
 
-    /// Decides about the result of reading a hook's output.
+    /// Decides the outcome of reading a hook's output.
     pub(super) fn found(&self, id: ProcessId, found: &HookOutput) -> Outcome {
         let hook = self.state.find(id).filter(|(_, hook)| hook.is_to_be_read());
         match hook {
@@ -109,7 +109,7 @@ impl ProcessMachine {
         let of_hook = hook.identity.unwrap_or_default();
         self.add(entry.seq, insertion, profile, |it| {
             it.phase = Phase::Exited;
-            // The identity it had; the process can no longer be looked up by it.
+            // The identity that the process had. The process can no longer be looked up by it.
             it.identity = child.pid.map(|pid| Identity {
                 pid,
                 inode: 0,
@@ -117,7 +117,7 @@ impl ProcessMachine {
                 ..of_hook
             });
             it.started = child.started;
-            // An implausible date would cause the record to be removed at once, or never.
+            // An implausible date would cause the record to be removed immediately, or never.
             let ended = child.ended.unwrap_or(insertion.at);
             it.ended = Some(ended.min(insertion.at).max(begin));
             it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));

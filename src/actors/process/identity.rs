@@ -1,12 +1,12 @@
-//! Identities of processes: what the kernel gives one process and no other, see `docs/decisions/0036-identity.md`.
+//! Identities of processes, made of values that the kernel gives to only one process. See `docs/decisions/0036-identity.md`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The identity of a process, unique across time and machines.
 ///
-/// A PID alone is reused, and start times have steps of 10 ms, within which a forced reuse fits. So the pidfs inode decides if the kernel
-/// provides one (6.9 and later: unique within a boot, unchanged by exec), and the other fields only if it does not.
+/// PIDs are reused, and start times have a resolution of 10 ms, within which reuse can be forced. So the pidfs inode decides if the kernel
+/// provides one (6.9 and later: unique within a boot, unchanged by exec), and the other fields decide only if it does not.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -15,7 +15,7 @@ pub(super) struct Index {
     pub(super) ids: BTreeMap<ProcessId, Slot>,
     /// The records that have not ended.
     pub(super) live: BTreeSet<ProcessId>,
-    /// The records that have not ended and whose process is known, by everything that identifies it.
+    /// The records that have not ended and whose process is known, by each mark that identifies it.
     identities: BTreeSet<(Mark, Slot)>,
     /// Records by parent, even if the parent's record was removed.
     pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
@@ -23,9 +23,9 @@ pub(super) struct Index {
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
     /// The numbers in use for each type.
     numbers: BTreeMap<String, BTreeSet<u64>>,
-    /// The removable records, by when they ended.
+    /// The removable records, ordered by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
-    /// The removable records that time no longer removes because doing so failed. Decisions on requests do not depend on this.
+    /// The removable records that are exempt from removal by time because it failed. Decisions on requests do not depend on this.
     pub(super) quarantined: BTreeSet<Slot>,
     /// The number of records in each state.
     pub(super) totals: Totals,
@@ -48,7 +48,7 @@ fn marks(of: &Identity) -> impl Iterator<Item = Mark> + use<> {
 }
 
 impl Index {
-    /// Enters a record that is new or has just changed.
+    /// Indexes a record that is new or has just changed.
     pub(super) fn enter(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.insert(record.id);
@@ -60,7 +60,7 @@ impl Index {
         self.totals.bytes += record.bytes();
     }
 
-    /// Takes out a record that is about to change or to be removed.
+    /// Unindexes a record that is about to change or to be removed.
     pub(super) fn leave(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.remove(&record.id);
@@ -74,7 +74,7 @@ impl Index {
         self.totals.bytes -= record.bytes();
     }
 
-    /// Updates whether a record is among the removable ones.
+    /// Adds a record to the removable ones, or takes it out, depending on its state.
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
         let key = (record.ended_at(), slot);
         self.quarantined.remove(&slot);
@@ -121,7 +121,7 @@ impl Index {
         numbers.and_then(BTreeSet::last).map_or(1, |last| last + 1)
     }
 
-    /// Returns the slots of live records that may be of this process.
+    /// Returns the slots of live records that may belong to this process.
     pub(super) fn alike(&self, identity: &Identity) -> impl Iterator<Item = Slot> {
         let all = (Slot(0), Slot::NONE);
         marks(identity).flat_map(move |mark| {

@@ -14,19 +14,19 @@ pub struct Insertion {
     pub id: ProcessId,
     /// Its parent.
     pub parent: Option<ProcessId>,
-    /// The root of its tree; itself if it has no parent.
+    /// The root of its tree; its own id if it has no parent.
     pub root: ProcessId,
     /// The number of its ancestors.
     pub depth: u16,
     /// Its number among the records of its type.
     pub number: u64,
-    /// Its type, even if the message names none.
+    /// Its type, which is derived if the message names none.
     pub kind: String,
     /// The wall-clock time of its creation.
     pub at: Date,
     /// The records that are removed to make room.
     pub evicted: Vec<Slot>,
-    /// The stop that it inherits: it is launched below a tree that is being stopped.
+    /// The stop that it inherits if it is launched below a tree that is being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
 }

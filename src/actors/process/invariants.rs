@@ -18,7 +18,11 @@ impl ProcessMachine {
         }
         self.state.records.assert_whole();
         for watch in self.waiting.all() {
-            assert_eq!(self.answer(watch), None, "who waits is answered at once");
+            assert_eq!(
+                self.answer(watch),
+                None,
+                "a client waits only for an unmet condition"
+            );
         }
     }
 }
@@ -35,10 +39,16 @@ impl State {
             assert_ne!(record.root, record.id);
             if let Some((_, parent)) = self.find(parent) {
                 // A parent is older than its children, so there are no cycles.
-                assert!(parent.made < record.made, "there is no circle");
+                assert!(
+                    parent.made < record.made,
+                    "a parent is older than its children"
+                );
                 assert_eq!((record.root, record.depth), (parent.root, parent.depth + 1));
             } else {
-                assert!(!record.is_live(), "the parent of what lives stays");
+                assert!(
+                    !record.is_live(),
+                    "the parent of a live record is not removed"
+                );
             }
         }
     }
@@ -54,9 +64,12 @@ impl State {
             let children = self.records.iter().map(|(_, it)| it);
             let children = children.filter(|it| it.parent == Some(record.id));
             let held = children.filter(|it| it.stays()).count();
-            assert_eq!(record.held as usize, held, "who lives below is counted");
+            assert_eq!(
+                record.held as usize, held,
+                "the count of live children is correct"
+            );
         }
-        assert_eq!(self.index, fresh, "indexes are those of a fresh start");
+        assert_eq!(self.index, fresh, "the indexes match a fresh computation");
         let mut digest = self.records.digest();
         digest.merge(profiles);
         digest.merge(self.head.digest());
@@ -64,7 +77,7 @@ impl State {
         assert_eq!(
             self.digest(),
             digest,
-            "the running digest is that of a fresh count"
+            "the running digest matches a fresh computation"
         );
     }
 }
@@ -79,14 +92,18 @@ fn assert_record(record: &Record) {
         Phase::Stopping => {
             assert!(
                 record.stop.is_some() || has_ended,
-                "it is to end, or what it left is"
+                "the process is being stopped, or its tree is awaited"
             );
             assert!(record.identity.is_some() && (!has_ended || !record.empty));
             let stop = record.stop.filter(|stop| stop.killed);
             assert!(stop.is_none_or(|stop| stop.asked.0 > 0));
         }
         Phase::Exited => {
-            assert_ne!(has_ended, record.failure.is_some(), "it ended or never was");
+            assert_ne!(
+                has_ended,
+                record.failure.is_some(),
+                "it either ended or failed to start"
+            );
             assert!(record.signals.is_empty() && record.stuck.is_none());
         }
     }

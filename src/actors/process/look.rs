@@ -13,13 +13,13 @@ use crate::spine::machine::Request;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// The most records visited for one answer.
+/// The maximum number of records visited for one answer.
 pub(super) const LOOKED_AT_MAX: usize = 4096;
 
-/// The same for a text search, which masks all words of each record and compares them without regard to case.
+/// The same for a text search, which masks all words of each record and compares them ignoring case.
 const SEARCHED_MAX: usize = LOOKED_AT_MAX / 8;
 
-/// The most ids listed for an ambiguous prefix.
+/// The maximum number of ids listed for an ambiguous prefix.
 const AMBIGUOUS_MAX: usize = 8;
 
 /// Ids in the requested order.
@@ -76,7 +76,7 @@ impl ProcessMachine {
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
     }
 
-    /// Returns whether the process was stopped with its tree, and one with a record below its own is still being stopped.
+    /// Returns whether the process was stopped with its tree, and a process with a record below its own is still being stopped.
     fn stops_below(&self, record: &Record) -> bool {
         let mut below = if record.is_stopped_with_tree() && record.held > 0 {
             self.state.below(record.id)
@@ -189,7 +189,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Lists live records that an actor watches.
+    /// Lists the live records that an actor watches.
     fn watched_by(&self, by: ActorId, after: Option<ProcessId>) -> Reply {
         let live = Selection {
             phases: vec![Phase::Queued, Phase::Running, Phase::Stopping],
@@ -231,8 +231,8 @@ impl ProcessMachine {
         Reply::Count { count, next: None }
     }
 
-    /// Lists the descendants of a record, by id. All records of its tree are visited and the ancestors of each are checked, so a part may
-    /// begin anywhere, even after a record that has since been removed.
+    /// Lists the descendants of a record, by id. Visits all records of its tree and checks the ancestors of each, so a page may begin after
+    /// any id, even that of a record that has since been removed.
     fn descendants(&self, of: ProcessId, after: Option<ProcessId>, most: u32) -> Reply {
         let Some((_, top)) = self.state.find(of) else {
             return Reply::Refused(Refused::Unknown);
@@ -290,7 +290,7 @@ impl ProcessMachine {
         in_order(index.ids.range(range).map(|(id, _)| *id), newest_first)
     }
 
-    /// Returns the cost of a request in ordinary commands.
+    /// Returns the cost of a request, as a number of ordinary commands.
     pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {
             Request::Query(Query::List(_) | Query::Count(_) | Query::Descendants { .. }) => {
@@ -303,7 +303,7 @@ impl ProcessMachine {
     }
 }
 
-/// Returns the most records visited for one answer to this selection.
+/// Returns the maximum number of records visited for one answer to this selection.
 const fn share(selection: &Selection) -> usize {
     if selection.text.is_some() {
         SEARCHED_MAX
@@ -400,7 +400,7 @@ fn in_set(
     in_order(set.range(range).map(|(_, id)| *id), newest_first)
 }
 
-/// Returns the bounds of what follows the cursor.
+/// Returns the bounds of the ids that follow the cursor.
 fn between(after: Option<ProcessId>, newest_first: bool) -> (Bound<ProcessId>, Bound<ProcessId>) {
     let cursor = after.map_or(Bound::Unbounded, Bound::Excluded);
     if newest_first {

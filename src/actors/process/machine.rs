@@ -25,7 +25,7 @@ use crate::spine::machine::{
 pub struct ProcessMachine {
     pub(super) state: State,
     pub(super) waiting: Waiting,
-    /// The number of reports that named another process for an attempt than was known.
+    /// The number of reports that named a different process for an attempt than the one already known.
     pub(super) contradictions: u64,
     pub(super) counted: Counted,
 }
@@ -51,7 +51,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns whether an outcome is about services, or a process of one.
+    /// Returns whether an outcome concerns services, or the process of a service.
     fn concerns_services(&self, outcome: &Outcome) -> bool {
         let slot = match outcome {
             Outcome::Service(_) => return true,
@@ -134,7 +134,7 @@ impl Machine for ProcessMachine {
             | Outcome::Contradicted
             | Outcome::Refused(_) => Keeping::Nothing,
             Outcome::Pruned { slots, .. } if slots.is_empty() => Keeping::Nothing,
-            // The keeper has it in its log, and reports it again to the next server.
+            // The keeper has the start in its log, and reports it again to the next server.
             Outcome::Started { .. } => Keeping::Passing,
             Outcome::Launched(_)
             | Outcome::Registered(_)
@@ -184,7 +184,7 @@ impl Machine for ProcessMachine {
         }
     }
 
-    /// Records are shown by id: when a reply is repeated, another record may have the slot.
+    /// Looks up records by id: when a reply is repeated, another record may occupy the slot.
     fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Launched(insertion) => self.shown_in(insertion.id, Reply::Launched),
@@ -245,7 +245,7 @@ impl Machine for ProcessMachine {
         Self::cost_of(&asked)
     }
 
-    /// What the port reports is true whether there is space or not, and what ends a process is never refused.
+    /// Reports from the port are facts, whether or not there is space, and messages that end a process are never refused.
     fn weight(&self, message: &Message) -> Weight {
         match message {
             Message::Launch(_)
@@ -293,8 +293,8 @@ impl Machine for ProcessMachine {
         self.unwatch_services(ticket);
     }
 
-    /// Processes keep running while the server is down, so its start ends nothing. The grace period of a stop begins again, since its
-    /// signal is sent again.
+    /// Processes keep running while the server is down, so its start ends none of them. The grace period of a stop begins again, since
+    /// its signal is sent again.
     fn start(&mut self, start: Start) {
         self.state.start(start);
     }
@@ -418,7 +418,7 @@ impl Observable for ProcessMachine {
             ),
             gauge(
                 "stuck",
-                "processes of whose trees something survived SIGKILL",
+                "processes with members of their trees that survived SIGKILL",
                 totals.stuck.into(),
             ),
             gauge("bytes", "size of all records in bytes", totals.bytes),
@@ -434,7 +434,7 @@ impl Observable for ProcessMachine {
             ),
             gauge(
                 "service_restarts",
-                "restarts of processes of services since the start",
+                "restarts of service processes since the start",
                 self.counted.restarts,
             ),
             gauge(
@@ -463,5 +463,5 @@ impl Observable for ProcessMachine {
 }
 
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item).expect("items are slots here"))
+    Slot(u32::try_from(item).expect("timer items of records are slots"))
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From a client: launch this process.
     Launch(Box<Launching>),
-    /// From a client: create a record for this running process. If it has one, that is returned.
+    /// From a client: create a record for this running process. If it already has a record, that record is returned.
     Register(Box<Registering>),
     /// From a client: the process that it registered has ended.
     Finish {
@@ -31,9 +31,9 @@ pub enum Message {
     Stop {
         /// The id of its record.
         id: ProcessId,
-        /// The first signal; that of its spec if `None`.
+        /// The first signal; `None` means the one in its spec.
         signal: Option<u8>,
-        /// Milliseconds until SIGKILL; those of its spec if `None`, and 0 kills at once.
+        /// Milliseconds until SIGKILL; `None` means the grace period in its spec, and 0 kills immediately.
         grace_ms: Option<u32>,
         /// Whether everything it started is stopped, too, including launched processes with records below its own.
         tree: bool,
@@ -51,9 +51,9 @@ pub enum Message {
     Prune {
         /// Only records of processes that ended before this date.
         before: Option<Date>,
-        /// How many of the newest removable records are kept, however old.
+        /// The number of newest removable records to keep, however old they are.
         keep: u32,
-        /// The most records to remove at once; the reply tells whether there are more.
+        /// The maximum number of records to remove; the reply states whether there are more.
         limit: u32,
     },
     /// From the port: the process is running.
@@ -74,7 +74,7 @@ pub enum Message {
         /// The step that failed, and why.
         failure: Failure,
     },
-    /// From the port: the process itself has ended. Processes that it started may be alive.
+    /// From the port: the process itself has ended. Processes that it started may still be alive.
     Ended {
         /// The id of its record.
         id: ProcessId,
@@ -90,7 +90,7 @@ pub enum Message {
         /// The id of its record.
         id: ProcessId,
     },
-    /// From the port: SIGKILL was sent, and some of the tree have not ended or cannot be attributed.
+    /// From the port: SIGKILL was sent, but some processes of the tree have not ended, or cannot be attributed.
     Stuck {
         /// The id of its record.
         id: ProcessId,
@@ -108,13 +108,13 @@ pub enum Message {
         /// The errno if sending it failed.
         errno: Option<i32>,
     },
-    /// From another actor: notify it when the process is gone.
+    /// From another actor: notify the actor when the process is gone.
     Watch(binding::Watch),
-    /// From another actor: stop the tree of this process, since the right bound to it is over.
+    /// From another actor: stop the tree of this process, since the right bound to it has ended.
     Fence(ProcessId),
     /// From another actor: launch this process, and notify the actor when its tree is gone.
     LaunchAs(Box<LaunchAs>),
-    /// From the port: the process sent a notice about itself, or failed to for too long.
+    /// From the port: the process sent a notice about itself, or sent no watchdog notice in time.
     Notice {
         /// The id of its record.
         id: ProcessId,
@@ -175,7 +175,7 @@ impl Message {
     pub const ERROR_BYTES_MAX: usize = 1024;
 }
 
-/// A notice from a process about itself, by a line of its output or by the `sd_notify` protocol.
+/// A notice from a process about itself, sent as a line of output or with the `sd_notify` protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
@@ -194,7 +194,7 @@ impl Notice {
     pub const WORDS_BYTES_MAX: usize = 256;
 }
 
-/// A process that a hook reports to have run.
+/// A process that a hook ran, as reported by the hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Child {
@@ -214,7 +214,7 @@ pub struct Child {
     pub ended: Option<Date>,
 }
 
-/// What else was found in the output of a hook.
+/// A summary of what was found in the output of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
@@ -222,11 +222,11 @@ pub struct HookOutput {
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
-    /// The first of those as they were printed, at most [`HookOutput::BYTES_MAX`] bytes.
+    /// The first of those records as printed, at most [`HookOutput::BYTES_MAX`] bytes.
     pub kept: Vec<Bytes>,
     /// The number of malformed records.
     pub broken: u32,
-    /// Warnings about the first of those, at most [`HookOutput::WARNINGS_MAX`].
+    /// Warnings about the first malformed records, at most [`HookOutput::WARNINGS_MAX`].
     pub warnings: Vec<Warning>,
 }
 
@@ -241,13 +241,13 @@ pub struct Warning {
 }
 
 impl HookOutput {
-    /// The most bytes of records that are kept. The hook's output file contains all of them.
+    /// The maximum total size of the records that are kept, in bytes. The hook's output file contains all records.
     pub const BYTES_MAX: usize = 16 << 10;
-    /// The most records that are kept.
+    /// The maximum number of records that are kept.
     pub const KEPT_MAX: usize = 64;
-    /// The most processes of one hook that get records.
+    /// The maximum number of processes of one hook that get records.
     pub const CHILDREN_MAX: u32 = 1000;
-    /// The most warnings.
+    /// The maximum number of warnings.
     pub const WARNINGS_MAX: usize = 16;
     /// The maximum length of a warning, in bytes.
     pub const WORDS_BYTES_MAX: usize = 256;
@@ -259,7 +259,7 @@ impl HookOutput {
         kept.chain(words).sum()
     }
 
-    /// Returns whether it is within its bounds.
+    /// Returns whether it is within its limits.
     pub(super) fn fits(&self) -> bool {
         let is_short = |it: &Warning| it.words.len() <= Self::WORDS_BYTES_MAX;
         self.kept.len() <= Self::KEPT_MAX
@@ -294,9 +294,9 @@ impl Launching {
 
 /// A launch requested by another actor, under an id of that actor's choice.
 ///
-/// An upsert: if a record with this id exists, nothing is launched, and the answer is the same. That is `ToHolder::Launched` once the
-/// launch is accepted, whatever happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A sender
-/// that received `Launched` states a `binding::Watch` of the tree, through which it is notified of its end. Until then the record is not
+/// An upsert: if a record with this id exists, nothing is launched and the answer is the same. The answer is `ToHolder::Launched` once the
+/// launch is accepted, whatever has happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A
+/// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until then the record is not
 /// removed: the answer may have been lost, and the repeated request would launch a second process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
@@ -311,7 +311,7 @@ pub struct LaunchAs {
 /// The address to which another actor sends a [`Message::LaunchAs`].
 pub const LAUNCHES: To<Message> = To::new(ActorId::PROCESS);
 
-/// A process that is already running and is to get a record.
+/// A process that is already running, for which a record is to be created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registering {
@@ -334,9 +334,9 @@ pub struct Registering {
 pub struct Failure {
     /// The step that failed.
     pub step: Step,
-    /// The kernel's error number; 0 if the failure was not the kernel's.
+    /// The kernel's error number; 0 if the kernel did not report the failure.
     pub errno: i32,
-    /// What it was about, such as a path or a name.
+    /// What the step failed on, such as a path or a name.
     pub about: Option<String>,
 }
 
@@ -344,7 +344,7 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// There is no keeper here, or it cannot be started or reached.
+    /// There is no keeper, or it cannot be started or reached.
     Keeper,
     /// Creating its directory or a file in it (`DATA/run/ID`).
     Files,
@@ -352,7 +352,7 @@ pub enum Step {
     Output,
     /// Building its environment: a secret is missing, or a file cannot be read.
     Environment,
-    /// Finding the parcel that the client was to hand over.
+    /// Finding the parcel that the client should have handed over.
     Parcel,
     /// Creating a new process.
     Fork,
@@ -366,7 +366,7 @@ pub enum Step {
     Limits,
     /// Executing the program: it does not exist, is not executable, lacks its interpreter, or has too many arguments.
     Exec,
-    /// The coordinator that requested the launch was gone before it began.
+    /// The server that requested the launch exited before the launch began.
     Abandoned,
 }
 
@@ -458,7 +458,7 @@ pub struct Remains {
     pub cpu_ms: u64,
     /// Its peak memory in bytes.
     pub memory_max: u64,
-    /// The processes that still have its output open and may go on writing to it, if there are any.
+    /// The processes that still have its output open and may write to it, if there are any.
     pub leak: Option<Leak>,
     /// Whether its tree was proved to be empty.
     pub empty: bool,
@@ -485,7 +485,7 @@ pub struct Leak {
 }
 
 impl Leak {
-    /// The most processes that are listed.
+    /// The maximum number of processes that are listed.
     pub const HOLDERS_MAX: usize = 8;
 }
 
@@ -511,15 +511,15 @@ pub struct Output {
 }
 
 impl Output {
-    /// How many bytes of the beginning, and of the end, a record keeps. Together with the reference counts, a piece fits an allocator's
-    /// size class.
+    /// The number of bytes of the beginning, and of the end, that a record keeps. Together with its reference counts, each piece fits
+    /// an allocator's size class.
     pub const SHOWN_BYTES: usize = 112;
 }
 
 /// An action that the port is to perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Launch it, unless that was done: answered by `Started` or `Failed`, and by `Ended` when it ends.
+    /// Launch the process, unless it has already been launched: answered by `Started` or `Failed`, and by `Ended` when it ends.
     Launch {
         /// The id of its record.
         id: ProcessId,
@@ -552,7 +552,7 @@ pub enum Action {
         /// The recipients.
         reach: Reach,
     },
-    /// Kill it, or its whole tree, with SIGKILL until nothing is alive: answered by `Empty`, and by `Stuck` if that takes more than two
+    /// Send SIGKILL to it, or to its whole tree, until nothing is alive: answered by `Empty`, and by `Stuck` if that takes more than two
     /// seconds.
     Kill {
         /// The id of its record.
@@ -576,12 +576,12 @@ pub enum Action {
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
     },
-    /// Its end is durable: the keeper need not remember it, and its PID file is removed.
+    /// The end of the process is durable: the keeper may forget the process, and the PID file is removed.
     Forget {
         /// The id of its record.
         id: ProcessId,
     },
-    /// Everything has been stated: whatever else the keeper holds is to be forgotten.
+    /// All actions have been stated: the keeper is to forget everything else that it holds.
     Census,
 }
 

@@ -1,7 +1,7 @@
 //! The `ProcessActor`: one record for every process, in one tree, from the command line down to the last binary.
 //!
-//! The contents of a record follow `ArchiveBox`'s process hierarchy. Added to that are exits that are observed rather than guessed, and
-//! identities that survive the reuse of PIDs. `docs/processes.md` describes records and their life cycle.
+//! The contents of a record follow `ArchiveBox`'s process hierarchy. In addition, exits are observed rather than guessed, and identities
+//! survive the reuse of PIDs. `docs/processes.md` describes records and their life cycle.
 //!
 //! | file | holds |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles |
 //! | `machine.rs` | the host's interface, and deadlines |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules for changes and for new records; committing them |
-//! | `hook.rs` | the same for what a hook reports |
+//! | `hook.rs` | the same for reports of hooks |
 //! | `behalf.rs` | the same for launches requested by other actors |
 //! | `look.rs` | answers to queries, in parts if they visit many records |
 //! | `event.rs` | events for subscribers |

@@ -34,7 +34,7 @@ pub enum Outcome {
     Failed {
         /// The slot of its record.
         slot: Slot,
-        /// When that was reported.
+        /// When the failure was reported.
         at: Date,
     },
     /// The process itself has ended.
@@ -43,7 +43,7 @@ pub enum Outcome {
         slot: Slot,
         /// How it ended.
         end: End,
-        /// When it ended, at the latest when that was reported.
+        /// When it ended, but no later than the report of it.
         at: Date,
         /// Whether the record still waits for the rest of its tree to end.
         tree: bool,
@@ -53,14 +53,14 @@ pub enum Outcome {
         /// The slot of its record.
         slot: Slot,
     },
-    /// The process is to be stopped, or to be stopped in another way than before.
+    /// The process is to be stopped, or the way in which it is stopped changes.
     Stopping {
         /// The slot of its record.
         slot: Slot,
         /// How it is stopped.
         stop: Stop,
     },
-    /// The grace period of a stop is over: SIGKILL follows.
+    /// The grace period of a stop has expired: SIGKILL follows.
     Killing {
         /// The slot of the record.
         slot: Slot,
@@ -94,7 +94,7 @@ pub enum Outcome {
     },
     /// The process that another actor watches is already gone: the actor is notified.
     Gone,
-    /// A launch requested by another actor was accepted before: the actor is notified.
+    /// A launch requested by another actor has already been accepted: the actor is notified.
     Taken,
     /// A launch requested by another actor is refused: the actor is notified.
     Declined(Refused),
@@ -122,9 +122,9 @@ pub enum Outcome {
     },
     /// Services change.
     Service(Box<Turn>),
-    /// The message has no effect, or concerns a record that is removed or has ended: nothing changes.
+    /// The message has no effect, or concerns a record that was removed or has ended: nothing changes.
     Unchanged,
-    /// The port reports another process for an attempt than is known: nothing changes, but it is counted.
+    /// The port reported a different process for an attempt than the one already known: nothing changes, but the report is counted.
     Contradicted,
     /// The request is refused: nothing changes.
     Refused(Refused),
@@ -146,7 +146,7 @@ pub enum Refused {
     /// No service has this name.
     #[error("no service has this name")]
     NoService,
-    /// There is no record with this id, or no longer.
+    /// There is no record with this id, or it has been removed.
     #[error("no process has this id")]
     Unknown,
     /// The process has ended already.
@@ -158,17 +158,17 @@ pub enum Refused {
     /// It was launched here, so its exit is observed and must not be reported.
     #[error("the process was launched here, so its exit must not be reported")]
     Launched,
-    /// The limit of live processes, or of records, is reached.
-    #[error("the limit of processes is reached")]
+    /// The limit on live processes, or on records, is reached.
+    #[error("the limit on processes is reached")]
     Full,
     /// The record would exceed the maximum depth of the tree.
-    #[error("the process tree has its maximum depth")]
+    #[error("the process tree has reached its maximum depth")]
     TooDeep,
-    /// The limit of signals on their way to the process is reached.
-    #[error("too many signals are on their way to the process")]
+    /// The limit on pending signals to the process is reached.
+    #[error("too many signals to the process are pending")]
     Busy,
     /// No new processes are accepted until the next start.
-    #[error("no new processes are accepted")]
+    #[error("the server is draining and accepts no new processes")]
     Draining,
     /// The request is invalid.
     #[error("{0}")]
@@ -177,7 +177,7 @@ pub enum Refused {
     #[error("the disk is full")]
     DiskFull,
     /// The idempotency key was used before with a different request.
-    #[error("the key came before, with another request")]
+    #[error("the idempotency key was already used for a different request")]
     KeyReused,
 }
 

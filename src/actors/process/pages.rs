@@ -20,7 +20,7 @@ pub(super) const fn profile_page(slot: Slot) -> PageId {
     PageId::new(PROFILES, slot.0)
 }
 
-/// Returns the slot whose profile a page holds, if it is such a page.
+/// Returns the slot whose profile this page holds, if it is a profile page.
 pub(super) fn profile_slot(page: PageId) -> Option<Slot> {
     (page.kind() == PROFILES).then(|| Slot(page.index()))
 }
@@ -64,7 +64,7 @@ pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
 /// State that exists only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When spans last began again: at the most recent start of the server.
+    /// The time of the most recent start of the server, from which grace periods are counted again.
     pub(super) epoch: Timestamp,
     /// The entry of that start.
     pub(super) start: Seq,

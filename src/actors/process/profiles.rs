@@ -7,12 +7,12 @@ use std::sync::Arc;
 /// The number of profiles that a new one is compared with.
 const COMPARED: usize = 16;
 
-/// The profiles that were most recently added or found again, the newest last.
+/// The profiles most recently added or reused, the newest last.
 #[derive(Debug, Default)]
 pub(super) struct Profiles(VecDeque<Arc<Profile>>);
 
 impl Profiles {
-    /// Returns the equal profile of another record if it is among the newest, else the given one.
+    /// Returns an equal profile of another record if it is among the newest ones, or otherwise the given one.
     pub(super) fn shared(&mut self, profile: Arc<Profile>) -> Arc<Profile> {
         let found = self.0.iter().rposition(|other| *other == profile);
         let shared = found.and_then(|place| self.0.remove(place));
@@ -44,7 +44,7 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &add(number)));
             assert!(Arc::ptr_eq(&first, &add(0)));
         }
-        // A profile that was not used for long is stored again.
+        // A profile that has not been used for a long time is stored again.
         for number in 1..=COMPARED {
             add(number);
         }

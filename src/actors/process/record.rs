@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The phase of a process. It never goes back.
+/// The phase of a process. A process never returns to an earlier phase.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -64,11 +64,11 @@ impl Profile {
 pub struct Record {
     /// Its id.
     pub id: ProcessId,
-    /// The entry that created it, which is the number of the attempt for the port.
+    /// The entry that created it, which the port uses as the number of the attempt.
     pub made: Seq,
     /// The id of its parent, whose record may have been removed.
     pub parent: Option<ProcessId>,
-    /// The root of its tree; itself if it has no parent. It stays the same when the root's record is removed.
+    /// The root of its tree; its own id if it has no parent. It stays the same when the root's record is removed.
     pub root: ProcessId,
     /// The number of its ancestors when it was created.
     pub depth: u16,
@@ -88,8 +88,8 @@ pub struct Record {
     pub started: Option<Date>,
     /// When the process itself ended, or failed to start.
     pub ended: Option<Date>,
-    /// When its timeout stops it, in node time. A start of the server does not postpone this, since the process kept running; and unlike a
-    /// date, it is not affected by steps of the wall clock.
+    /// When its timeout expires, in node time. A start of the server does not postpone this, since the process kept running. Unlike a date,
+    /// it is not affected by steps of the wall clock.
     pub expires: Option<Timestamp>,
     /// How it is being stopped, or was stopped.
     pub stop: Option<Stop>,
@@ -101,21 +101,21 @@ pub struct Record {
     pub failure: Option<Failure>,
     /// The error text that it reported when it ended.
     pub error: Option<String>,
-    /// What was left of it when it ended.
+    /// What was recorded about it when it ended: its output, usage and surviving processes.
     pub remains: Option<Box<Remains>>,
     /// The processes that survived SIGKILL.
     pub stuck: Option<Stuck>,
-    /// Signals on their way to it.
+    /// The pending signals to it.
     pub signals: Vec<Sending>,
     /// The result of the most recent signal.
     pub sent: Option<Sent>,
-    /// The actors that are notified when it is gone, and what that means for each.
+    /// The actors to notify when it is gone, and for each whether that means the process itself or its tree.
     #[serde(default)]
     pub watchers: BTreeSet<(ActorId, Until)>,
     /// What it announced about its readiness.
     #[serde(default)]
     pub announced: Announced,
-    /// When it is stopped if it is not ready, in node time like `expires`.
+    /// When it is stopped if it is not ready by then, in node time like `expires`.
     #[serde(default)]
     pub ready_by: Option<Timestamp>,
     /// Its latest status text.
@@ -124,8 +124,8 @@ pub struct Record {
     /// For a hook, what was found in its output.
     #[serde(default)]
     pub found: Option<Box<HookOutput>>,
-    /// The actor that requested its launch, until it is certain that the actor knows of it: the actor may repeat the request, and without
-    /// this record the process would be launched twice. Until then the actor is not notified of its end, either.
+    /// The actor that requested its launch, until that actor is certain to know of it. The actor may repeat the request, and without this
+    /// record the process would be launched twice. Until then the actor is not notified of the end, either.
     #[serde(default)]
     pub awaited: Option<ActorId>,
     /// The immutable part, on its own page.
@@ -176,11 +176,11 @@ pub struct Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// A client asked for it.
+    /// A client requested it.
     Request,
     /// It exceeded its timeout.
     Timeout,
-    /// The right bound to it is over, and nobody else gets that right before it is gone.
+    /// The right bound to it has ended, and is not granted again until the process is gone.
     Fence,
     /// It did not become ready in time.
     NotReady,
@@ -210,7 +210,7 @@ pub struct Stuck {
     pub unknown: u32,
 }
 
-/// A signal on its way.
+/// A pending signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sending {
     /// The entry that requested it.
@@ -233,7 +233,7 @@ pub struct Sent {
 impl Record {
     /// The maximum depth of a record in the tree.
     pub const DEPTH_MAX: u16 = 1000;
-    /// The most signals on their way to one process.
+    /// The maximum number of pending signals to one process.
     pub const SIGNALS_MAX: usize = 8;
 
     /// Returns whether the process has not ended.
@@ -247,7 +247,7 @@ impl Record {
         self.phase == Phase::Running && (!says || self.announced == Announced::Ready)
     }
 
-    /// Returns when time acts on it while it is running.
+    /// Returns its next deadline while it is running.
     fn expiry(&self) -> Option<Timestamp> {
         [self.expires, self.ready_by].into_iter().flatten().min()
     }
@@ -276,7 +276,7 @@ impl Record {
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
     }
 
-    /// Returns whether the process is known to be of another machine or boot.
+    /// Returns whether the process is known to belong to another machine or boot.
     pub(super) fn is_outside(&self, place: Option<(u128, u128)>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| place.is_some_and(|place| place != (it.machine, it.boot)))
@@ -310,7 +310,7 @@ impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 8;
 
-    /// Returns when time acts on a process. Its removal is scheduled by an index, since it depends on whether a descendant is live.
+    /// Returns the next deadline of a process. Its removal is scheduled by an index, since that depends on whether a descendant is live.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         match (self.phase, self.stop) {
             // If the process has ended, the stop applies to its tree, or to nothing.

@@ -27,7 +27,7 @@ pub enum Query {
     List(Selection),
     /// The number of records that match: [`Reply::Count`].
     Count(Selection),
-    /// The ancestors of a record, from its parent up, as far as they exist: [`Reply::Page`], or refused as unknown.
+    /// The existing ancestors of a record, from its parent up: [`Reply::Page`], or refused as unknown.
     Ancestors(ProcessId),
     /// The descendants of a record, by id: [`Reply::Page`], or refused as unknown.
     Descendants {
@@ -35,10 +35,10 @@ pub enum Query {
         of: ProcessId,
         /// Only descendants after this one.
         after: Option<ProcessId>,
-        /// The most records in the reply.
+        /// The maximum number of records in the reply.
         most: u32,
     },
-    /// All services, or the one with this name: [`Reply::Services`], or refused as no service.
+    /// All services, or the one with this name: [`Reply::Services`], or refused as [`Refused::NoService`].
     Services(Option<String>),
     /// The ids of live records that this actor watches, in order: [`Reply::Ids`].
     Watched {
@@ -52,9 +52,9 @@ pub enum Query {
 }
 
 impl Query {
-    /// The fewest digits accepted as a prefix of an id.
+    /// The minimum number of digits in the prefix of an id.
     pub const PREFIX_DIGITS: usize = 8;
-    /// The most records in a reply.
+    /// The maximum number of records in a reply.
     pub const MOST: u32 = 1000;
 }
 
@@ -71,7 +71,7 @@ pub struct Selection {
     pub root: Option<ProcessId>,
     /// Records with this text in arguments (as they are shown), URL, labels or type; case is ignored.
     pub text: Option<String>,
-    /// Records of processes on this machine. A process that was not started yet matches any.
+    /// Records of processes on this machine. A process that has not started yet matches any machine.
     pub machine: Option<u128>,
     /// Records with this label, and with this value if given.
     pub label: Option<(String, Option<String>)>,
@@ -79,7 +79,7 @@ pub struct Selection {
     pub newest_first: bool,
     /// Only records after this one, in that order.
     pub after: Option<ProcessId>,
-    /// The most records in the reply, at most [`Query::MOST`]. Ignored when counting.
+    /// The maximum number of records in the reply, up to [`Query::MOST`]. Ignored when counting.
     pub most: u32,
 }
 
@@ -100,20 +100,20 @@ impl Default for Selection {
     }
 }
 
-/// A condition to wait for. If it is met already, the reply comes at once. A record that does not exist is refused as unknown.
+/// A condition to wait for. If it is already met, the reply is immediate. A watch of a record that does not exist is refused as unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The process has been started, or could not be: [`Reply::Record`].
+    /// The process has started, or could not be started: [`Reply::Record`].
     Start(ProcessId),
-    /// The process has ended, and so has its tree if that is being stopped or a right is bound to it. If the tree is being stopped, launched
-    /// processes below it have ended, too: [`Reply::Record`].
+    /// The process has ended, and so has its tree if the tree is being stopped or has a right bound to it. If the tree is being stopped,
+    /// launched processes below it have ended, too: [`Reply::Record`].
     End(ProcessId),
     /// The process itself has ended, or could not be started: [`Reply::Record`].
     Leader(ProcessId),
     /// A signal was sent: [`Reply::Sent`].
     Signal(ProcessId, Seq),
-    /// All services, or the one with this name, have settled: each is running, or is down and stays so. [`Reply::Done`], or refused as no
-    /// service.
+    /// All services, or the one with this name, have settled: each is running, or is down and stays down. [`Reply::Done`], or refused as
+    /// [`Refused::NoService`].
     Services(Option<String>),
 }
 
@@ -141,7 +141,7 @@ pub enum Reply {
     },
     /// The process is being stopped.
     Stopping(Box<RecordView>),
-    /// A signal is on its way; [`Watch::Signal`] waits for it by this number.
+    /// A signal is pending; [`Watch::Signal`] waits for its result by this number.
     Signalling(Seq),
     /// The result of a signal; `None` if it is no longer known.
     Sent(Option<Sent>),
@@ -248,7 +248,7 @@ pub struct RecordView {
     pub failure: Option<Failure>,
     /// The error text that it reported when it ended.
     pub error: Option<String>,
-    /// What was left of it when it ended.
+    /// What was recorded about it when it ended: its output, usage and surviving processes.
     pub remains: Option<Box<Remains>>,
     /// The processes that survived SIGKILL.
     pub stuck: Option<Stuck>,
@@ -286,7 +286,7 @@ pub struct Totals {
     pub stuck: u32,
     /// The total size of all records in bytes.
     pub bytes: u64,
-    /// Reports of another process for an attempt than was known, since this actor was last built.
+    /// Reports that named a different process for an attempt than the one already known, since this actor was last built.
     pub contradictions: u64,
 }
 

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The configuration of the `ProcessActor`. Noted in the journal: see the change rule in `persist/format.rs`.
+/// The configuration of the `ProcessActor`. Recorded in the journal: see the change rule in `persist/format.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
     /// How long the record of an ended process is kept after its end, in milliseconds.
     pub retention_ms: u64,
-    /// The most records. At the limit, the oldest removable record makes room for a new one.
+    /// The maximum number of records. At the limit, the oldest removable record makes room for a new one.
     pub records_max: u32,
-    /// The most records of processes that have not ended.
+    /// The maximum number of records of processes that have not ended.
     pub live_max: u32,
-    /// The most bytes of arguments, environments, labels and kept output in all records. At the limit, the oldest removable records make
-    /// room, too.
+    /// The maximum size of arguments, environments, labels and kept output in all records, in bytes. At the limit, the oldest removable
+    /// records make room for a new one, too.
     pub bytes_max: u64,
 }
 

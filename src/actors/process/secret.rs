@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 /// The replacement for a masked secret.
 pub const MASK: &str = "***";
 
-/// A name that contains one of these, in any case, is that of a secret.
+/// A name that contains one of these words, in upper or lower case, is the name of a secret.
 const WORDS: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "KEY"];
 
 /// Returns whether the value of a variable with this name must not be stored.

@@ -15,11 +15,11 @@ pub struct Spec {
     pub dir: Bytes,
     /// Environment variables set in addition to the keeper's, as name and value.
     pub env: Vec<(String, Bytes)>,
-    /// The names of further variables, whose values are in the parcel or in `env_file`.
+    /// The names of secret variables, whose values are in the parcel or in `env_file`.
     pub secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
-    /// The ticket of a parcel that the client handed to the keeper: streams, the whole environment, umask and limits.
+    /// The ticket of a parcel that the client handed to the keeper. It contains streams, the whole environment, umask and limits.
     #[serde(with = "crate::ids::wide_option")]
     pub parcel: Option<u128>,
     /// The timeout in milliseconds from its start, after which its tree is stopped; 0 means none.
@@ -38,19 +38,19 @@ pub struct Spec {
     pub is_hook: bool,
     /// What makes it ready for those that depend on it.
     pub ready: Ready,
-    /// How long it may take to become ready before it is stopped, in milliseconds from its start; 0 waits for ever.
+    /// How long it may take to become ready before it is stopped, in milliseconds from its start; 0 means no limit.
     pub ready_timeout_ms: u32,
-    /// The watchdog interval: the most milliseconds between two watchdog notices; 0 requires none.
+    /// The watchdog interval: the maximum time between two watchdog notices, in milliseconds; 0 requires no notices.
     pub watchdog_ms: u32,
-    /// The user to run as, by name or number, if not the coordinator's.
+    /// The user to run as, by name or number, if not the server's.
     pub user: Option<String>,
     /// The group to run as, by name or number, if not that user's.
     pub group: Option<String>,
-    /// Resource limits in addition to the keeper's: resource, soft limit, hard limit. `u64::MAX` means unlimited.
+    /// Resource limits in addition to the keeper's, as resource, soft limit and hard limit. `u64::MAX` means unlimited.
     pub limits: Vec<(u32, u64, u64)>,
-    /// The size in bytes at which each of its output files is rotated; 0 never rotates.
+    /// The size in bytes at which each of its output files is rotated; 0 means never.
     pub output_bytes_max: u64,
-    /// How many rotated files of each stream are kept.
+    /// The number of rotated files kept for each stream.
     pub output_kept: u8,
 }
 
@@ -61,9 +61,9 @@ pub enum Ready {
     /// Running is enough.
     #[default]
     Running,
-    /// A line of its standard output that contains this text.
+    /// A line of standard output that contains this text.
     Line(String),
-    /// A notice by the `sd_notify` protocol.
+    /// A notice sent with the `sd_notify` protocol.
     Notify,
 }
 
@@ -74,9 +74,9 @@ pub struct Expectation {
     pub ready: Ready,
     /// Whether it has announced that it is ready.
     pub is_ready: bool,
-    /// The most milliseconds between two watchdog notices; 0 requires none.
+    /// The maximum time between two watchdog notices, in milliseconds; 0 requires no notices.
     pub watchdog_ms: u32,
-    /// The size at which its output is rotated, and how many rotated files are kept.
+    /// The size in bytes at which its output is rotated, and the number of rotated files kept.
     pub output: (u64, u8),
 }
 
@@ -86,37 +86,37 @@ pub struct Expectation {
 pub enum Flaw {
     /// There is no program, or there are too many arguments.
     #[error(
-        "a command has 1 to {} words, of which the first is not empty",
+        "a command must have 1 to {} words, and the first must not be empty",
         Spec::ARGV_MAX
     )]
     Argv,
     /// There is a NUL byte where the kernel accepts none.
-    #[error("arguments, paths and values of the environment must not contain a zero byte")]
+    #[error("arguments, paths and environment values must not contain a NUL byte")]
     Zero,
     /// Arguments, environment and paths are too long in total.
     #[error(
-        "arguments, environment and paths have at most {} bytes together",
+        "arguments, environment and paths must not exceed {} bytes in total",
         Spec::BYTES_MAX
     )]
     Bytes,
     /// There are too many variables, or the name of one is invalid.
     #[error(
-        "an environment has at most {} variables, none with an empty name or `=` in it",
+        "an environment has at most {} variables, and no name is empty or contains `=`",
         Spec::ENV_MAX
     )]
     Env,
-    /// The value of a secret was given, which must not be stored.
+    /// The value of a secret was given, but must not be stored.
     #[error("the value of a secret must not be given, only its name")]
     Secret,
     /// The grace period is too long.
-    #[error("a grace is at most {} ms", Spec::GRACE_MS_MAX)]
+    #[error("a grace period must not exceed {} ms", Spec::GRACE_MS_MAX)]
     Grace,
-    /// There is no such signal.
-    #[error("signals are 1 to {}", Spec::SIGNAL_MAX)]
+    /// The signal number is invalid.
+    #[error("a signal number must be 1 to {}", Spec::SIGNAL_MAX)]
     Signal,
-    /// The text of the line is empty, contains a line break, or is too long.
+    /// The text that marks readiness is empty, contains a line break, or is too long.
     #[error(
-        "the text of a line has 1 to {} bytes, and no line break",
+        "the text to wait for must have 1 to {} bytes and no line break",
         Spec::LINE_BYTES_MAX
     )]
     Line,
@@ -125,54 +125,54 @@ pub enum Flaw {
     Watchdog,
     /// The name of a user or group is invalid.
     #[error(
-        "a user or group has a name or number of 1 to {} bytes",
+        "the name or number of a user or group must have 1 to {} bytes",
         Tags::NAME_BYTES_MAX
     )]
     User,
     /// There are too many limits, or a soft limit exceeds its hard limit.
     #[error(
-        "there are at most {} limits, each soft one no more than its hard one",
+        "there can be at most {} limits, and no soft limit may exceed its hard limit",
         Spec::LIMITS_MAX
     )]
     Limits,
-    /// The limit for output files is too small, or too many are kept.
+    /// The size at which output files are rotated is too small, or too many are to be kept.
     #[error(
-        "a file of output has at least {} bytes, and at most {} are kept",
+        "output is rotated at {} bytes or more, and at most {} rotated files are kept",
         Spec::OUTPUT_BYTES_MIN,
         Spec::OUTPUT_KEPT_MAX
     )]
     Output,
     /// Output files are to be read or rotated, but the process has none.
     #[error(
-        "output that goes to the streams of the caller is not in a file, so it can neither be read for records nor rotated"
+        "output that goes to the caller's streams is not written to a file, so it can be neither read for records nor rotated"
     )]
     Streams,
     /// The type is too long.
-    #[error("a type has at most {} bytes", Tags::NAME_BYTES_MAX)]
+    #[error("a type must not exceed {} bytes", Tags::NAME_BYTES_MAX)]
     Kind,
     /// The URL is too long.
-    #[error("a URL has at most {} bytes", Tags::VALUE_BYTES_MAX)]
+    #[error("a URL must not exceed {} bytes", Tags::VALUE_BYTES_MAX)]
     Url,
     /// There are too many labels, or a label is too long.
     #[error(
-        "there are at most {} labels, with names of 1 to {} bytes and values of at most {}",
+        "there can be at most {} labels, with names of 1 to {} bytes and values of at most {} bytes",
         Tags::LABELS_MAX,
         Tags::NAME_BYTES_MAX,
         Tags::VALUE_BYTES_MAX
     )]
     Labels,
     /// The error text is too long.
-    #[error("an error has at most 1024 bytes")]
+    #[error("an error text must not exceed 1024 bytes")]
     Error,
     /// The definitions of services are invalid.
-    #[error("the definitions of the services are invalid")]
+    #[error("the service definitions are invalid")]
     Services,
     /// The identity names no process.
-    #[error("an identity has a PID and a start time")]
+    #[error("an identity must have a PID and a start time")]
     Identity,
 }
 
-/// Returns the type of a process that names none, derived from its arguments as in `ArchiveBox`.
+/// Returns the type of a process if none was given, derived from its arguments as in `ArchiveBox`.
 pub fn kind_of(argv: &[Bytes]) -> &'static str {
     let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
     let line = words.collect::<Vec<_>>().join(" ").to_lowercase();
@@ -201,21 +201,21 @@ impl Spec {
     pub const SIGNAL_MAX: u8 = 64;
     /// The default first signal of a stop: SIGTERM.
     pub const STOP_SIGNAL: u8 = 15;
-    /// The most arguments.
+    /// The maximum number of arguments.
     pub const ARGV_MAX: usize = 4096;
-    /// The most bytes of arguments, environment and paths in total.
+    /// The maximum total size of arguments, environment and paths, in bytes.
     pub const BYTES_MAX: usize = 256 << 10;
-    /// The most environment variables.
+    /// The maximum number of environment variables.
     pub const ENV_MAX: usize = 1024;
-    /// The longest grace period, an hour.
+    /// The maximum grace period: one hour.
     pub const GRACE_MS_MAX: u32 = 3_600_000;
     /// The maximum length of the text that marks readiness, in bytes.
     pub const LINE_BYTES_MAX: usize = 1024;
-    /// The most resource limits.
+    /// The maximum number of resource limits.
     pub const LIMITS_MAX: usize = 16;
-    /// The smallest size at which output is rotated, in bytes.
+    /// The minimum size at which output is rotated, in bytes.
     pub const OUTPUT_BYTES_MIN: u64 = 64 << 10;
-    /// The most rotated files kept for one stream.
+    /// The maximum number of rotated files kept for one stream.
     pub const OUTPUT_KEPT_MAX: u8 = 100;
 
     /// Returns whether one of the arguments looks like it contains a secret.
@@ -257,7 +257,7 @@ impl Spec {
         argv + rest + env.chain(secrets).chain(paths).chain(names).sum::<usize>()
     }
 
-    /// Checks that it is valid.
+    /// Checks that the spec is valid.
     ///
     /// # Errors
     /// Returns the first flaw found.
@@ -346,7 +346,7 @@ impl Spec {
     }
 }
 
-/// The description of a process in its record, beside what it runs.
+/// The metadata of a process in its record: type, URL and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tags {
@@ -359,7 +359,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// The most labels.
+    /// The maximum number of labels.
     pub const LABELS_MAX: usize = 16;
     /// The maximum length of a type or of a label's name, in bytes.
     pub const NAME_BYTES_MAX: usize = 32;
@@ -375,7 +375,7 @@ impl Tags {
         self.kind.len() + self.url.as_ref().map_or(0, String::len) + labels.sum::<usize>()
     }
 
-    /// Checks that they are valid. The type may be empty: then it is derived from the arguments.
+    /// Checks that they are valid. The type may be empty, since it is then derived from the arguments.
     ///
     /// # Errors
     /// Returns the first flaw found.
@@ -409,11 +409,11 @@ pub struct Parentage {
     /// The requester and its ancestors as the kernel reports them. If `named` has no record, the first of these that has one becomes the
     /// parent.
     pub line: Vec<super::identity::Identity>,
-    /// Whether it is launched only if the named process is alive, since the right to launch it ends with that process.
+    /// Whether it is launched only if the named process is alive, because the right to launch it ends with that process.
     pub bound: bool,
 }
 
 impl Parentage {
-    /// The most processes in `line` that are considered.
+    /// The maximum number of processes in `line` that are considered.
     pub const LINE_MAX: usize = 16;
 }

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slab: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slab: a slot without a record is an impossible state"
 )]
 
 use crate::actors::binding::{EndNotice, Until};
@@ -35,7 +35,7 @@ pub(super) struct State {
     newest: Profiles,
     /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
-    /// Watched processes that are gone by the current entry.
+    /// Notifications that watched processes are gone as of the current entry, with the actors to notify.
     departed: Vec<(ActorId, EndNotice)>,
 }
 
@@ -77,7 +77,7 @@ impl State {
             .min_by_key(|(_, record)| (!record.launched, record.id))
     }
 
-    /// Returns the ancestors of a record from its parent up, as far as they exist.
+    /// Returns the existing ancestors of a record, from its parent up.
     pub(super) fn above(&self, parent: Option<ProcessId>) -> impl Iterator<Item = (Slot, &Record)> {
         let first = parent.and_then(|id| self.find(id));
         std::iter::successors(first, |(_, record)| self.find(record.parent?))
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Changes a record, and with it pages, digest, deadlines and all indexes.
+    /// Changes a record, and updates pages, digest, deadlines and all indexes.
     pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Record)) {
         let record = &self.records[slot];
         let (stayed, parent) = (record.stays(), record.parent);
@@ -139,15 +139,15 @@ impl State {
     /// Panics if it is not removable.
     pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
         let record = &self.records[slot];
-        assert!(record.is_removable(), "what somebody depends on stays");
+        assert!(record.is_removable(), "only a removable record is removed");
         self.index.remove(slot, record);
         self.profiles.remove(&profile_bytes(slot, &record.profile));
         self.touch_profile(entry, slot);
         self.records.remove(self.pages.by(entry), slot);
     }
 
-    /// Updates the counts of live children along the ancestors when a record becomes live or ceases to be. This stops at the first ancestor
-    /// that something else keeps live, too.
+    /// Updates the counts of live children along the ancestors when a record becomes live or stops being live. It stops at the first
+    /// ancestor that must stay for another reason.
     fn hold_above(&mut self, parent: Option<ProcessId>, holds: bool) {
         let mut next = parent;
         while let Some(slot) = next.and_then(|id| self.index.ids.get(&id)).copied() {
@@ -190,7 +190,7 @@ impl State {
         self.records.begin_spans(stamp.at);
     }
 
-    /// Takes the watched processes that are gone since the last call, with the actors to notify.
+    /// Takes the notifications, collected since the last call, that watched processes are gone, with the actors to notify.
     pub(super) fn take_departed(&mut self) -> Vec<(ActorId, EndNotice)> {
         std::mem::take(&mut self.departed)
     }
@@ -209,7 +209,7 @@ impl State {
         self.held = held;
     }
 
-    /// Returns the first record whose retention ends, and when that is.
+    /// Returns the record whose retention ends first, and when it ends.
     fn first_removal(&self) -> Option<(Date, Slot)> {
         let mut removable = self.index.removable.iter();
         let first = removable.find(|(_, slot)| !self.index.quarantined.contains(slot));
@@ -240,12 +240,12 @@ impl State {
             .map(|(_, slot)| slot)
     }
 
-    /// Returns whether time no longer acts on a record because that failed.
+    /// Returns whether a record is exempt from deadlines because handling one of them failed.
     pub(super) fn is_quarantined(&self, slot: Slot) -> bool {
         self.index.quarantined.contains(&slot) || self.records.is_forgotten(slot)
     }
 
-    /// Exempts a record on which time failed to act from all deadlines, until it changes.
+    /// Exempts a record from all deadlines until it changes, after the handling of one of them failed.
     pub(super) fn quarantine(&mut self, slot: Slot, now: Now) {
         self.records.forget_deadline(slot, now);
         let Some(record) = self.records.get(slot) else {
@@ -286,7 +286,11 @@ impl State {
                 }
                 Page::Profile(slot, profile) => {
                     let next = without.pop_front();
-                    assert_eq!(next, Some(slot), "a profile is that of a record");
+                    assert_eq!(
+                        next,
+                        Some(slot),
+                        "each profile belongs to the next record without one"
+                    );
                     state.profiles.add(&profile_bytes(slot, &profile));
                     let profile = state.newest.shared(Arc::from(profile));
                     state.records.volatile()[slot].profile = profile;

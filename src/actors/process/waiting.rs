@@ -1,4 +1,4 @@
-//! Clients waiting for a condition of a record. Volatile: the host states the waits again after a rebuild.
+//! Clients waiting for a condition of a record. Volatile: the host restates the waits after a rebuild.
 
 use crate::actors::process::reply::Watch;
 use crate::ids::{ProcessId, Ticket};

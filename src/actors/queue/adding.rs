@@ -1,4 +1,4 @@
-//! Decides about adding jobs, one by one or in batches, and about registering root jobs.
+//! The rules for adding jobs, one by one or in batches, and for registering root jobs.
 
 use crate::actors::queue::canonical::canonical;
 use crate::actors::queue::decide::after;
@@ -12,12 +12,12 @@ use crate::clock::Date;
 use crate::spine::machine::Moment;
 use std::collections::{BTreeSet, HashMap};
 
-/// A job of a batch, while the batch is decided.
+/// A job of a batch that is being decided.
 struct PlannedJob<'a> {
     put: &'a Put,
     rules: &'a TypeRules,
     key: Option<DedupKey>,
-    /// The id of an existing job that it duplicates, or of the one that was added under its remembered key.
+    /// The id of the existing job that it duplicates, or of the job that was added under its remembered key.
     twin: Option<u64>,
     /// The index of the last job of the batch with the same key; its own index if it is that job or has no key.
     last: usize,
@@ -53,7 +53,7 @@ impl QueueMachine {
         }
     }
 
-    /// Decides about a batch: all of its jobs are added, or none.
+    /// Decides the outcome of a batch: all of its jobs are added, or none.
     pub(super) fn decide_batch(&self, moment: &Moment, puts: &[Put]) -> Outcome {
         let rules = |put: &Put| self.state.rules.of(&put.queue);
         let refused = |put: &Put| self.admits(moment, put, rules(put)).err();
@@ -86,7 +86,7 @@ impl QueueMachine {
             .collect();
         let placed = (0..).zip(&wishes).map(|(place, wish)| {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
-            let id = id.expect("the last of those that are one is there, or is added");
+            let id = id.expect("the last duplicate exists already, or is added by this batch");
             if counts(place, wish) {
                 Placed::New(new_job(
                     moment.now.date(),
@@ -122,7 +122,7 @@ impl QueueMachine {
         (0..).zip(puts.iter().zip(&keys)).map(wish).collect()
     }
 
-    /// Checks that this job may be added at all.
+    /// Checks that this job may be added, apart from limits on totals.
     fn admits(&self, moment: &Moment, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
@@ -136,8 +136,8 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Checks that there is room for `count` more jobs with `bytes` bytes. Adding none is always allowed, even if
-    /// stored errors already take more than the limit.
+    /// Checks that there is room for `count` more jobs with `bytes` bytes in total. Adding no jobs is always allowed,
+    /// even if stored errors already exceed the limit.
     fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
         if count == 0 {
             return Ok(());
@@ -152,7 +152,7 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Checks that there is room for these queues among the durable ones. Each must be named once.
+    /// Checks that there is room for these queues among the durable ones. Each queue must be named only once.
     pub(super) fn numbers_for<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a QueueName>,
@@ -181,7 +181,7 @@ impl QueueMachine {
         }
     }
 
-    /// Checks that there is room for root jobs with these keys. Each must be named once.
+    /// Checks that there is room for root jobs with these keys. Each key must be named only once.
     fn slots_for(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
         let roots = &self.state.roots;
         let is_new = |key: &DedupKey| roots.newest(*key).is_none();
@@ -203,7 +203,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns the deduplication key of a job: its own, or that of its canonical body if its type deduplicates or it is to be unique.
+/// Returns the deduplication key of a job: its own, or that of its canonical body if its type deduplicates or the job must be unique.
 fn key_of(put: &Put, rules: &TypeRules) -> Option<DedupKey> {
     let form = || canonical(put.body.as_bytes(), &rules.dedup_ignore);
     let by_body = || (rules.dedup || put.unique_for_ms > 0).then(|| DedupKey::of(&form()));

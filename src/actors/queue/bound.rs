@@ -1,5 +1,5 @@
-//! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim runs out of time, the tree may have
-//! to be killed before anyone else can claim the job: until then the claim is `fencing` and no longer valid.
+//! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim times out, the tree may have to be
+//! killed before another client can claim the job. Until then the claim is `fencing` and no longer valid.
 
 use crate::actors::binding::{self, Binding, EndNotice, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
@@ -11,7 +11,7 @@ use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::collections::BTreeSet;
 
 impl QueueMachine {
-    /// Decides to end the claims that are bound to a process that is gone.
+    /// Decides the outcome when a process is gone: the claims bound to it end.
     pub(super) fn decide_gone(&self, gone: EndNotice) -> Outcome {
         let ends = |slot: &Slot| {
             let bound = self.state.job(*slot).and_then(|job| job.story().binding());
@@ -20,7 +20,7 @@ impl QueueMachine {
         self.given_back(self.state.of_process(gone.process).filter(ends))
     }
 
-    /// Decides to end claims whose workers are gone. A job on its last try is abandoned.
+    /// Returns the outcome that ends claims whose workers are gone. A job on its last try is abandoned.
     pub(super) fn given_back(&self, claims: impl Iterator<Item = Slot>) -> Outcome {
         let is_last = |slot: &Slot| self.state.job(*slot).is_some_and(Job::is_last_try);
         let (abandoned, back): (Vec<Slot>, Vec<Slot>) = claims.partition(is_last);
@@ -55,8 +55,8 @@ impl QueueMachine {
         self.state_binding(slot, effects);
     }
 
-    /// Asks the `ProcessActor` to report when the process of a claim is gone, and to kill its tree if the claim is fencing.
-    /// Sends nothing if another claim is bound in the same way: one watch serves both.
+    /// Requests that the `ProcessActor` report when the process of a claim is gone, and kill its tree if the claim is fencing.
+    /// Sends nothing if another claim has the same binding, since one watch serves both.
     pub(super) fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let bound = self.bound_of(slot).filter(|_| !self.is_watched(slot));
         for request in bound.into_iter().flat_map(obligations) {
@@ -79,7 +79,7 @@ impl QueueMachine {
         self.state.job(slot)?.story().bound.as_deref()
     }
 
-    /// States every watch and every kill that is due again, each once.
+    /// Restates every watch and every kill that is due, each once.
     pub(super) fn state_bindings(&self, effects: &mut Effects<Self>) {
         let slots = self.state.bound.iter().map(|(_, slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
@@ -102,7 +102,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns the messages that the `ProcessActor` is sent about a claim.
+/// Returns the messages to send to the `ProcessActor` about a claim.
 fn obligations(bound: &Bound) -> impl Iterator<Item = ToProcesses> + use<> {
     let Binding { process, until, .. } = bound.binding;
     let by = QueueMachine::ID;

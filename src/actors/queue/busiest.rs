@@ -1,4 +1,4 @@
-//! The busiest queues, for an overview of the server. One query looks at a bounded number of queues and returns where to continue.
+//! The busiest queues, for an overview of the server. Each query examines a bounded number of queues and returns where to continue.
 
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::queue::Queue;
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 impl QueueMachine {
     /// Returns the busiest queues, busiest first, among the next [`LOOKED_AT_MAX`] slots from `from` on. Queues are
-    /// ranked by their number of jobs, then by the number of clients that wait, then by the number of jobs ever added.
+    /// ranked by their number of jobs, then by the number of waiting clients, then by the number of jobs ever added.
     pub(super) fn busiest(&self, (from, most): (Slot, u32), offset: Offset) -> Reply {
         let queues = &self.state.queues;
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(queues.extent());

@@ -1,7 +1,7 @@
 //! An index from job ids to slots.
 //!
-//! Ids are given in sequence, so jobs that come and go together have neighbouring ids. They are stored in ranges of the
-//! size of a cache line, so that work at both ends of a long queue touches little memory.
+//! Ids are assigned in sequence, so jobs that are added and removed together have neighbouring ids. They are stored in
+//! ranges the size of a cache line, so that work at both ends of a long queue touches little memory.
 
 use crate::ids::Slot;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl ById {
         let before = range
             .get_mut(place)
             .map(|kept| std::mem::replace(kept, slot));
-        assert_eq!(before, Some(Slot::NONE), "a number is given once");
+        assert_eq!(before, Some(Slot::NONE), "an id is used only once");
         self.len += 1;
     }
 
@@ -49,11 +49,15 @@ impl ById {
     pub(super) fn remove(&mut self, id: u64) {
         let (number, place) = place(id);
         let range = self.ranges.get_mut(&number);
-        let range = range.expect("a job is found by its number");
+        let range = range.expect("an existing job is indexed by its id");
         let before = range
             .get_mut(place)
             .map(|kept| std::mem::replace(kept, Slot::NONE));
-        assert_ne!(before, Some(Slot::NONE), "a job is found by its number");
+        assert_ne!(
+            before,
+            Some(Slot::NONE),
+            "an existing job is indexed by its id"
+        );
         if range.iter().all(|slot| *slot == Slot::NONE) {
             self.ranges.remove(&number);
         }

@@ -1,12 +1,12 @@
-//! A canonical form of job bodies: JSON without whitespace, its members sorted by name.
+//! A canonical form of job bodies: JSON without whitespace, with its members sorted by name.
 //!
-//! Numbers and strings stay as they are written, so two bodies with the same form mean the same to every reader, while some that mean the
-//! same have different forms. Never here: validation of JSON. A body that is not understood is its own form.
+//! Numbers and strings stay as they are written, so two bodies with the same form mean the same to every reader. The reverse is not
+//! guaranteed: bodies that mean the same may have different forms. JSON is not validated: a body that cannot be parsed is its own form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The longest body that is canonicalised, and the deepest nesting: other requests wait in the meantime.
+/// The maximum length of a body that is canonicalised, in bytes, and the maximum nesting: other requests wait in the meantime.
 const BYTES_MAX: usize = 64 << 10;
 const DEPTH_MAX: u32 = 32;
 
@@ -39,7 +39,7 @@ struct Reader<'b, 'i> {
 }
 
 impl<'b> Reader<'b, '_> {
-    /// Returns the canonical form of the next value; `None` if it is not understood.
+    /// Returns the canonical form of the next value; `None` if it cannot be parsed.
     fn value(&mut self, depth: u32) -> Option<Vec<u8>> {
         if depth == DEPTH_MAX {
             return None;
@@ -67,7 +67,7 @@ impl<'b> Reader<'b, '_> {
             let name = self.string()?;
             let value = self.take(b':').then(|| self.value(depth + 1))??;
             if depth > 0 || !self.is_ignored(name) {
-                // Of several members with the same name the last one counts, as in nearly every reader.
+                // Of several members with the same name, the last one counts, as in nearly every reader.
                 members.insert(name, value);
             }
             is_over = self.take(b'}');
@@ -165,7 +165,11 @@ mod tests {
             (r#"{"n":1.50,"m":1e400}"#, r#"{"m":1e400,"n":1.50}"#),
         ] {
             assert_eq!(form(body), expected, "{body}");
-            assert_eq!(form(expected), expected, "a form is its own form");
+            assert_eq!(
+                form(expected),
+                expected,
+                "a canonical form is its own canonical form"
+            );
         }
     }
 

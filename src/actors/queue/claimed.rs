@@ -1,5 +1,5 @@
-//! The claimed jobs of a queue, in no particular order, so that all jobs of a queue can be found without walking those
-//! of others. They are linked by the fields that link ready jobs in `ready.rs`.
+//! The claimed jobs of a queue, unordered, so that all jobs of a queue can be found without visiting the jobs of other
+//! queues. They are linked by the fields that link ready jobs in `ready.rs`.
 
 use crate::actors::queue::job::Job;
 use crate::ids::Slot;

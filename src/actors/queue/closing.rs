@@ -1,6 +1,6 @@
-//! Queues that are closed for a while because a job was claimed from them, ordered by when they open.
+//! Queues that are temporarily closed because a job was claimed from them, ordered by when they open.
 //!
-//! A queue opens without a journal entry, so a page may list queues that are open by now; a reader goes by the stored time.
+//! A queue opens without a journal entry, so a page may list queues that have opened since. Readers must compare the stored time.
 
 use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;
@@ -22,7 +22,7 @@ impl State {
         let (closings, queues) = (&self.closings, &self.queues);
         let page = |content: &mut Vec<u8>| encode_closed(closings, queues, content);
         self.pages.touch(CLOSED, seq, page);
-        // In a replay the queue may still be among them.
+        // In a replay, the queue may still be listed as closed.
         let before = self.queue(slot).throttle.opens();
         self.closings.remove(&(before, slot));
         self.attend(slot, |queue| queue.throttle.close(at, items));

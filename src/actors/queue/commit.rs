@@ -25,14 +25,14 @@ impl QueueMachine {
         match outcome {
             Outcome::Put { slot, job } => {
                 let Message::Put(put) = message else {
-                    unreachable!("only a put adds a job")
+                    unreachable!("only a `Put` adds a single job")
                 };
                 self.state.put(*slot, entry, put, job);
             }
             Outcome::Batch { placed } => self.commit_batch(entry, message, placed),
             Outcome::Registered { .. } => {
                 let Message::Register(root) = message else {
-                    unreachable!("only a registration registers")
+                    unreachable!("only a `Register` registers a root job")
                 };
                 self.state.register(*root, entry);
             }
@@ -98,10 +98,10 @@ impl QueueMachine {
         } else if let Message::PopJob { by, .. } = message {
             (*by, None)
         } else {
-            unreachable!("only a pop claims")
+            unreachable!("only a `Pop` or a `PopJob` claims a job")
         };
         if let (Some(any), Some(end)) = (pop.and_then(|pop| pop.any.as_deref()), turn) {
-            let job = self.state.job(slot).expect("what is claimed is there");
+            let job = self.state.job(slot).expect("a claimed job exists");
             self.state
                 .take_turn(self.state.slot_of_queue(job), any, end);
         }
@@ -120,7 +120,7 @@ impl QueueMachine {
 
     fn commit_batch(&mut self, stamp: Stamp, message: &Message, placed: &[Placed]) {
         let Message::Batch(puts) = message else {
-            unreachable!("only a batch adds several jobs")
+            unreachable!("only a `Batch` adds several jobs")
         };
         for (put, placed) in puts.iter().zip(placed) {
             if let Placed::New(job) = placed {
@@ -161,7 +161,7 @@ impl QueueMachine {
             priority, delay_ms, ..
         } = message
         else {
-            unreachable!("only a release gives a job back so")
+            unreachable!("only a `Release` releases a job")
         };
         self.state.change(slot, stamp.seq, |job| {
             job.priority = priority.unwrap_or(job.priority);
@@ -178,7 +178,7 @@ impl QueueMachine {
         });
     }
 
-    /// Abandons a job after its last try, however that ended.
+    /// Abandons a job after its last try, however that try ended.
     fn commit_last(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
         if let Message::Release { priority, .. } = message {
             self.state.change(slot, stamp.seq, |job| {
@@ -189,7 +189,7 @@ impl QueueMachine {
         } else if let Some(error) = error_of(message) {
             self.state.change(slot, stamp.seq, |job| {
                 let story = job.story_mut();
-                // The reason for the cancellation says more than how the command was stopped.
+                // The reason for the cancellation is more informative than how the command was stopped.
                 if !story.is_cancelled() {
                     story.error.clone_from(error);
                 }
@@ -200,10 +200,11 @@ impl QueueMachine {
         self.state.give_back(slot, stamp);
     }
 
-    /// Cancels a job: abandons it as after a last try or, if its claim is bound to a process, marks it to be abandoned when that ends.
+    /// Cancels a job: abandons it as after a last try or, if its claim is bound to a process, marks it to be abandoned when that process
+    /// ends.
     fn cancel(&mut self, slot: Slot, stamp: Stamp, prune: Date, message: &Message) {
         let Message::Cancel { error, .. } = message else {
-            unreachable!("only a cancellation cancels")
+            unreachable!("only a `Cancel` cancels a job")
         };
         let mut is_bound = false;
         self.state.change(slot, stamp.seq, |job| {
@@ -227,7 +228,7 @@ impl QueueMachine {
 
     fn commit_bury(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
         let Message::Bury { priority, .. } = message else {
-            unreachable!("only a burial buries")
+            unreachable!("only a `Bury` buries a job")
         };
         self.state.change(slot, stamp.seq, |job| {
             job.priority = priority.unwrap_or(job.priority);
@@ -241,10 +242,10 @@ impl QueueMachine {
 
     fn commit_kick(&mut self, stamp: Stamp, message: &Message, phase: Phase, count: u32) {
         let (Message::Kick { queue, .. } | Message::Repush { queue, .. }) = message else {
-            unreachable!("only a kick kicks")
+            unreachable!("only a `Kick` or a `Repush` kicks jobs")
         };
         let Some((_, queue)) = self.state.queue_named(queue) else {
-            unreachable!("a queue with jobs is there")
+            unreachable!("a queue with jobs exists")
         };
         let count = count as usize;
         let slots: Vec<Slot> = match phase {
@@ -261,7 +262,9 @@ impl QueueMachine {
                 let abandoned = queue.buried.range(ABANDONED..).take(count);
                 abandoned.map(|(_, _, slot)| *slot).collect()
             }
-            Phase::Ready | Phase::Claimed | Phase::Retrying => unreachable!("they are not kicked"),
+            Phase::Ready | Phase::Claimed | Phase::Retrying => {
+                unreachable!("jobs in these phases are not kicked")
+            }
         };
         for slot in slots {
             self.kick(slot, stamp);
@@ -288,7 +291,7 @@ impl QueueMachine {
 
     fn commit_report(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
         let Message::Report { progress, .. } = message else {
-            unreachable!("only a report is noted")
+            unreachable!("only a `Report` reports progress")
         };
         self.state.change(slot, stamp.seq, |job| {
             let known = &mut job.story_mut().progress;
@@ -298,7 +301,7 @@ impl QueueMachine {
 
     /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the old one, even if it is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let error = error_of(message).expect("only a failure fails");
+        let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
@@ -309,9 +312,9 @@ impl QueueMachine {
         });
     }
 
-    /// Ends a claim whose job is put off. The job waits like a failed one, but the claim does not count as a try.
+    /// Ends a claim whose job is deferred. The job waits like a failed one, but the claim does not count as a try.
     fn commit_defer(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let error = error_of(message).expect("only what is deferred is deferred");
+        let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             end_claim(story, stamp.at);
@@ -350,7 +353,7 @@ impl QueueMachine {
             },
         ) = of
         else {
-            unreachable!("only a result is kept as one")
+            unreachable!("only a `KeepResult` stores a result")
         };
         for slot in dropped {
             self.state.drop_result(*slot, stamp.seq);
@@ -360,7 +363,7 @@ impl QueueMachine {
 
     fn commit_pause(&mut self, stamp: Stamp, message: &Message, until: Date) {
         let (Message::Pause { queue, .. } | Message::Unpause { queue }) = message else {
-            unreachable!("only a pause begins or ends one")
+            unreachable!("only a `Pause` or an `Unpause` changes a pause")
         };
         let ms = if let Message::Pause { ms, .. } = message {
             *ms
@@ -380,10 +383,10 @@ impl QueueMachine {
 
     fn commit_flush(&mut self, stamp: Stamp, message: &Message) {
         let Message::Flush { queue } = message else {
-            unreachable!("only a flush flushes")
+            unreachable!("only a `Flush` flushes a queue")
         };
         let Some((_, queue)) = self.state.queue_named(queue) else {
-            unreachable!("a queue with jobs is there")
+            unreachable!("a queue with jobs exists")
         };
         for slot in queue.slots(&self.state.jobs) {
             self.state.delete(slot, stamp.seq);

@@ -10,7 +10,11 @@ impl Pair {
     /// Compares the answers to all queries, and checks all invariants.
     pub(super) fn compare(&mut self) {
         let told = std::mem::take(&mut self.told);
-        assert_eq!(told, std::mem::take(&mut self.model.told), "it is watched");
+        assert_eq!(
+            told,
+            std::mem::take(&mut self.model.told),
+            "messages to the `ProcessActor` differ"
+        );
         self.machine.assert_whole();
         assert_eq!(
             self.replica.digest(),
@@ -27,7 +31,7 @@ impl Pair {
         }
         let queues = self.model.queues();
         let Reply::Queues { mut names, .. } = ask(Query::Queues { from: Slot(0) }) else {
-            panic!("names are asked for");
+            panic!("a query for names was not answered with names");
         };
         names.sort();
         assert_eq!(names, queues);
@@ -46,10 +50,10 @@ impl Pair {
         assert_eq!(
             (clock, line),
             (self.model.turns.clock, right),
-            "tenants are in line"
+            "tenants are not in the same order"
         );
         let Reply::Totals(totals) = ask(Query::Totals) else {
-            panic!("totals are asked for");
+            panic!("a query for totals was not answered with totals");
         };
         assert_eq!(totals.jobs, self.model.counts(None));
         assert_eq!(totals.bytes, self.model.bytes());
@@ -68,7 +72,7 @@ impl Pair {
             let said = self.machine.deadline(self.model.offset);
             assert!(
                 said.is_some_and(|said| said <= first),
-                "nothing is due before it is said"
+                "an item is due before the reported deadline"
             );
         }
     }
@@ -78,7 +82,7 @@ impl Pair {
         let Reply::Queue(view) = ask(Query::Queue {
             queue: name.clone(),
         }) else {
-            panic!("{name} is there");
+            panic!("{name} does not exist");
         };
         assert_eq!(
             (&view.name, view.jobs),

@@ -1,6 +1,6 @@
-//! Decides what a message does, without doing it: which job is claimed by whom, and what happens to it.
+//! Decides what a message does, without doing it: which job is claimed by which client, and what happens to it.
 //!
-//! Depends on durable state and rules alone, never on who waits or is connected: a replay decides again and compares.
+//! Decisions depend only on durable state and rules, never on waiting or connected clients: a replay decides again and compares.
 
 use crate::actors::queue::job::{Job, Story, shown};
 use crate::actors::queue::machine::QueueMachine;
@@ -27,7 +27,7 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            // The listener tells waiting clients about the drain. A tick for one of them must have an outcome.
+            // The listener notifies waiting clients of the drain. A tick for one of them must still have an outcome.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
                 if moment.draining == Draining::All =>
             {
@@ -198,7 +198,7 @@ impl QueueMachine {
         self.state.rules.of(&self.state.queue_of(job).name)
     }
 
-    /// Returns the job, if `by` is a right to its present claim.
+    /// Returns the job if `by` is a right to its current claim.
     fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
         let story = job.story();
@@ -278,7 +278,7 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
-                    // A claim without a time limit is retried as if it had been made with the default one.
+                    // A claim without a time limit is retried as if it had been made with the default time limit.
                     None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
@@ -288,7 +288,7 @@ impl QueueMachine {
         }
     }
 
-    /// Decides to put a job off. The wait grows with the number of times that the job was given back.
+    /// Decides to defer a job. The delay grows with the number of times that the job was given back.
     fn decide_defer(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         let (slot, job) = match self.claimed(id, by) {
             Ok(claimed) => claimed,
@@ -321,7 +321,7 @@ impl QueueMachine {
         }
     }
 
-    /// Any queue may be paused, whether or not it exists: presence is not durable state.
+    /// Decides to pause a queue. Any queue may be paused, whether or not it exists, since its existence is not durable state.
     fn decide_pause(&self, date: Date, queue: &QueueName, ms: u64) -> Outcome {
         if ms > 0 && self.numbers_for([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
@@ -355,7 +355,7 @@ impl QueueMachine {
         match job.phase {
             Phase::Claimed if is_fenced => Outcome::Fenced { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            // In older logs, a job that failed on its last try waited as well.
+            // In older logs, a job that failed on its last try also waited.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
             Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
@@ -366,14 +366,14 @@ impl QueueMachine {
     }
 }
 
-/// Returns a random number that is unpredictable, yet the same in a replay.
+/// Returns a random number that is unpredictable, but the same in a replay.
 fn chance(moment: &Moment) -> u64 {
     let drawn = moment.draw(0);
     let [low, high] = [0, 64].map(|by| (drawn >> by) & u128::from(u64::MAX));
     u64::try_from(low ^ high).unwrap_or_default()
 }
 
-/// Returns when a claim made at `at` ends, if it does not specify that itself.
+/// Returns when a claim made at `at` ends, for a claim without a time limit of its own.
 fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     match (job.ttr_ms, rules.claim_ttl_ms) {
         (0, 0) => at.plus_ms(rules.prune_ms).plus_ms(1),
@@ -383,12 +383,12 @@ fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     }
 }
 
-/// Returns when a job is pruned that was last claimed on `date`.
+/// Returns when a job that was last claimed on `date` is pruned.
 fn pruned(date: Date, rules: &TypeRules) -> Date {
     date.plus_ms(rules.prune_ms).plus_ms(1)
 }
 
-/// Returns the wait in milliseconds before the retry that follows `tries` tries.
+/// Returns the delay before the retry that follows `tries` tries, in milliseconds.
 fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     let factor = u64::from(rule.factor).saturating_pow(tries.saturating_sub(1));
     let ms = rule.first_ms.saturating_mul(factor).min(rule.max_ms);
@@ -418,7 +418,7 @@ fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     None
 }
 
-/// Returns `date` plus `ms` milliseconds; zero, which means at once, if `ms` is 0.
+/// Returns `date` plus `ms` milliseconds, or zero, which means immediately, if `ms` is 0.
 pub(super) fn after(date: Date, ms: u64) -> Date {
     if ms == 0 { Date(0) } else { date.plus_ms(ms) }
 }
@@ -446,8 +446,8 @@ mod tests {
         let mut counts = [0; 4];
         for number in 0..40_000 {
             let early = span(rule, 2, mix(number)) - 2250;
-            assert!(early <= 1500, "by a quarter at most");
-            counts[usize::try_from(early.min(1499) / 375).expect("a quarter of it")] += 1;
+            assert!(early <= 1500, "the jitter is at most a quarter");
+            counts[usize::try_from(early.min(1499) / 375).expect("the index is below 4")] += 1;
         }
         let even = |count| (9_500..10_500).contains(count);
         assert!(counts.iter().all(even), "{counts:?}");
@@ -461,7 +461,7 @@ mod tests {
         };
         assert!(
             span(longest, u32::MAX, u64::MAX - 1) > 0,
-            "nothing overflows"
+            "the delay does not overflow"
         );
     }
 
@@ -469,7 +469,8 @@ mod tests {
     fn chance_falls_on_each_as_often_as_its_weight_says() {
         let mut counts = [0; 3];
         for number in 0..60_000 {
-            let place: usize = drawn(&[(0, 1), (1, 2), (2, 3)], mix(number)).expect("one is drawn");
+            let place: usize =
+                drawn(&[(0, 1), (1, 2), (2, 3)], mix(number)).expect("an offer is drawn");
             counts[place] += 1;
         }
         for (count, share) in counts.iter().zip([10_000, 20_000, 30_000]) {

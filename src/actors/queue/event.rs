@@ -1,6 +1,6 @@
-//! The events that a journal entry causes, for subscribers: which job was added, who claimed it, what happened to it.
+//! The events that a journal entry causes, for subscribers: jobs that were added or claimed, and what happened to them.
 //!
-//! Published before the commit, while jobs are in their previous state. A touch is not an event: it changes nothing but a deadline.
+//! Published before the commit, while jobs are in their previous state. A touch is not an event, since it changes only a deadline.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
@@ -109,7 +109,7 @@ impl QueueMachine {
         }
     }
 
-    /// Passes a renewed claim to `tell`. Only the story of a job includes these; they are not events.
+    /// Passes a renewed claim to `tell`. Renewals are not events, and appear only in the story of a job.
     pub(super) fn tell_touched(&self, outcome: &Outcome, tell: Tell<'_>) {
         if let Outcome::Touched { slot, until } = outcome {
             self.about("touched", *slot, |_, told| {
@@ -126,7 +126,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns the kind and the job of an event that has no other fields. `None` for outcomes that are handled elsewhere or cause no event.
+/// Returns the kind and the job of an event without other fields; `None` for outcomes that are handled elsewhere or cause no event.
 fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     let named = match outcome {
         Outcome::Buried { slot } => ("buried", slot),
@@ -165,7 +165,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     Some((named.0, *named.1))
 }
 
-/// Returns the record of the process that a claim is bound to.
+/// Returns the id of the process that a claim is bound to.
 fn process_of(message: &Message) -> Option<String> {
     let (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }) = message else {
         return None;
@@ -177,7 +177,7 @@ fn process_of(message: &Message) -> Option<String> {
     }
 }
 
-/// Adds the cause to the event if a claim ended with its process.
+/// Adds the cause to an event if the claim ended with its process.
 fn caused(message: &Message, told: Happening) -> Happening {
     if let Message::Gone(gone) = message {
         told.text("cause", "process")
@@ -203,7 +203,7 @@ fn added(put: &Put, job: &NewJob) -> Happening {
     ready_at(told.number("priority", put.priority), job.until)
 }
 
-/// Adds the time at which the job is ready, unless it is ready at once.
+/// Adds the time at which the job becomes ready, unless it is ready immediately.
 fn ready_at(told: Happening, until: Date) -> Happening {
     if until == Date(0) {
         told

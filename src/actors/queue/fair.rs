@@ -1,4 +1,4 @@
-//! Tests that tenants get their turns, however many jobs each has and whatever happens in between.
+//! Tests that tenants get their turns, regardless of how many jobs each has and of what happens in between.
 
 use crate::actors::queue::{
     AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply, Right,
@@ -103,12 +103,12 @@ fn types(types: &[&str]) -> AnyType {
     }
 }
 
-/// Processes the jobs of one tenant next to those of another with far more: the k-th of them is claimed within 2k claims.
+/// Claims the jobs of a tenant beside a tenant that has far more: its k-th job is claimed within 2k claims.
 fn few_beside(many: usize) {
     for of in [AnyType::default(), types(&["mails"])] {
         let mut bench = Bench::new(&[], &[]);
         bench.put("big:mails", many);
-        // Until now this tenant was the only one.
+        // So far, this is the only tenant.
         bench.takes(&of, 100);
         bench.put("small:mails", 10);
         let taken = bench.takes(&of, 20);
@@ -126,7 +126,7 @@ fn ten_jobs_beside_ten_thousand_have_every_other_turn() {
 }
 
 #[test]
-#[ignore = "takes a gigabyte"]
+#[ignore = "needs a gigabyte of memory"]
 fn ten_jobs_beside_a_million_have_every_other_turn() {
     few_beside(1_000_000);
 }
@@ -161,7 +161,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
     }
     let of_many = taken.iter().filter(|it| *it == "many:x").count();
     assert!((19..=21).contains(&of_many), "{taken:?}");
-    // Nor do tenants that are new each time.
+    // New tenants do not delay it either.
     let mut waited = 0;
     for number in 0..50 {
         bench.put(&format!("new{number}:x"), 1);
@@ -170,7 +170,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
             Some(queue) if queue == "many:x" => 0,
             _ => waited + 1,
         };
-        // Two are added for each one served: the line grows, but nobody is passed over.
+        // Two tenants are added for each one served: the line grows, but no tenant is skipped.
         assert!(waited <= 2 * (number + 1), "{waited} after {number}");
     }
 }
@@ -196,7 +196,11 @@ fn in_a_turn_the_rank_of_types_decides_and_then_who_waited_longer() {
     };
     assert_eq!(of("a"), ["a:first", "a:first", "a:x", "a:y", "a:x", "a:y"]);
     assert_eq!(taken[..4], ["a:first", "b:x", "a:first", "b:x"]);
-    assert_eq!(bench.take(&AnyType::default()), None, "asked for by name");
+    assert_eq!(
+        bench.take(&AnyType::default()),
+        None,
+        "the remaining type must be requested by name"
+    );
     assert_eq!(bench.take(&types(&["named"])).as_deref(), Some("a:named"));
 }
 
@@ -232,7 +236,7 @@ fn other_rules_are_gone_by_at_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Between two turns of a tenant, another gets at most as many as its weight allows, plus one. Equal tenants get one each.
+    /// Between two turns of a tenant, another tenant gets at most as many turns as its weight allows, plus one. Equal tenants get one each.
     #[test]
     fn no_tenant_that_is_ready_waits_for_longer_than_the_weights_of_others_say(
         weights in prop::collection::vec(1u32..6, 2..7),
@@ -244,7 +248,7 @@ proptest! {
         let weighed: Vec<(&str, u32)> = names.iter().map(String::as_str).zip((0..).map(weight)).collect();
         let mut bench = Bench::new(&weighed, &[]);
         let mut there = vec![0usize; weights.len()];
-        // How often each of the others was served since this one was last served or became ready.
+        // How often each other tenant was served since this tenant was last served or became ready.
         let mut served = vec![vec![0u32; weights.len()]; weights.len()];
         for (tenant, jobs, kind) in comes {
             let tenant = tenant % weights.len();

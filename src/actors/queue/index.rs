@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
 use crate::actors::queue::job::{Job, Story};
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// Updates the counts. Called before a job leaves its phase, and after it entered one.
+    /// Updates the counts. Called before a job leaves its phase, and after it has entered another.
     fn count(&mut self, slot: Slot, present: bool) {
         let job = &self.jobs[slot];
         let (phase, priority, queue) = (job.phase, job.priority, self.slot_of_queue(job));
@@ -131,7 +131,9 @@ impl State {
         let can = queue.is_poppable();
         match (can && !queue.is_read_only, queue.place) {
             (true, None) => {
-                queue.place = Some(u32::try_from(self.offered.len()).expect("queues are bounded"));
+                queue.place = Some(
+                    u32::try_from(self.offered.len()).expect("the number of queues is limited"),
+                );
                 self.offered.push(slot);
             }
             (false, Some(place)) => {

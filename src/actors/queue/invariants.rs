@@ -1,4 +1,4 @@
-//! Walks the whole queue state and asserts the invariants of `state.rs`. Slow; for tests only.
+//! Visits the whole queue state and asserts the invariants of `state.rs`. Slow; for tests only.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
@@ -22,14 +22,14 @@ impl QueueMachine {
         assert_eq!(
             state.names.len(),
             state.queues.len(),
-            "a table holds what there is"
+            "the table of names holds exactly the existing queues"
         );
         assert_eq!(state.totals.queues as usize, state.queues.len());
         for (number, queue) in state.numbers.iter() {
             assert_eq!(
                 state.queues[queue.queue].number,
                 Some(number),
-                "a number leads to its queue"
+                "the number of a queue refers to that queue"
             );
         }
         state.assert_jobs();
@@ -42,14 +42,14 @@ impl QueueMachine {
         state.numbers.assert_whole();
     }
 
-    /// Asserts that a queue knows which clients wait for it, use it and watch it.
+    /// Asserts that a queue has the right counts of clients that wait for it, use it and watch it.
     fn assert_attendance(&self, slot: Slot, queue: &Queue) {
         let pops = self.waiting.pops();
         let waiting: BTreeSet<Ticket> = pops
             .filter(|(_, queues)| queues.contains(&slot))
             .map(|(ticket, _)| ticket)
             .collect();
-        assert_eq!(queue.waiting, waiting, "a queue knows who waits");
+        assert_eq!(queue.waiting, waiting, "a queue lists its waiting requests");
         let using = self.waiting.presences().filter(|(using, _)| *using == slot);
         assert_eq!(queue.using as usize, using.count());
         let presences = self.waiting.presences();
@@ -60,11 +60,11 @@ impl QueueMachine {
 
 impl State {
     fn assert_queue(&self, slot: Slot, queue: &Queue) {
-        assert!(queue.is_present(), "a queue is there for a reason");
+        assert!(queue.is_present(), "a queue exists for a reason");
         assert_eq!(
             queue.number.is_some(),
             queue.is_durable(),
-            "what lasts has a number"
+            "exactly the durable queues have numbers"
         );
         assert_eq!(
             self.queue_named(&queue.name).map(|(slot, _)| slot),
@@ -97,13 +97,13 @@ impl State {
         assert_eq!(
             queue.delayed,
             delayed.collect(),
-            "delayed jobs stand by their end"
+            "delayed jobs are ordered by the end of their delay"
         );
         let retrying = jobs.iter().filter(|(_, job)| job.phase == Phase::Retrying);
         assert_eq!(
             queue.retrying,
             retrying.map(|(slot, job)| (job.id, *slot)).collect(),
-            "failed jobs stand by age"
+            "failed jobs are ordered by age"
         );
         let is_aside = |job: &Job| matches!(job.phase, Phase::Buried | Phase::Abandoned);
         let by = |job: &Job| {
@@ -115,14 +115,14 @@ impl State {
         assert_eq!(
             queue.buried,
             buried.collect(),
-            "buried jobs stand by their burial, and behind them abandoned ones by age"
+            "buried jobs are ordered by their burial, and abandoned ones follow by age"
         );
         queue.ready.assert_whole(&self.jobs);
         let mut counts = Counts::default();
         for (_, job) in &jobs {
             counts.note(job.phase, job.priority, true);
         }
-        assert_eq!(queue.counts, counts, "counts are what a walk would count");
+        assert_eq!(queue.counts, counts, "the counts match a fresh count");
         assert_eq!(queue.counts.all() as usize, jobs.len());
         assert_eq!(
             queue.slots(&self.jobs),
@@ -137,9 +137,9 @@ impl State {
             assert_eq!(
                 self.find(job.id).map(|(slot, _)| slot),
                 Some(slot),
-                "found by number"
+                "a job is found by its id"
             );
-            assert!(job.id < self.head.next_id, "numbers only grow");
+            assert!(job.id < self.head.next_id, "ids only grow");
             counts.note(job.phase, job.priority, true);
             bytes += job.bytes();
             job.canonical_body(&mut body);
@@ -153,21 +153,18 @@ impl State {
         assert_eq!(
             self.ids.len(),
             self.jobs.len(),
-            "a table holds what there is"
+            "the table of ids holds exactly the existing jobs"
         );
-        assert_eq!(
-            self.totals.jobs, counts,
-            "counts are what a walk would count"
-        );
+        assert_eq!(self.totals.jobs, counts, "the counts match a fresh count");
         assert_eq!(self.totals.bytes, bytes);
         assert_eq!(
             self.bodies, bodies,
-            "the running digest is that of a fresh count"
+            "the running digest matches a fresh computation"
         );
         assert_eq!(self.totals.draining, self.head.draining);
         assert_eq!(
             self.dedup, dedup,
-            "keys lead to the unclaimed jobs that have them"
+            "the keys refer to the unclaimed jobs that have them"
         );
     }
 
@@ -182,25 +179,29 @@ impl State {
             let (story, deadline) = (job.story(), job.claimed_until(self.head.epoch));
             if job.phase != Phase::Claimed {
                 assert_eq!((story.token.0, story.worker, story.prune.0), (0, None, 0));
-                assert_eq!(story.bound, None, "what is bound is claimed");
+                assert_eq!(story.bound, None, "only a claimed job has a binding");
             } else if let (Some(worker), Some(deadline)) = (story.worker, deadline) {
                 workers.entry(worker).or_default().insert((deadline, slot));
             }
         }
-        assert_eq!(self.workers, workers, "claims are known by worker");
+        assert_eq!(self.workers, workers, "claims are indexed by worker");
         let bound = self.jobs.iter().filter_map(|(slot, job)| {
             let binding = job.story().binding()?;
-            assert_eq!(job.story().worker, None, "a claim is bound to one thing");
+            assert_eq!(
+                job.story().worker,
+                None,
+                "a claim belongs to a worker or to a process, not to both"
+            );
             Some((binding.process, slot))
         });
-        assert_eq!(self.bound, bound.collect(), "claims are known by process");
+        assert_eq!(self.bound, bound.collect(), "claims are indexed by process");
         for (_, queue) in self.queues.iter() {
             let numbered = queue.number.and_then(|number| self.numbers.get(number));
             let pause = numbered.and_then(|numbered| numbered.pause);
             assert_eq!(
                 queue.is_paused,
                 pause.is_some(),
-                "a queue knows of its pause"
+                "a queue is marked as paused while it has a pause"
             );
         }
         let closed = self.queues.iter();
@@ -210,7 +211,7 @@ impl State {
             closed
                 .map(|(slot, queue)| (queue.throttle.opens(), slot))
                 .collect(),
-            "closed queues are known by when they open"
+            "closed queues are indexed by when they open"
         );
     }
 
@@ -225,7 +226,7 @@ impl State {
             assert_eq!(
                 place,
                 offered(queue).then_some(&slot),
-                "offered queues know their place"
+                "offered queues have the right index"
             );
             if queue.is_poppable() && !queue.waiting.is_empty() {
                 wanted.insert(slot);
@@ -234,6 +235,9 @@ impl State {
         let queues = self.queues.iter();
         let count = queues.filter(|(_, queue)| offered(queue)).count();
         assert_eq!(self.offered.len(), count);
-        assert_eq!(self.wanted, wanted, "who waits for what is there is known");
+        assert_eq!(
+            self.wanted, wanted,
+            "queues with jobs and waiting requests are indexed"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One job, as it is kept in memory.
+//! A job, as kept in memory.
 //!
 //! Change rule: all fields except the links are durable, see `message.rs`.
 
@@ -13,10 +13,10 @@ use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The story of a job that has none yet.
+/// The story of a job that has no story yet.
 static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 
-/// One job. Kept small for millions of them: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
+/// A job. Kept small, since there may be millions: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,
@@ -52,7 +52,7 @@ pub(super) struct Story {
     pub(super) token: Token,
     /// The worker that claimed it, if the claim belongs to a connection.
     pub(super) worker: Option<Worker>,
-    /// If this is its last try, the date on which it is pruned should it be abandoned; otherwise zero.
+    /// If this is its last try, the date on which it is pruned if it is abandoned; otherwise zero.
     pub(super) prune: Date,
     /// The journal entry that buried it.
     pub(super) buried: Seq,
@@ -67,7 +67,7 @@ pub(super) struct Story {
     /// The error of its last failure.
     #[serde(default)]
     pub(super) error: Option<ErrorText>,
-    /// Only set for a claim that is bound to a process.
+    /// The binding of its claim; set only if the claim is bound to a process.
     #[serde(default)]
     pub(super) bound: Option<Box<Bound>>,
     /// Its number of work items; 0 counts as 1.
@@ -76,12 +76,15 @@ pub(super) struct Story {
     /// The progress that the worker of the newest try has reported.
     #[serde(default)]
     pub(super) progress: Option<Box<Progress>>,
-    /// When it was claimed; zero if it is not, or if the claim is older than this field. In no digest, for that reason.
+    /// When it was claimed; zero if it is not claimed, or if the claim is older than this field. For that reason, it is in no digest.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) claimed: Timestamp,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(at: &Timestamp) -> bool {
     at.0 == 0
 }
@@ -91,9 +94,9 @@ const fn is_zero(at: &Timestamp) -> bool {
 pub(super) struct Bound {
     /// The process, and how much of its tree must end.
     pub(super) binding: Binding,
-    /// Whether the time of the claim has run out and its process tree is being killed.
+    /// Whether the claim has timed out and its process tree is being killed.
     pub(super) fencing: bool,
-    /// Whether the job was cancelled and only waits for the process to end.
+    /// Whether the job was cancelled and is only waiting for the process to end.
     #[serde(default, skip_serializing_if = "is_not")]
     pub(super) cancelled: bool,
 }
@@ -115,17 +118,17 @@ impl Story {
         self.bound.as_ref().map(|bound| bound.binding)
     }
 
-    /// Returns whether the time of its claim has run out and its process tree is being killed.
+    /// Returns whether its claim has timed out and its process tree is being killed.
     pub(super) fn is_fencing(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.fencing)
     }
 
-    /// Returns whether it was cancelled and only waits for the process of its claim to end.
+    /// Returns whether it was cancelled and is only waiting for the process of its claim to end.
     pub(super) fn is_cancelled(&self) -> bool {
         self.bound.as_ref().is_some_and(|bound| bound.cancelled)
     }
 
-    /// Returns whether its claim only ends with its process.
+    /// Returns whether its claim ends only with its process.
     pub(super) fn is_endless(&self) -> bool {
         self.is_fencing() || self.bound.is_some() && self.until == Timestamp(u64::MAX)
     }
@@ -188,7 +191,7 @@ impl Job {
         }
     }
 
-    /// Replaces `bytes` by what the digest of the body is computed from.
+    /// Replaces the contents of `bytes` with the bytes from which the digest of the body is computed.
     pub(super) fn canonical_body(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
         bytes.extend_from_slice(&self.id.to_le_bytes());
@@ -202,7 +205,7 @@ fn later(story: &Story, epoch: Timestamp) -> Timestamp {
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))
 }
 
-// There may be millions of jobs: a change that makes them larger should be deliberate.
+// There may be millions of jobs, so a change that makes them larger should be deliberate.
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Option<Job>>() == 72);
 
 /// Returns the token; `None` if it is zero, which means that there is no claim.

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
 use crate::actors::queue::pages::Page;
@@ -38,7 +38,11 @@ impl State {
                 Page::Queues(page) => state.load_queues(page),
                 Page::Body(slot, body) => {
                     let next = without.pop_front();
-                    assert_eq!(next, Some(slot), "a page of a body is of a job without");
+                    assert_eq!(
+                        next,
+                        Some(slot),
+                        "each body page belongs to the next job without a body"
+                    );
                     state.jobs.volatile()[slot].body = Some(body);
                 }
                 Page::Roots(page) => state.roots.load(page),
@@ -48,8 +52,8 @@ impl State {
                 Page::Keys(page) => state.uniques.load(page),
             }
         }
-        assert!(without.is_empty(), "a job without a body has a page for it");
-        // A lane of ready jobs only takes jobs in order of age; any other would have to go into the tree.
+        assert!(without.is_empty(), "every job has a body");
+        // A lane of ready jobs accepts jobs only in order of age; other jobs would have to go into the tree.
         let jobs = state.jobs.iter();
         let mut by_age: Vec<(u64, Slot)> = jobs.map(|(slot, job)| (job.id, slot)).collect();
         by_age.sort_unstable();

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 impl QueueMachine {
     /// Returns the reply to the client that claimed this job.
     pub(super) fn claim_reply(&self, slot: Slot) -> Reply {
-        let job = self.state.job(slot).expect("a claimed job is there");
+        let job = self.state.job(slot).expect("a claimed job exists");
         let story = job.story();
         Reply::Claim(Box::new(Claim {
             id: job.id,
@@ -28,7 +28,7 @@ impl QueueMachine {
         }))
     }
 
-    /// Returns the reply for an outcome that found nothing.
+    /// Returns the reply for the outcome `Absent`.
     pub(super) fn absent(&self, message: &Message) -> Reply {
         if let Message::Pop(pop) = message {
             return self.nothing(pop);

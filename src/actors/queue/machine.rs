@@ -1,7 +1,7 @@
 //! The machine: the interface between the queue rules and the host, and the order in which items are due.
 //!
-//! A job is what it is in MediaWiki's `JobQueue`, and the operations on it are those of beanstalkd's protocol. Deciding
-//! (`decide.rs`) changes nothing, and committing (`commit.rs`) decides nothing.
+//! Jobs are modelled on MediaWiki's `JobQueue`, and the operations on them on beanstalkd's protocol. Deciding (`decide.rs`)
+//! changes nothing, and committing (`commit.rs`) decides nothing.
 
 use crate::actors::queue::message::{Message, Outcome, Placed, Pop};
 use crate::actors::queue::pages::Page;
@@ -61,7 +61,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Returns whether a claim that is made or touched ends with the server process anyway, and does not count as a try.
+    /// Returns whether a claim that is made or touched ends with the server process anyway and does not count as a try.
     fn ends_with_connection(&self, slot: Slot, message: &Message) -> bool {
         let Some(job) = self.state.job(slot) else {
             return false;
@@ -80,7 +80,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Answers the requests that wait until no job is claimed.
+    /// Answers the requests that are waiting until no job is claimed, if none is.
     fn wake_if_unclaimed(&mut self, effects: &mut Effects<Self>) {
         if self.state.totals.jobs.claimed == 0 {
             for ticket in self.waiting.take_unclaimed() {
@@ -91,7 +91,7 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Answers the requests that wait for the end of a job, if it is over.
+    /// Answers the requests that are waiting for the end of a job that is over.
     fn wake_of_over(&mut self, effects: &mut Effects<Self>) {
         for id in std::mem::take(&mut self.state.over) {
             for ticket in self.waiting.take_ends(id) {
@@ -128,8 +128,8 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
-    /// A job kept in memory passes with the process, and so does everything that happens to it. Of other jobs, the
-    /// claims of connections pass as long as they are not counted as tries.
+    /// A job kept in memory is lost when the server process ends, and so is everything that happens to it. Of other jobs,
+    /// the claims of connections are lost as long as they do not count as tries.
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
@@ -163,7 +163,7 @@ impl Machine for QueueMachine {
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))
             }
-            // A report that is lost in a crash would be outdated by then.
+            // A report that is lost in a crash would be outdated anyway.
             Outcome::Reported { .. }
             | Outcome::Spoiled { .. }
             | Outcome::Ready { .. }
@@ -201,7 +201,7 @@ impl Machine for QueueMachine {
         effects: &mut Effects<Self>,
     ) {
         self.state.entry = entry.seq;
-        // In a replay nothing else opens them.
+        // In a replay, nothing else opens the queues.
         self.state.open(entry.at);
         self.apply(entry, message, outcome, effects);
         self.state.settle_turns();
@@ -266,7 +266,7 @@ impl Machine for QueueMachine {
         }
     }
 
-    /// A claim that has ended, or whose job has, is refused instead of being shown again.
+    /// A claim that has ended, or whose job is over, is refused instead of being shown again.
     fn reply_again(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         if let Outcome::Claimed { slot, .. } = outcome {
             let job = self.state.job(*slot);
@@ -347,7 +347,7 @@ impl Machine for QueueMachine {
         self.state.start(start);
     }
 
-    /// States again which processes are watched.
+    /// Restates which processes are watched.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         self.state_bindings(effects);
     }
@@ -376,7 +376,10 @@ impl Timed for QueueMachine {
         match item & KINDS {
             WAITER => {
                 let pop = self.waiting.pop(Ticket(item & !KINDS));
-                Message::Pop(pop.expect("who is waited for waits").clone())
+                Message::Pop(
+                    pop.expect("a ticket that is due belongs to a waiting request")
+                        .clone(),
+                )
             }
             ROOT => Message::Forget {
                 slot: slot_of(item),
@@ -547,5 +550,5 @@ impl Observable for QueueMachine {
 
 /// Returns the slot or queue number of an item.
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item & !KINDS).expect("items are of 32 bits, but for tickets"))
+    Slot(u32::try_from(item & !KINDS).expect("items other than tickets have 32 bits"))
 }

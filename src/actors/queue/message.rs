@@ -28,7 +28,7 @@ pub struct DedupKey(pub [u8; 20]);
 pub enum Message {
     /// Add a job.
     Put(Put),
-    /// Add jobs, either all of them or none. Of several that are duplicates of each other, only the last is added.
+    /// Add jobs, either all of them or none. Of several duplicates, only the last is added.
     Batch(Vec<Put>),
     /// Skip one job id.
     Spoil,
@@ -36,7 +36,7 @@ pub enum Message {
     Register(Root),
     /// Claim the best job of some queues.
     Pop(Pop),
-    /// Claim one job, unless it is claimed already.
+    /// Claim one job, unless it is already claimed.
     PopJob {
         /// The job id.
         id: u64,
@@ -56,28 +56,28 @@ pub enum Message {
         id: u64,
         /// The right to the claim.
         by: Right,
-        /// The new priority; `None` to keep the present one.
+        /// The new priority; `None` to keep the current one.
         priority: Option<u32>,
         /// Milliseconds until the job is ready.
         delay_ms: u64,
     },
-    /// Bury a claimed job: nobody can claim it until it is kicked.
+    /// Bury a claimed job: it cannot be claimed until it is kicked.
     Bury {
         /// The job id.
         id: u64,
         /// The right to the claim.
         by: Right,
-        /// The new priority; `None` to keep the present one.
+        /// The new priority; `None` to keep the current one.
         priority: Option<u32>,
     },
-    /// Restart the span of a claim.
+    /// Restart the time limit of a claim.
     Touch {
         /// The job id.
         id: u64,
         /// The right to the claim.
         by: Right,
     },
-    /// Bind a claim to a process, whatever it was bound to before, and restart its span.
+    /// Bind a claim to a process, whatever it was bound to before, and restart its time limit.
     Bind {
         /// The job id.
         id: u64,
@@ -92,13 +92,13 @@ pub enum Message {
         id: u64,
         /// The right to the claim.
         by: Right,
-        /// Milliseconds until the retry; `None` for the backoff of its type or, without one, the rest of the claim's span.
+        /// Milliseconds until the retry; `None` for the backoff of its type or, without one, the time left on the claim.
         retry_after_ms: Option<u64>,
         /// The error message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
-    /// Put a claimed job off without counting the claim as a try. Once the job is older than
+    /// Defer a claimed job without counting the claim as a try. Once the job is older than
     /// [`Message::DEFERRED_MS_MAX`], this is treated as a failure.
     Defer {
         /// The job id.
@@ -108,7 +108,7 @@ pub enum Message {
         /// The reason.
         #[serde(default)]
         error: Option<ErrorText>,
-        /// Milliseconds until it is tried; `None` for a wait that grows each time the job is given back.
+        /// Milliseconds until it is tried again; `None` for a delay that grows each time the job is given back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     },
@@ -136,7 +136,7 @@ pub enum Message {
         /// The maximum number of jobs to repush.
         count: u32,
     },
-    /// Make one job ready, unless it is ready or claimed already.
+    /// Make one job ready, unless it is already ready or claimed.
     KickJob {
         /// The job id.
         id: u64,
@@ -165,12 +165,12 @@ pub enum Message {
         /// The slot.
         slot: Slot,
     },
-    /// Tick: the pause of a queue is over.
+    /// Tick: the pause of a queue has ended.
     Unpause {
         /// The queue.
         queue: QueueName,
     },
-    /// Tick: the time for which a root job is remembered is over.
+    /// Tick: the time for which a root job is remembered has ended.
     Forget {
         /// The slot of the root job.
         slot: Slot,
@@ -188,12 +188,12 @@ pub enum Message {
     },
     /// Store how the work on a claimed job ended. A later message ends the job itself.
     KeepResult(Box<KeepResult>),
-    /// Tick: the time for which a result is kept is over.
+    /// Tick: the time for which a result is kept has ended.
     DropResult {
         /// The slot of the result.
         slot: Slot,
     },
-    /// Tick: the time for which a deduplication key is remembered is over.
+    /// Tick: the time for which a deduplication key is remembered has ended.
     ForgetKey {
         /// The slot of the key.
         slot: Slot,
@@ -201,10 +201,10 @@ pub enum Message {
 }
 
 impl Message {
-    /// The longest time for which the result of a job may be kept, in milliseconds: 30 days.
+    /// The maximum time for which the result of a job may be kept, in milliseconds: 30 days.
     pub const RESULT_MS_MAX: u64 = 30 * 86_400_000;
 
-    /// The age up to which a job may be deferred again and again, in milliseconds: one day.
+    /// The maximum age at which a job may still be deferred, in milliseconds: one day.
     pub const DEFERRED_MS_MAX: u64 = 86_400_000;
 }
 
@@ -231,7 +231,7 @@ pub struct Put {
     /// The root job that it comes from, if that is tracked.
     #[serde(default)]
     pub root: Option<Root>,
-    /// Whether it is that root job itself, which is then registered along with it.
+    /// Whether it is that root job itself. If so, the root job is registered with it.
     #[serde(default)]
     pub is_root: bool,
     /// Whether it was added by a tube command. It is then tried as often as beanstalkd would, unless its type says otherwise.
@@ -240,14 +240,14 @@ pub struct Put {
     /// Its number of work items, for the throttle of its queue; 0 counts as 1.
     #[serde(default)]
     pub items: u32,
-    /// Milliseconds from now during which no other job is added under its key, whatever happens to this one; 0 for no such limit. Without a
-    /// `dedup` key, the key is derived from the body. Values above [`Put::UNIQUE_MS_MAX`] are lowered to it.
+    /// Milliseconds from now during which no other job is added under its key, whatever happens to this job; 0 for no such limit. Without a
+    /// `dedup` key, the key is derived from the body. Values above [`Put::UNIQUE_MS_MAX`] are reduced to it.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub unique_for_ms: u64,
 }
 
 impl Put {
-    /// The longest time for which a key is remembered, in milliseconds: 366 days.
+    /// The maximum time for which a key is remembered, in milliseconds: 366 days.
     pub const UNIQUE_MS_MAX: u64 = 366 * 86_400_000;
 
     /// Creates a job for this queue with default settings: most urgent priority, no delay.
@@ -268,7 +268,7 @@ impl Put {
         }
     }
 
-    /// Returns the root job that is registered along with this job: the job itself, if it is one.
+    /// Returns the root job that is registered with this job: the job itself, if it is a root job.
     pub fn registers(&self) -> Option<Root> {
         self.root.filter(|_| self.is_root)
     }
@@ -278,17 +278,23 @@ const fn yes() -> bool {
     true
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 pub(super) const fn is_not(it: &bool) -> bool {
     !*it
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_nothing(ms: &u64) -> bool {
     *ms == 0
 }
 
-/// Identifies a root job: `MediaWiki`'s mechanism to drop a cascade of jobs that a newer root job has made obsolete.
+/// Identifies a root job. Root jobs are `MediaWiki`'s mechanism to drop a cascade of jobs that a newer root job has made obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
@@ -313,17 +319,17 @@ impl Root {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pop {
-    /// The queues to claim from. The most urgent job of all of them is claimed, the oldest among equals.
+    /// The queues to claim from. The most urgent of their jobs is claimed; among equals, the oldest.
     pub queues: Arc<[QueueName]>,
     /// The claimant.
     pub by: Claimant,
-    /// Whether the client waits if there is no job. Its later requests are held up until this one is answered.
+    /// Whether the client waits if there is no job. Its later requests are delayed until this request is answered.
     #[serde(default)]
     pub waits: bool,
     /// The waiting request that this claim answers, if any.
     #[serde(default)]
     pub ticket: Option<Ticket>,
-    /// The weight of each queue if a queue is chosen at random; values below 1 and missing ones count as 1. Empty to choose by urgency.
+    /// The weight of each queue if a queue is chosen at random. Weights below 1 and missing weights count as 1. Empty to choose by urgency.
     #[serde(default)]
     pub weights: Arc<[u32]>,
     /// Length of the claim in milliseconds; 0 for that of the job or its type.
@@ -342,7 +348,7 @@ pub struct AnyType {
     pub tenant: Option<String>,
     /// Types that are left out. Ignored unless `types` is empty.
     pub except: Vec<String>,
-    /// The types of jobs. If empty, all types except those that must be asked for by name.
+    /// The types of jobs. If empty, all types except those that must be requested by name.
     pub types: Vec<String>,
 }
 
@@ -388,15 +394,15 @@ pub enum Outcome {
     Claimed {
         /// The slot of the job.
         slot: Slot,
-        /// When the claim ends; the end of time if it only ends with its process.
+        /// When the claim ends; the end of time if it ends only with its process.
         until: Timestamp,
-        /// If this is the last try, the date on which the job is pruned should it be abandoned; otherwise zero.
+        /// If this is the last try, the date on which the job is pruned if it is abandoned; otherwise zero.
         prune: Date,
         /// If the job was claimed in its tenant's turn, the virtual time at which that turn ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<u64>,
     },
-    /// The span of a claim is restarted.
+    /// The time limit of a claim is restarted.
     Touched {
         /// The slot of the job.
         slot: Slot,
@@ -417,7 +423,7 @@ pub enum Outcome {
     Released {
         /// The slot of the job.
         slot: Slot,
-        /// When it is ready; zero for at once.
+        /// When it is ready; zero means immediately.
         until: Date,
     },
     /// A claimed job is buried.
@@ -432,22 +438,22 @@ pub enum Outcome {
         /// When it is retried.
         until: Timestamp,
     },
-    /// A claimed job is put off.
+    /// A claimed job is deferred.
     Deferred {
         /// The slot of the job.
         slot: Slot,
-        /// When it is tried.
+        /// When it is tried again.
         until: Timestamp,
     },
     /// Jobs are made ready.
     Kicked {
-        /// The phase that they are taken from. `Buried` continues with abandoned jobs once all buried ones are kicked,
-        /// and `Delayed` with failed ones; `Abandoned` takes only abandoned ones.
+        /// The phase that they are taken from. `Buried` continues with abandoned jobs once all buried jobs are kicked, and
+        /// `Delayed` with failed jobs. `Abandoned` takes only abandoned jobs.
         phase: Phase,
         /// The number of jobs.
         count: u32,
     },
-    /// One job is made ready that was neither ready nor claimed.
+    /// A job that was neither ready nor claimed is made ready.
     KickedJob {
         /// The slot of the job.
         slot: Slot,
@@ -462,34 +468,34 @@ pub enum Outcome {
         /// The number of jobs.
         count: u32,
     },
-    /// The time of a claim has run out, and its process tree is killed before anyone else can claim the job.
+    /// A claim has timed out, and its process tree is killed before another client can claim the job.
     Fenced {
         /// The slot of the job.
         slot: Slot,
     },
     /// A worker or a process is gone, and its claims end.
     Departed {
-        /// Jobs that are ready again, or deleted if they are run at most once.
+        /// Jobs that are ready again, or are deleted because they run at most once.
         back: Vec<Slot>,
         /// Jobs that were on their last try.
         abandoned: Vec<Slot>,
     },
-    /// The delay of a job, or its wait for a retry, is over.
+    /// The delay of a job, or its wait for a retry, has ended.
     Ready {
         /// The slot of the job.
         slot: Slot,
     },
-    /// A claim has run out, and the job is ready again.
+    /// A claim has timed out, and the job is ready again.
     TimedOut {
         /// The slot of the job.
         slot: Slot,
     },
-    /// The last try of a job is over: its claim ran out, failed or was given back.
+    /// The last try of a job has ended: its claim timed out, failed or was given back.
     Abandoned {
         /// The slot of the job.
         slot: Slot,
     },
-    /// The retention time of an abandoned job, or of one claimed without a time limit, is over.
+    /// The retention time of an abandoned job, or of a job claimed without a time limit, has ended.
     Pruned {
         /// The slot of the job.
         slot: Slot,
@@ -534,7 +540,7 @@ pub enum Outcome {
         /// The slot of the key.
         slot: Slot,
     },
-    /// There is no such job or queue, or nothing to do. Changes nothing.
+    /// The job or queue does not exist, or there is nothing to do. Changes nothing.
     Absent,
     /// The message was refused. Changes nothing.
     Refused(Refused),
@@ -545,7 +551,7 @@ pub enum Outcome {
 pub struct NewJob {
     /// The job id.
     pub id: u64,
-    /// When it is ready; zero for at once.
+    /// When it is ready; zero means immediately.
     pub until: Date,
     /// Whether the job is kept in memory only, so that it does not outlive the server process.
     pub passing: bool,
@@ -553,7 +559,7 @@ pub struct NewJob {
     pub retries: bool,
     /// The deduplication key.
     pub dedup: Option<DedupKey>,
-    /// The date until which its key is remembered, if it is to be unique for a time.
+    /// The date until which its key is remembered, if the job must be unique for a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_until: Option<Date>,
 }

@@ -1,7 +1,7 @@
-//! The `QueueActor`: owns every queue of the server, whichever protocol it is used through.
+//! The `QueueActor`: owns all queues of the server, for all protocols.
 //!
-//! A job is what it is in MediaWiki's `JobQueue`, and the operations on it are those of beanstalkd's protocol. Added
-//! are claims that are fenced by a token, and timeouts that take effect exactly when they are due.
+//! Jobs are modelled on MediaWiki's `JobQueue`, and the operations on them on beanstalkd's protocol. In addition, claims
+//! are fenced by a token, and timeouts take effect exactly when they are due.
 //!
 //! | file | holds |
 //! |---|---|
@@ -16,13 +16,13 @@
 //! | `turns.rs` `turning.rs` | which tenant's turn it is, and which of its queues provides the job |
 //! | `uniques.rs` | deduplication keys that are remembered for a given time |
 //! | `results.rs` | results of finished jobs |
-//! | `throttle.rs` `closing.rs` | queues that are closed for a while after a claim, to limit their rate |
+//! | `throttle.rs` `closing.rs` | queues that are temporarily closed after a claim, to limit their rate |
 //! | `waiting.rs` | clients that wait for a job, and clients that use or watch a queue |
 //! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
 //! | `machine.rs` | the interface to the host, and the order in which items are due |
 //! | `canonical.rs` | a canonical form of bodies, for deduplication |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: claiming jobs, and what happens to them; adding jobs; applying an outcome |
-//! | `look.rs` `select.rs` `busiest.rs` | queries; those that walk far, in bounded steps |
+//! | `look.rs` `select.rs` `busiest.rs` | queries; those that visit many items, in bounded steps |
 //! | `event.rs` | the events that an outcome causes, for subscribers |
 //! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` `fair.rs` | invariant checks; tests against a model |
 
@@ -55,7 +55,7 @@ mod pages;
 mod phase;
 #[expect(
     clippy::module_inception,
-    reason = "one queue, among all that the actor keeps"
+    reason = "the file holds a single queue, and the folder the whole actor"
 )]
 mod queue;
 mod ready;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of a queue: the type of its jobs and, unless it is the default one, the tenant that they belong to.
+/// The name of a queue: the type of its jobs and, unless they belong to the default tenant, their tenant.
 ///
 /// Written `TYPE` or `TENANT:TYPE`. Each part has 1 to 200 bytes: letters, digits and `-+/;.$_()`, not beginning with
 /// `-`. These are the names that beanstalkd allows for tubes. Cloning is cheap.
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for QueueName {
         impl Visitor<'_> for Names {
             type Value = QueueName;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("TYPE or TENANT:TYPE, each 1 to 200 of letters, digits and -+/;.$_(), the first no -")
+                f.write_str("TYPE or TENANT:TYPE, each 1 to 200 letters, digits and -+/;.$_(), not beginning with -")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<QueueName, E> {
                 QueueName::parse(text.as_bytes())
@@ -112,7 +112,7 @@ impl TryFrom<&str> for QueueName {
     fn try_from(text: &str) -> Result<Self, Self::Error> {
         Self::parse(text.as_bytes()).ok_or_else(|| {
             Self::Error::custom(
-                "a queue is TYPE or TENANT:TYPE, each of letters, digits and -+/;.$_()",
+                "a queue name is TYPE or TENANT:TYPE, each of letters, digits and -+/;.$_()",
             )
         })
     }

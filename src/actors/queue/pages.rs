@@ -1,5 +1,5 @@
-//! Pages of durable queue state: jobs by slot, queues by number, long bodies one by one, root jobs, results and keys by
-//! slot, and single pages for the rest.
+//! Pages of durable queue state: jobs by slot, queues by number, long bodies on pages of their own, root jobs, results and
+//! keys by slot, and single pages for the rest.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -21,7 +21,8 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A longer body has a page of its own, which is not written again with each change of its job.
+/// The maximum length of a body that is stored with its job. A longer body has a page of its own, so that a change of the job does not
+/// rewrite it.
 const INLINE_BYTES_MAX: usize = 200;
 
 /// The kind of the pages that hold one job body each, by slot. See [`Item::KIND`] for the other kinds.
@@ -33,7 +34,7 @@ pub(super) const RESULTS: u8 = <KnownResult as Item>::KIND;
 /// The kind of the pages that hold remembered keys.
 pub(super) const KEYS: u8 = <KnownKey as Item>::KIND;
 
-/// Upper bound on the slots of jobs, so that each has a page for its body.
+/// The upper bound on the slots of jobs, so that each slot has a page for its body.
 pub(super) const SLOTS_MAX: u32 = PageId::len(BODIES);
 
 /// Returns the page of the body of the job in this slot.
@@ -73,7 +74,7 @@ pub(super) fn encode_closed(
 /// A decoded page.
 #[derive(Debug)]
 pub enum Page {
-    /// State of which there is a single instance.
+    /// State that exists only once.
     Head(Head),
     /// A range of jobs, by slot.
     Jobs(Loaded<Job>),
@@ -110,10 +111,10 @@ impl Page {
     }
 }
 
-/// State of which there is a single instance.
+/// State that exists only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When all spans were last restarted: the most recent start of the server.
+    /// The time of the most recent start of the server, when all spans were restarted.
     pub(super) epoch: Timestamp,
     /// Whether new jobs are refused.
     pub(super) draining: bool,
@@ -212,7 +213,7 @@ impl Item for Job {
         })
     }
 
-    /// Everything but the body, which never changes and has a digest of its own.
+    /// Appends all fields except the body, which never changes and has a digest of its own.
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
         for word in [self.id, self.created.0, self.ttr_ms] {
             bytes.extend_from_slice(&word.to_le_bytes());

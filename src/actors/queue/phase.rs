@@ -23,12 +23,12 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns whether it is unclaimed and still to be worked on, so that a duplicate of it is not added.
+    /// Returns whether a job in this phase is unclaimed and unfinished, so that no duplicate of it is added.
     pub(super) fn is_waiting(self) -> bool {
         matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
     }
 
-    /// Returns the phase as it is stored in pages and digests: before `retrying` was a phase, a failed job was claimed under no token.
+    /// Returns the phase as stored in pages and digests. Before `retrying` was a phase, a failed job was claimed without a token.
     pub(super) fn stored(self) -> Self {
         if self == Self::Retrying {
             Self::Claimed
@@ -61,7 +61,7 @@ pub struct Counts {
 const URGENT_BELOW: u32 = 1024;
 
 impl Counts {
-    /// Counts a job in if it is `present`, otherwise out.
+    /// Adds a job to the counts if it is `present`, and otherwise subtracts it.
     pub(super) fn note(&mut self, phase: Phase, priority: u32, present: bool) {
         let count = match phase {
             Phase::Ready => &mut self.ready,

@@ -1,4 +1,4 @@
-//! One queue: its jobs by phase, and the clients that use it.
+//! A queue: its jobs by phase, and the clients that use it.
 
 use crate::actors::queue::claimed::ClaimedList;
 use crate::actors::queue::job::Job;
@@ -15,7 +15,7 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One queue. Its durable part is stored under its number; the rest is rebuilt.
+/// A queue. Its durable part is stored under its number; the rest is rebuilt.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: QueueName,
@@ -45,7 +45,7 @@ pub(super) struct Queue {
     pub(super) pauses: u64,
     /// Its index among the offered queues.
     pub(super) place: Option<u32>,
-    /// Its place among the queues of its tenant.
+    /// Its position among the queues of its tenant.
     pub(super) stand: Stand,
 }
 
@@ -58,14 +58,14 @@ pub struct Numbered {
     pub(super) queue: Slot,
 }
 
-/// A span of time in which nothing can be claimed from a queue.
+/// A period in which no jobs can be claimed from a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pause {
     pub(super) since: Date,
     pub(super) until: Date,
 }
 
-/// The first key of abandoned jobs in `Queue::buried`; no journal entry has that number.
+/// The first key of abandoned jobs in `Queue::buried`. No journal entry has this number.
 pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
 
 /// Returns the key of a buried or abandoned job in `Queue::buried`.
@@ -104,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// Applies other rules from now on. Jobs that are ready keep their order.
+    /// Applies new rules from now on. Jobs that are already ready keep their order.
     pub(super) fn go_by(&mut self, rules: &TypeRules) {
         self.is_read_only = rules.read_only.is_some();
         self.throttle.go_by(rules);
@@ -118,7 +118,7 @@ impl Queue {
         self.has_claimable() && !self.throttle.is_closed()
     }
 
-    /// Like `is_poppable`, for a decision: does not depend on whether the queue has been opened since its closing ended.
+    /// Like `is_poppable`, but for decisions: does not depend on whether the queue has been opened since its closing ended.
     pub(super) fn is_poppable_at(&self, at: Timestamp) -> bool {
         self.has_claimable() && self.throttle.opens() <= at
     }
@@ -133,7 +133,7 @@ impl Queue {
         self.counts.all() > 0 || self.is_paused
     }
 
-    /// Returns whether it has a reason to exist. A closed queue stays, since it would be open if it were created again.
+    /// Returns whether it has a reason to exist. A closed queue is kept, since it would be open if it were created again.
     pub(super) fn is_present(&self) -> bool {
         let attended = self.using > 0 || self.watching > 0 || !self.waiting.is_empty();
         self.is_durable() || attended || self.standing > 0 || self.throttle.is_closed()
@@ -151,7 +151,7 @@ impl Queue {
         slots
     }
 
-    /// Returns a view of it, with the pause of its number.
+    /// Returns a view of it, with the pause that is stored under its number.
     pub(super) fn view(&self, jobs: &Slab<Job>, pause: Option<Pause>, offset: Offset) -> QueueView {
         QueueView {
             name: self.name.clone(),

@@ -1,7 +1,7 @@
 //! The ready jobs of a queue, ordered by rank, then by id.
 //!
-//! A job usually comes after all others of its rank. Such jobs form a linked list, called a lane, which takes no memory
-//! of its own for a job. A job that returns among younger ones (released, kicked, timed out) is kept apart, in a tree.
+//! A job is usually added after all others of its rank. Such jobs form a linked list, called a lane, which needs no extra
+//! memory per job. A job that returns among younger jobs (released, kicked, timed out) is kept separately, in a tree.
 
 use crate::actors::queue::job::Job;
 use crate::clock::Timestamp;
@@ -9,7 +9,7 @@ use crate::ids::Slot;
 use crate::lookup::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many ranks are searched for the oldest job.
+/// The number of ranks that are searched for the oldest job.
 const RANKS: usize = 64;
 
 /// The value of `previous` that marks a job in the tree.
@@ -63,7 +63,7 @@ impl Ready {
         } = jobs[slot];
         if previous == APART {
             let was = self.apart.remove(&(rank, id, slot));
-            assert!(was, "a job that stands apart is in the tree");
+            assert!(was, "a job marked as kept in the tree is in it");
             return;
         }
         if previous != Slot::NONE {
@@ -76,7 +76,7 @@ impl Ready {
             return;
         }
         let lane = self.lanes.get_mut(&rank);
-        let lane = lane.expect("a job that stands in a lane has one");
+        let lane = lane.expect("the lane of a linked job exists");
         match (previous, next) {
             (Slot::NONE, Slot::NONE) => drop(self.lanes.remove(&rank)),
             (Slot::NONE, next) => lane.first = next,
@@ -101,18 +101,21 @@ impl Ready {
             let (mut before, mut slot) = (Slot::NONE, lane.first);
             while slot != Slot::NONE {
                 let job = &jobs[slot];
-                assert_eq!(job.previous, before, "links lead back");
-                assert!(before == Slot::NONE || jobs[before].id < job.id, "by age");
+                assert_eq!(job.previous, before, "jobs are linked both ways");
+                assert!(
+                    before == Slot::NONE || jobs[before].id < job.id,
+                    "a lane is ordered by age"
+                );
                 (before, slot) = (slot, job.next);
             }
-            assert_eq!(lane.last, before, "a lane knows its end");
+            assert_eq!(lane.last, before, "a lane records its last job");
         }
         for (_, id, slot) in &self.apart {
             assert_eq!((jobs[*slot].id, jobs[*slot].previous), (*id, APART));
         }
     }
 
-    /// Returns when the oldest of the first jobs of the first [`RANKS`] ranks was added.
+    /// Returns when the oldest job was added, among the first jobs of the first [`RANKS`] lanes and the first [`RANKS`] jobs in the tree.
     pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
         let lanes = self.lanes.values().map(|lane| lane.first);
         let apart = self.apart.iter().map(|(_, _, slot)| *slot);
@@ -125,7 +128,7 @@ impl Ready {
         self.from(jobs, 0)
     }
 
-    /// Returns the first job of this rank or a later one; if there is none, the first of all.
+    /// Returns the first job of this rank or a later rank; if there is none, the first job of all.
     pub(super) fn around(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
         self.from(jobs, rank).or_else(|| self.first(jobs))
     }

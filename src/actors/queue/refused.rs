@@ -1,4 +1,4 @@
-//! Reasons for which a queue refuses a message. Stored: see the change rule of `message.rs`.
+//! The reasons why a queue refuses a message. Stored: see the change rule of `message.rs`.
 
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub enum Refused {
     /// The server is draining and accepts no new jobs.
     Draining,
-    /// The job is not claimed under this token any more: the claim has ended.
+    /// The job is no longer claimed under this token: the claim has ended.
     StaleToken,
-    /// The time of the claim has run out, and its process is being killed.
+    /// The claim has timed out, and its process is being killed.
     Fencing,
     /// The configured maximum number of jobs, or of their bytes, is reached.
     Full,
@@ -25,7 +25,7 @@ pub enum Refused {
     ReadOnly,
     /// The disk is full.
     DiskFull,
-    /// The idempotency key was used before, with another request.
+    /// The idempotency key was already used for a different request.
     KeyReused,
     /// The configured maximum number of remembered deduplication keys is reached.
     KeysFull,

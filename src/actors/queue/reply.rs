@@ -1,4 +1,4 @@
-//! Queries and watches of the `QueueActor`, and its replies. None of them is stored.
+//! Queries and watches of the `QueueActor`, and its replies. None of these are stored.
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::Pop;
@@ -25,7 +25,7 @@ pub enum Query {
         id: u64,
     },
     /// The next job of a queue in a phase: the most urgent ready job; the delayed job due first or, if there is none,
-    /// the oldest failed one; the first buried job or, if there is none, the oldest abandoned one.
+    /// the oldest failed job; the first buried job or, if there is none, the oldest abandoned job.
     PeekNext {
         /// The queue.
         queue: QueueName,
@@ -65,7 +65,7 @@ pub enum Query {
         /// The maximum number of queues to return.
         most: u32,
     },
-    /// A random queue from which something can be claimed.
+    /// A random queue from which a job can be claimed.
     Next(Choice),
 }
 
@@ -101,23 +101,23 @@ pub struct QueueSelection {
     pub most: u32,
 }
 
-/// A random choice among the queues from which something can be claimed and that are not read-only.
+/// A random choice among the queues that have claimable jobs and are not read-only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The random number that the choice derives from.
+    /// The random number that determines the choice.
     pub chance: u64,
     /// Choose among queues of these types; of any type if empty.
     pub kinds: Arc<HashSet<Vec<u8>>>,
-    /// How many queues earlier queries of the same choice have looked at.
+    /// The number of queues that earlier queries of the same choice have examined.
     pub from: u32,
-    /// How many of those could have been chosen.
+    /// The number of those queues that could have been chosen.
     pub among: u32,
 }
 
 /// A condition that a request can wait for, or an interest in a queue that lasts as long as the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Wait for a job of these queues, or of whichever tenant's turn comes. The job is claimed.
+    /// Wait for a job of these queues, or of the tenant whose turn it is. The job is claimed.
     Job(Pop),
     /// Wait until no job is claimed.
     Unclaimed,
@@ -147,7 +147,7 @@ pub enum Reply {
         /// The phase of the existing job; `None` if the job was added.
         duplicate: Option<Phase>,
     },
-    /// The job was not added: its key is remembered. The job that was added under it may be over.
+    /// The job was not added, because its key is remembered. The job that was added under the key may be over.
     Remembered {
         /// The id of that job.
         id: u64,
@@ -158,18 +158,18 @@ pub enum Reply {
     Claim(Box<Claim>),
     /// There is no job to claim.
     Nothing {
-        /// Whether the client asked to wait.
+        /// Whether the client requested to wait.
         waits: bool,
         /// When the first of the worker's own claims ends.
         soonest: Option<Timestamp>,
     },
     /// The request was carried out.
     Done,
-    /// The job was given back on its last try, and is abandoned.
+    /// The job was given back on its last try and is abandoned.
     Abandoned,
     /// The number of jobs affected.
     Count(u32),
-    /// There is no such job, or the caller has no right to it.
+    /// The job does not exist, or the caller has no right to it.
     Absent,
     /// The message was refused.
     Refused(Refused),
@@ -204,7 +204,7 @@ pub enum Reply {
         /// The slot to continue at; `None` after the last.
         next: Option<Slot>,
     },
-    /// The busiest queues among the slots that were looked at.
+    /// The busiest queues among the slots that were examined.
     Busiest {
         /// The queues, busiest first.
         queues: Vec<QueueView>,
@@ -213,11 +213,11 @@ pub enum Reply {
     },
     /// A random choice of a queue.
     Chosen {
-        /// The queue. If `None`, keep the choice of the queries before, if any.
+        /// The queue; `None` to keep the choice of earlier queries, if any.
         queue: Option<QueueName>,
-        /// Among how many queues it was chosen, including those of the queries before.
+        /// The number of queues that it was chosen from, including those of earlier queries.
         among: u32,
-        /// How many queues have been looked at; `None` if the choice is complete.
+        /// The number of queues examined so far; `None` if the choice is complete.
         next: Option<u32>,
     },
 }
@@ -233,7 +233,7 @@ pub struct Claim {
     pub queue: QueueName,
     /// Number of claims since it was added or kicked, including this one.
     pub attempts: u32,
-    /// When the claim ends; the end of time if it only ends with its process.
+    /// When the claim ends; the end of time if it ends only with its process.
     pub until: Timestamp,
     /// Whether it is tried again if the claim ends without a result.
     pub retries: bool,
@@ -244,14 +244,17 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Returns when the claim ends; `None` if it only ends with its process.
+    /// Returns when the claim ends; `None` if it ends only with its process.
     pub fn ends(&self) -> Option<Timestamp> {
         Some(self.until).filter(|until| *until != Timestamp(u64::MAX))
     }
 }
 
 /// A view of a job.
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate member of the JSON"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobView {
     /// The job id.
@@ -264,7 +267,7 @@ pub struct JobView {
     pub priority: u32,
     /// When it was added.
     pub created: Timestamp,
-    /// When it was claimed, if it is.
+    /// When it was claimed, if it is claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed: Option<Timestamp>,
     /// The job's next deadline: when its delay, claim, retry wait or retention ends.
@@ -275,9 +278,9 @@ pub struct JobView {
     pub ttr_ms: u64,
     /// Number of claims since it was added or kicked.
     pub attempts: u32,
-    /// Number of claims in all.
+    /// Total number of claims.
     pub reserves: u32,
-    /// Number of claims that ran out.
+    /// Number of claims that timed out.
     pub timeouts: u32,
     /// Number of times that it was released or deferred.
     pub releases: u32,
@@ -299,10 +302,10 @@ pub struct JobView {
     /// The process that its claim is bound to, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Binding>,
-    /// Whether the time of its claim has run out and its process tree is being killed.
+    /// Whether its claim has timed out and its process tree is being killed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fencing: bool,
-    /// Whether it was cancelled and only waits for its process to end.
+    /// Whether it was cancelled and is only waiting for its process to end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
     /// The progress that the worker of the newest try has reported.
@@ -317,7 +320,7 @@ pub struct QueueView {
     pub name: QueueName,
     /// The number of jobs in each phase.
     pub jobs: Counts,
-    /// Number of jobs added since the queue was created or the server started. Jobs that were there at the start count.
+    /// Number of jobs added since the queue was created or the server started, including jobs that existed at the start.
     pub total: u64,
     /// Number of clients that add jobs to it.
     pub using: u32,
@@ -329,14 +332,14 @@ pub struct QueueView {
     pub deletes: u64,
     /// Number of pauses since then.
     pub pauses: u64,
-    /// Length of the present pause in milliseconds; 0 if it is not paused.
+    /// Length of the current pause in milliseconds; 0 if it is not paused.
     pub pause_ms: u64,
     /// When the pause ends.
     pub paused_until: Option<Timestamp>,
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-    /// When the oldest of its ready jobs was added, among the first jobs of the 64 most urgent priorities.
+    /// When the oldest of its ready jobs was added, considering only the first jobs of the 64 most urgent priorities.
     #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
@@ -348,17 +351,17 @@ pub struct Totals {
     pub jobs: Counts,
     /// Bytes of their bodies, errors and progress reports.
     pub bytes: u64,
-    /// Number of jobs added since the server started. Jobs that were there at the start count.
+    /// Number of jobs added since the server started, including jobs that existed at the start.
     pub added: u64,
     /// Number of jobs deleted since then, for any reason.
     pub deletes: u64,
-    /// Number of claims that ran out since then.
+    /// Number of claims that timed out since then.
     pub timeouts: u64,
-    /// Number of jobs that became ready again after their claim ran out.
+    /// Number of jobs that became ready again after their claim timed out.
     pub recycled: u64,
     /// Number of jobs abandoned since then.
     pub abandoned: u64,
-    /// Number of jobs removed after being abandoned, or claimed without a time limit, for the retention time.
+    /// Number of jobs removed because they had been abandoned, or claimed without a time limit, for the retention time.
     pub pruned: u64,
     /// Number of jobs that were not added because they were duplicates.
     pub duplicates: u64,

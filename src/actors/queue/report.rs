@@ -1,4 +1,4 @@
-//! Reports of workers about a job: errors, progress, and how it ended. All of it is stored, so all of it is bounded.
+//! Reports of workers about a job: errors, progress, and how it ended. Reports are stored, so their sizes are bounded.
 //!
 //! Change rule: stored in the journal and in pages, see `message.rs`.
 
@@ -38,14 +38,14 @@ impl From<ErrorText> for String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Progress {
-    /// The part of the work that is done, in percent: 0 to 100.
+    /// The percentage of the work that is done: 0 to 100.
     pub percent: Option<u8>,
     /// The newest text, which describes what is being done.
     pub text: Option<ErrorText>,
 }
 
 impl Progress {
-    /// Takes over the fields of a newer report. Fields that it leaves out stay.
+    /// Applies the fields of a newer report. Fields that the report leaves out stay the same.
     pub(super) fn update(&mut self, newer: &Self) {
         self.percent = newer.percent.map(|it| it.min(100)).or(self.percent);
         if newer.text.is_some() {

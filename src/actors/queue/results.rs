@@ -1,7 +1,7 @@
-//! Results of jobs, as reported by their workers and kept for a given time: a result outlives its job.
+//! Results of jobs, as reported by their workers. They are kept for a given time, which may exceed the life of the job.
 //!
-//! A worker stores the result of a job that it has claimed, and then ends or fails the job. The result is not shown until the job is over,
-//! and the result of a later try replaces it. Results are bounded in number and bytes: a new one displaces the oldest.
+//! A worker stores the result of a job that it has claimed, then ends or fails the job. The result is not shown until the job is over, and
+//! the result of a later try replaces it. Results are limited in number and size: a new result displaces the oldest ones.
 //!
 //! Change rule: [`KnownResult`] is stored in pages, see `message.rs`.
 
@@ -17,10 +17,10 @@ use crate::spine::machine::Stamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The bytes that a result counts in addition to its output and its error.
+/// The number of bytes that a result counts for, in addition to its output and its error.
 const OVERHEAD: u64 = 200;
 
-/// The maximum number of results dropped for a new one. The largest result needs fewer to go, even if all of them are empty.
+/// The maximum number of results dropped for a new one. Even the largest result displaces fewer, since each counts at least `OVERHEAD`.
 const DROPPED_MAX: usize = 1000;
 
 impl JobEnd {
@@ -82,7 +82,7 @@ impl Results {
         Some(&known.result)
     }
 
-    /// Returns the oldest results, which have to be dropped to make room for a result of this job.
+    /// Returns the oldest results that must be dropped to make room for a result of this job.
     pub(super) fn in_the_way(&self, rules: ResultRules, id: u64, end: &JobEnd) -> Vec<Slot> {
         let own = self.by_job.get(&id);
         let bytes_of = |slot: &Slot| self.known.get(*slot).map_or(0, |it| it.result.end.bytes());
@@ -143,7 +143,7 @@ impl Results {
         self.known.load(page);
     }
 
-    /// Asserts that every result is found by job and by age, and counted.
+    /// Asserts that every result is indexed by job and by age, and is counted.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let known = || self.known.iter();

@@ -6,7 +6,8 @@ use crate::actors::binding::Binding;
 use crate::ids::Token;
 use serde::{Deserialize, Serialize};
 
-/// A worker that claims jobs over a connection, whose end gives them back. Unique during the life of the server process.
+/// A worker that claims jobs over a connection. When the connection ends, the jobs are given back. Unique during the life of the
+/// server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Worker(pub u64);
@@ -15,12 +16,12 @@ pub struct Worker(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claimant {
-    /// A connection. Its end gives the job back.
+    /// A connection. When it ends, the job is given back.
     Worker(Worker),
     /// Any client that presents the token.
     Bearer,
-    /// Any client that presents the token, as long as a process lives. The end of the process gives the job back;
-    /// unless the claim sets a time limit, nothing else does.
+    /// Any client that presents the token, as long as a process lives. When the process ends, the job is given back. The
+    /// claim does not time out unless it sets a time limit.
     Process(Binding),
 }
 
@@ -28,10 +29,10 @@ pub enum Claimant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Right {
-    /// The connection that claimed it. It may also delete a job that nobody has claimed.
+    /// The connection that claimed it. The connection may also delete an unclaimed job.
     Worker(Worker),
     /// The token of its claim.
     Token(Token),
-    /// No right; enough only for jobs that nobody has claimed.
+    /// No right. Sufficient only for unclaimed jobs.
     Unclaimed,
 }

@@ -1,7 +1,7 @@
 //! The newest root job of each key, while it is remembered: `MediaWiki`'s root-job deduplication.
 //!
-//! A job that comes from an older root job than the newest of its key is a duplicate. Its claimant is told so, and ends
-//! the job without doing the work. Jobs from a root job with an equal time are not duplicates.
+//! A job that comes from a root job older than the newest of its key is a duplicate. Its claimant is notified, and ends the
+//! job without doing the work. Jobs from a root job with an equal time are not duplicates.
 
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::clock::Timestamp;
@@ -87,7 +87,7 @@ impl Roots {
         self.known.load(page);
     }
 
-    /// Asserts that the index by key holds exactly the remembered root jobs.
+    /// Asserts that the index by key contains exactly the remembered root jobs.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let known = self.known.iter();

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// The maximum number of jobs in all queues together.
+    /// The maximum total number of jobs in all queues.
     pub jobs_max: u32,
-    /// The maximum number of bytes of bodies and stored errors in all queues together. When it is reached, no job is added.
+    /// The maximum total size of bodies and stored errors in all queues, in bytes. When it is reached, no job is added.
     pub bytes_max: u64,
     /// The maximum number of queues.
     pub queues_max: u32,
@@ -18,11 +18,11 @@ pub struct Rules {
     pub body_bytes_max: u32,
     /// The maximum number of root jobs that are remembered.
     pub roots_max: u32,
-    /// The rules for types that have none of their own.
+    /// The rules for types without rules of their own.
     pub default: TypeRules,
     /// The rules for a type, by its name.
     pub types: BTreeMap<String, TypeRules>,
-    /// Rules that are not specific to a type. Not stored while all of them have their defaults.
+    /// Rules that are not specific to a type. Not stored while all have their default values.
     #[serde(skip_serializing_if = "SharedRules::is_default")]
     pub across: SharedRules,
 }
@@ -35,7 +35,7 @@ pub struct SharedRules {
     pub tenants: BTreeMap<String, TenantRules>,
     /// The limits on stored results.
     pub results: ResultRules,
-    /// The maximum number of deduplication keys that are remembered. When it is reached, a push that needs another one is refused.
+    /// The maximum number of deduplication keys that are remembered. When it is reached, a push that needs another key is refused.
     pub keys_max: u32,
 }
 
@@ -64,7 +64,7 @@ pub struct TenantRules {
 }
 
 impl TenantRules {
-    /// The largest weight.
+    /// The maximum weight.
     pub const WEIGHT_MAX: u32 = 1000;
 
     /// Returns whether `weight` is valid.
@@ -79,13 +79,13 @@ impl Default for TenantRules {
     }
 }
 
-/// Limits on the results of finished jobs. Beyond them the oldest results are dropped.
+/// Limits on the results of finished jobs. When they are exceeded, the oldest results are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResultRules {
     /// The maximum number of results.
     pub count_max: u32,
-    /// The maximum number of bytes of results.
+    /// The maximum total size of results, in bytes.
     pub bytes_max: u64,
 }
 
@@ -98,7 +98,7 @@ impl Default for ResultRules {
     }
 }
 
-/// The rules for one type of job. A client that asks for the rules in force is sent every field.
+/// The rules for one type of job. A client that requests the current rules receives every field.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -115,15 +115,15 @@ pub struct TypeRules {
     pub retries: bool,
     /// Whether jobs without a deduplication key are deduplicated by their body.
     pub dedup: bool,
-    /// Milliseconds after which an abandoned job is removed, and also one that was claimed without a time limit.
+    /// Milliseconds after which an abandoned job, or a job claimed without a time limit, is removed.
     pub prune_ms: u64,
     /// The maximum number of items that may be claimed per second, in thousandths; 0 for no limit.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,
-    /// When a failed job is retried if its worker does not specify that; at the end of its claim if `None`.
+    /// When a failed job is retried if its worker does not specify this; at the end of its claim if `None`.
     pub backoff: Option<Backoff>,
-    /// The reason for which no jobs may be added; `None` if they may.
+    /// The reason why no jobs may be added; `None` if they may.
     #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
     /// Number of tries of a job that a tube command added; 0 for no limit.
@@ -150,25 +150,28 @@ impl TypeRules {
     }
 }
 
-/// How long a failed job waits for its retry. The wait grows with each try.
+/// How long a failed job waits before its retry. The delay grows with each try.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Backoff {
-    /// Milliseconds after the first try.
+    /// The delay after the first try, in milliseconds.
     pub first_ms: u64,
-    /// The factor by which the wait grows with each further try; at least 1.
+    /// The factor by which the delay grows with each further try; at least 1.
     pub factor: u32,
-    /// The longest wait in milliseconds, before jitter.
+    /// The maximum delay in milliseconds, before jitter.
     pub max_ms: u64,
-    /// The largest random change of the wait, in thousandths of it.
+    /// The maximum random change of the delay, in thousandths of the delay.
     #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub jitter_milli: u32,
 }
 
 /// Serialises thousandths as the decimal number that is used in the configuration.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error> {
     if !serializer.is_human_readable() {
         return serializer.serialize_u32(*milli);
@@ -184,7 +187,7 @@ pub enum Class {
     /// On disk: an acknowledged job survives a crash.
     #[default]
     Durable,
-    /// In memory: nothing about a job waits for the disk, and every start of the server begins without any such job.
+    /// In memory: requests for a job do not wait for the disk, and the job is lost when the server restarts.
     Memory,
 }
 
@@ -193,7 +196,7 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The most urgent first; among equals the oldest.
+    /// The most urgent first; among equals, the oldest.
     #[default]
     Priority,
     /// The oldest first, regardless of priority.
@@ -220,7 +223,7 @@ impl Default for Rules {
 }
 
 impl Default for TypeRules {
-    /// By priority, with so many tries that only a job that never succeeds is given up. Jobs added by tube commands are
+    /// By priority, with enough tries that only a job that never succeeds is abandoned. Jobs added by tube commands are
     /// tried without limit, as in beanstalkd.
     fn default() -> Self {
         Self {
@@ -243,7 +246,7 @@ impl Default for TypeRules {
 }
 
 impl Default for Backoff {
-    /// One second, doubled each time up to an hour, plus or minus a tenth, so that jobs that failed together are not
+    /// One second, doubled each time up to an hour, plus or minus a tenth, so that jobs that fail together are not all
     /// retried together.
     fn default() -> Self {
         Self {
@@ -256,7 +259,7 @@ impl Default for Backoff {
 }
 
 impl Rules {
-    /// The name of the rules for types that have none of their own.
+    /// The name of the rules for types without rules of their own.
     pub const DEFAULT: &str = "default";
 
     /// Returns all type rules with their names, the default ones first.

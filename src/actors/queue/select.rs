@@ -1,5 +1,5 @@
-//! Queries that would walk far: over all jobs, all queues, or all queues with claimable jobs. Each answer covers a
-//! bounded part and returns where to continue, so that other requests get their turn in between.
+//! Queries over all jobs, all queues, or all queues with claimable jobs. Each answer covers a bounded part and returns
+//! where to continue, so that other requests are served in between.
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::job::Job;
@@ -11,10 +11,10 @@ use crate::clock::Offset;
 use crate::ids::Slot;
 use crate::spine::machine::Request;
 
-/// The maximum number of items that are looked at for one answer.
+/// The maximum number of items examined for one answer.
 pub(super) const LOOKED_AT_MAX: u32 = 8192;
 
-/// How many random picks are tried before the matching queues are counted.
+/// The number of random picks that are tried before the matching queues are counted.
 const TRIES: u64 = 32;
 
 impl QueueMachine {
@@ -55,7 +55,7 @@ impl QueueMachine {
                 && kind.as_ref().is_none_or(is_of)
                 && error.as_ref().is_none_or(has)
         };
-        // The jobs of a process are indexed; all others have to be searched for.
+        // The jobs of a process are indexed. Otherwise, all jobs must be searched.
         let extent = self.state.jobs.extent();
         let end = match process {
             Some(_) => extent,
@@ -117,8 +117,8 @@ impl QueueMachine {
         }
     }
 
-    /// Chooses a queue at random. Usually one of the first tries succeeds, whatever the number of queues. If only few
-    /// of many queues match, they are counted, a bounded number of queues per query.
+    /// Chooses a queue at random. Usually one of the first picks matches, whatever the number of queues. If only few of
+    /// many queues match, they are counted, with a bounded number of queues per query.
     pub(super) fn choose(&self, choice: &Choice) -> Reply {
         let Choice {
             chance,
@@ -144,7 +144,7 @@ impl QueueMachine {
         let share = offered.iter().skip(*from as usize);
         let share: Vec<&Slot> = share.take(LOOKED_AT_MAX as usize).filter(may).collect();
         let among = among.saturating_add(u32::try_from(share.len()).unwrap_or(u32::MAX));
-        // Every queue is chosen with the same probability, whichever query it is looked at in: the new ones compete with all before.
+        // Every queue is chosen with the same probability, whichever query examines it: the new queues compete with all earlier ones.
         let place = mix(chance ^ u64::from(*from)).checked_rem(among.into());
         let place = place.and_then(|place| usize::try_from(place).ok());
         let chosen = place.and_then(|place| share.get(place));
@@ -156,10 +156,10 @@ impl QueueMachine {
         }
     }
 
-    /// Returns the cost of a request in units of a usual command. Finding a queue by name costs a sixteenth of one.
+    /// Returns the cost of a request, as a number of ordinary commands. Finding a queue by name costs a sixteenth of a command.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "the rest is looked up by one number or name"
+        reason = "all other queries look up a single id or name"
     )]
     pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {

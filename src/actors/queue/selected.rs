@@ -134,7 +134,7 @@ fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {
 
 fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
     let is_ready = |queue: &&QueueName| {
-        let kind = std::str::from_utf8(queue.kind()).expect("it is a name");
+        let kind = std::str::from_utf8(queue.kind()).expect("a name is ASCII");
         let of_types = kinds.is_empty() || kinds.contains(&kind);
         let has_job = !model.line(queue, Phase::Ready).is_empty();
         of_types && has_job && !model.is_shut(queue) && kind != "closed"
@@ -149,9 +149,9 @@ fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
         among: 0,
     };
     let Reply::Chosen { queue, among, next } = ask(machine, &Query::Next(choice)) else {
-        panic!("a choice is answered with one");
+        panic!("a choice was not answered with a choice");
     };
-    assert_eq!(next, None, "there are few queues");
+    assert_eq!(next, None, "few queues need only one query");
     assert_eq!(
         (queue.is_some(), among > 0),
         (!ready.is_empty(), !ready.is_empty())

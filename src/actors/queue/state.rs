@@ -1,13 +1,13 @@
-//! Jobs and queues, and the indexes over them; moving a job from phase to phase.
+//! Jobs and queues, with the indexes over them, and the operations that move a job from phase to phase.
 //!
-//! Invariants: a job is in the index of its phase and in no other; a queue has a number while it has jobs or is paused,
-//! and exists while it has a number, is watched, used or waited for, or is closed by a throttle; counts equal what a
-//! walk would count. Never here: the decision what happens to a job. `decide.rs` and `adding.rs` decide, and
-//! `commit.rs` applies their decisions through this file.
+//! Invariants: a job is in the index of its phase and in no other. A queue has a number while it has jobs or is paused,
+//! and exists while it has a number, is watched, used or waited for, or is closed by a throttle. Counts match a fresh
+//! count. Nothing is decided here: `decide.rs` and `adding.rs` decide what happens to a job, and `commit.rs` applies their
+//! decisions through this file.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
 use crate::actors::queue::by_id::ById;
@@ -46,9 +46,9 @@ pub(super) struct State {
     pub(super) names: Table,
     /// The durable parts of queues, by number.
     pub(super) numbers: Kept<Numbered>,
-    /// Closed queues, by when they open.
+    /// Closed queues, ordered by when they open.
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
-    /// The claims of connections, by when they end.
+    /// The claims of connections, ordered by when they end.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// Claims that are bound to processes.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
@@ -60,7 +60,7 @@ pub(super) struct State {
     pub(super) uniques: Uniques,
     /// Results of finished jobs.
     pub(super) results: Results,
-    /// Jobs whose end a client waits for, and those of them that are over. Volatile.
+    /// Jobs whose end is awaited by a client, and those of them that are over. Volatile.
     pub(super) awaited: BTreeSet<u64>,
     pub(super) over: Vec<u64>,
     /// Queues that are offered to clients that name no queue: they have claimable jobs and are not read-only.
@@ -81,7 +81,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Applies other rules from now on, to existing queues too.
+    /// Applies new rules from now on, including to existing queues.
     pub(super) fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
@@ -276,7 +276,7 @@ impl State {
         }
     }
 
-    /// Changes the head, of which there is a single instance.
+    /// Changes the head.
     pub(super) fn change_head(&mut self, seq: Seq, change: impl FnOnce(&mut Head)) {
         self.head.change(self.pages.by(seq), change);
         self.totals.draining = self.head.draining;
@@ -350,7 +350,7 @@ impl State {
         self.change_head(seq, |head| head.next_id = head.next_id.max(id + 1));
     }
 
-    /// Marks the page of a body as about to change, if the body has one of its own.
+    /// Marks the page of a body as about to change, if the body has a page of its own.
     fn touch_body(&mut self, slot: Slot, is_apart: bool, seq: Seq) {
         if is_apart {
             let jobs = &self.jobs;
@@ -369,7 +369,7 @@ impl State {
         self.ids.insert(job.id, slot);
     }
 
-    /// Remembers a root job, unless it or a newer one is known.
+    /// Remembers a root job, unless this or a newer root job is known.
     pub(super) fn register(&mut self, root: Root, stamp: Stamp) {
         if !self.roots.is_known(root) {
             let known = KnownRoot::new(root, stamp.at);
@@ -479,8 +479,8 @@ impl State {
         self.settle_turns();
     }
 
-    /// Gives back a claim that ended without a result: the job is ready again, abandoned if that was its last try, or
-    /// removed if it is run at most once.
+    /// Gives back a claim that ended without a result: the job becomes ready again, is abandoned if that was its last try,
+    /// or is removed if it runs at most once.
     pub(super) fn give_back(&mut self, slot: Slot, stamp: Stamp) {
         if !self.jobs[slot].retries {
             return self.delete(slot, stamp.seq);
@@ -502,7 +502,7 @@ impl State {
         });
     }
 
-    /// Records that a job is over (removed or abandoned), if a client waits for that.
+    /// Records that a job is over (removed or abandoned), if a client is waiting for that.
     fn note_over(&mut self, id: u64) {
         if self.awaited.remove(&id) {
             self.over.push(id);
@@ -524,7 +524,7 @@ impl State {
         slot
     }
 
-    /// Returns the number of a queue. Assigns one if it has none, because it is about to have durable state.
+    /// Returns the number of a queue that is about to have durable state. Assigns a number if it has none.
     fn hold(&mut self, queue: Slot, seq: Seq) -> Slot {
         if let Some(number) = self.queues[queue].number {
             return number;
@@ -540,7 +540,7 @@ impl State {
         number
     }
 
-    /// Releases a queue's number if it has no durable state any more, and removes the queue if nothing keeps it in existence.
+    /// Releases a queue's number if it no longer has durable state, and removes the queue if it has no reason to exist.
     pub(super) fn let_go(&mut self, queue: Slot, seq: Seq) {
         if let Some(number) = self.queues[queue].number
             && !self.queues[queue].is_durable()
@@ -551,7 +551,7 @@ impl State {
         self.forsake(queue);
     }
 
-    /// Removes a queue if nothing keeps it in existence.
+    /// Removes a queue if it has no reason to exist.
     pub(super) fn forsake(&mut self, queue: Slot) {
         if self.queues.get(queue).is_none_or(Queue::is_present) {
             return;
@@ -570,7 +570,7 @@ impl State {
         change(&mut self.queues[queue]);
     }
 
-    /// Adds or removes a request that waits for a job of a queue.
+    /// Adds or removes a request that is waiting for a job of a queue.
     pub(super) fn await_job(&mut self, queue: Slot, ticket: Ticket, waits: bool) {
         let waiting = &mut self.queues[queue].waiting;
         if waits {

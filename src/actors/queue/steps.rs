@@ -1,5 +1,5 @@
-//! Random steps for the tests of the queue rules: messages, clients that come and go, and the passage of time. Also the
-//! rules of the types used.
+//! Random steps for the tests of the queue rules: messages, clients that come and go, and the passage of time. Also
+//! contains the rules of the types used.
 
 use crate::actors::binding::{Binding, EndNotice, Until};
 use crate::actors::queue::{
@@ -14,16 +14,16 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Send(Message),
-    /// Send a message about a job. The number in it selects one of the existing jobs.
+    /// Send a message about a job. The id in the message selects one of the existing jobs.
     About(Message, Authority),
     Wait(Pop),
     Attend(QueueName, Vec<QueueName>),
-    /// One of the waiting or present clients leaves.
+    /// Remove one of the waiting or present clients.
     Leave(usize),
     Pass(u64),
-    /// The wall clock steps by this many milliseconds.
+    /// Step the wall clock by this many milliseconds.
     Wall(i64),
-    /// The server starts, and this many sequence numbers are skipped.
+    /// Start the server, skipping this many sequence numbers.
     Start(u64),
     /// Begin a checkpoint, or continue one.
     Checkpoint,
@@ -31,7 +31,7 @@ pub(super) enum Step {
     Reload,
 }
 
-/// The right with which a message about a job is sent.
+/// The right that a message about a job presents.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Authority {
     /// That of its claimant.
@@ -43,7 +43,7 @@ pub(super) enum Authority {
     Nobody,
 }
 
-/// Low limits, so that every one of them is reached.
+/// Returns rules with limits that are low enough to be reached.
 pub(super) fn rules(order: Order) -> Rules {
     let default = TypeRules {
         order,
@@ -135,13 +135,13 @@ fn queue() -> impl Strategy<Value = QueueName> {
     prop::sample::select(NAMES).prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
 
-/// Queues whose jobs have few tries.
+/// Generates a queue whose jobs have few tries.
 fn few() -> impl Strategy<Value = QueueName> {
     let names = prop::sample::select(&["few", "t:few"][..]);
     names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("a name"))
 }
 
-/// Few different spans, so that deadlines coincide, and one that never ends.
+/// Generates one of a few spans, so that deadlines coincide, or one that never ends.
 fn span() -> impl Strategy<Value = u64> {
     prop::sample::select(&[0, 0, 0, 1000, 1000, 2000, 4000, u64::MAX][..])
 }
@@ -158,7 +158,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
     ]
 }
 
-/// One of two processes.
+/// Generates one of two processes.
 fn process() -> impl Strategy<Value = (ProcessId, Until)> {
     let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
     ((1u128..3).prop_map(ProcessId), until)
@@ -173,7 +173,7 @@ fn binding() -> impl Strategy<Value = Binding> {
 }
 
 fn pop() -> impl Strategy<Value = Pop> {
-    // Some with repetitions, and some empty.
+    // Some lists have repeated queues, and some are empty.
     let queues = prop::collection::vec(queue(), 0..5);
     let weights = prop_oneof![
         3 => Just(Vec::new()),
@@ -191,7 +191,7 @@ fn pop() -> impl Strategy<Value = Pop> {
     })
 }
 
-/// A claim from the tenant whose turn it is.
+/// Generates a claim from the tenant whose turn it is.
 fn turn() -> impl Strategy<Value = Pop> {
     let kinds = || {
         let kind = queue().prop_map(|it| String::from_utf8_lossy(it.kind()).into_owned());
@@ -360,7 +360,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => Just(Step::Checkpoint),
         1 => Just(Step::Reload),
     ];
-    // A drain lasts until a restart: it comes late, if at all.
+    // A drain lasts until a restart, so it comes late, if at all.
     (
         prop::collection::vec(step.clone(), 0..150),
         prop::collection::vec(step, 0..20),

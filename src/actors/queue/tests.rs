@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a test looks at what it is about"
+    reason = "a test matches only the cases it needs"
 )]
 
 use crate::actors::binding::ToProcesses;
@@ -24,10 +24,10 @@ use std::collections::BTreeMap;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
-/// The machine under test with its model and its replica, and the log of what was committed.
+/// The machine under test with its model and its replica, and the log of committed entries.
 pub(super) struct Pair {
     pub(super) machine: QueueMachine,
-    /// A machine without waiting clients: it must decide the same.
+    /// A machine without waiting clients, which must make the same decisions.
     pub(super) replica: QueueMachine,
     pub(super) model: Model,
     now: Timestamp,
@@ -39,7 +39,7 @@ pub(super) struct Pair {
     closed: u32,
     /// Messages sent to the `ProcessActor` since they were last compared.
     pub(super) told: Vec<ToProcesses>,
-    /// Number of duplicates among the jobs claimed from throttled queues.
+    /// Number of jobs claimed from throttled queues that were duplicates.
     spared: u32,
 }
 
@@ -88,7 +88,7 @@ impl Pair {
         assert_eq!(
             outcome,
             self.replica.decide(&self.moment(), message),
-            "whoever waits or is there has no part in {message:?}"
+            "waiting and connected clients do not affect {message:?}"
         );
         let stamp = Stamp {
             seq: Seq(self.seq.0 + 1),
@@ -196,8 +196,10 @@ impl Pair {
                 Message::Forget { slot } => Due::Root(*slot),
                 Message::DropResult { slot } => Due::Result(*slot),
                 Message::ForgetKey { slot } => Due::Key(*slot),
-                Message::Pop(pop) => Due::Waiter(pop.ticket.expect("it is of one who waits")),
-                other => panic!("{other:?} is no work of time"),
+                Message::Pop(pop) => {
+                    Due::Waiter(pop.ticket.expect("the claim belongs to a waiting request"))
+                }
+                other => panic!("{other:?} is not a tick"),
             };
             // The model follows the random choice of the machine.
             self.model.chosen = match (&message, self.machine.decide(&self.moment(), &message)) {
@@ -217,19 +219,23 @@ impl Pair {
             if matches!(due, Due::Waiter(_)) {
                 assert!(
                     matches!(reply, Reply::Claim(_)),
-                    "whoever is offered a job gets it"
+                    "a request that is due receives a job"
                 );
             } else {
                 self.model.tick(&due);
             }
             assert!(
                 self.seq > before,
-                "what time does is kept, or it would do it again"
+                "a tick is committed, since it would be due again otherwise"
             );
             self.compare();
         }
         self.model.chosen = None;
-        assert_eq!(self.model.next_due(self.now), None, "nothing due is left");
+        assert_eq!(
+            self.model.next_due(self.now),
+            None,
+            "the model has nothing else due"
+        );
     }
 
     fn step(&mut self, step: Step) {
@@ -241,7 +247,7 @@ impl Pair {
                 self.send(&message);
             }
             Step::Wait(pop) => {
-                // Only a claim that finds nothing waits.
+                // Only a claim that finds no job waits.
                 let pop = Pop {
                     waits: true,
                     ticket: None,
@@ -276,10 +282,13 @@ impl Pair {
     fn watch(&mut self, ticket: Ticket, watch: &Watch) {
         let mut effects = Effects::<QueueMachine>::default();
         self.machine.watch(ticket, watch, &mut effects);
-        assert!(effects.is_empty(), "jobs come by ticks");
+        assert!(
+            effects.is_empty(),
+            "a waiting request receives its job by a tick"
+        );
     }
 
-    /// A new client comes, or a present one turns to other queues.
+    /// Adds a client, or changes the queues of a present one.
     fn attend(&mut self, using: QueueName, watching: Vec<QueueName>) {
         let turns = self.model.present.len() > 2;
         let ticket = if turns {
@@ -307,7 +316,7 @@ impl Pair {
         }
     }
 
-    /// Restarts: all clients are gone, and spans restart.
+    /// Restarts the server: all clients are gone, and spans restart.
     fn start(&mut self, skipped: u64) {
         while !self.model.waiters.is_empty() || !self.model.present.is_empty() {
             self.leave(0);
@@ -325,7 +334,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that `resume` states each watch again, once.
+    /// Checks that `resume` restates each watch once.
     fn resume(&mut self) {
         let mut effects = Effects::<QueueMachine>::default();
         self.machine.resume(&mut effects);
@@ -336,7 +345,7 @@ impl Pair {
             list.sort_by_key(|said| format!("{said:?}"));
             list.dedup();
         }
-        assert_eq!(told, right, "what is watched is stated again");
+        assert_eq!(told, right, "every watch is restated");
     }
 
     /// Puts an existing job, and a right to it, into a message.
@@ -382,7 +391,7 @@ impl Pair {
     /// Returns one of the existing jobs, or none.
     fn pick(&self, id: u64) -> Option<&Entry> {
         let jobs = &self.model.jobs;
-        let place = usize::try_from(id).expect("few") % (jobs.len() + 1);
+        let place = usize::try_from(id).expect("the id is small") % (jobs.len() + 1);
         jobs.get(place)
     }
 
@@ -392,7 +401,7 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
-        // As the host does, which first processes what is due: queues that were closed in the snapshot may be open by now.
+        // The host first processes due items, too: queues that were closed in the snapshot may be open by now.
         self.resume();
         let _nothing = self.machine.due(self.both());
         self.replica.resume(&mut Effects::<QueueMachine>::default());
@@ -421,9 +430,9 @@ impl Pair {
 
 fn to_processes(effect: Effect<Reply, Never>) -> ToProcesses {
     let Effect::Tell(_, message) = effect else {
-        panic!("{effect:?} is no tell");
+        panic!("{effect:?} is not a message to an actor");
     };
-    rmp_serde::from_slice(&message).expect("it is for the process actor")
+    rmp_serde::from_slice(&message).expect("the message is for the process actor")
 }
 
 /// Returns the part of the state that a snapshot keeps.
@@ -446,7 +455,7 @@ fn shown(machine: &QueueMachine) -> String {
 }
 
 impl Logged {
-    /// Commits this record again if it is after `after`.
+    /// Commits this record again if it follows `after`.
     fn repeat(&self, machine: &mut QueueMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
@@ -475,7 +484,7 @@ proptest! {
     }
 }
 
-/// Combinations of messages and outcomes, and other events, that the model test must have produced.
+/// The combinations of messages and outcomes, and the other events, that the model test must produce.
 const MET: &[&str] = &[
     "Put Put",
     "Batch Batch",

@@ -1,14 +1,14 @@
-//! Limits the number of items claimed from a queue per second: each claim closes its queue for a while.
+//! Limits the number of items claimed from a queue per second: each claim closes its queue temporarily.
 //!
-//! Promises: a queue is open again in the first millisecond that its rate allows, by its own deadline, and in the long
-//! run the rate is met exactly, even across restarts: the time for which a queue is closed follows from the claims in
-//! the journal and, for those before a snapshot, from a page. It depends on the rules, so it is in no digest. Never
-//! here: which claims close a queue (`commit.rs`).
+//! A queue opens again in the first millisecond that its rate allows, by a deadline of its own. In the long run, the rate
+//! is met exactly, even across restarts: the time for which a queue is closed follows from the claims in the journal and,
+//! for claims before a snapshot, from a page. It depends on the rules, so it is in no digest. `commit.rs` determines which
+//! claims close a queue.
 
 use crate::actors::queue::rules::TypeRules;
 use crate::clock::Timestamp;
 
-/// One second, in microseconds times thousandths of an item.
+/// One second, in units of a microsecond times a thousandth of an item.
 const SECOND: u64 = 1_000_000 * 1000;
 
 /// The state of a queue's throttle.
@@ -36,7 +36,7 @@ impl Throttle {
         self.item_us = item_us(rules);
     }
 
-    /// Returns whether the queue waits to be opened. In a replay queues are not opened on time, so decisions use `opens` instead.
+    /// Returns whether the queue is closed. In a replay, queues are not opened on time, so decisions use `opens` instead.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -51,7 +51,7 @@ impl Throttle {
         self.item_us > 0
     }
 
-    /// Opens the queue, whose closing has ended.
+    /// Opens the queue after its closing has ended.
     pub(super) fn open(&mut self) {
         self.is_closed = false;
     }
@@ -69,14 +69,14 @@ impl Throttle {
     /// Closes the queue for `items` more items.
     pub(super) fn close(&mut self, at: Timestamp, items: u32) {
         let now = at.0.saturating_mul(1000);
-        // Times are in milliseconds: a claim in the first open millisecond counts from the exact end of the closing.
+        // Times are in milliseconds, so a claim in the first open millisecond counts from the exact end of the closing.
         let from = if self.opens() >= at { self.end_us } else { now };
         self.end_us = from.saturating_add(self.item_us.saturating_mul(items.into()));
         self.is_closed = true;
     }
 }
 
-/// Returns the microseconds for which an item closes a queue.
+/// Returns the number of microseconds for which an item closes a queue.
 fn item_us(rules: &TypeRules) -> u64 {
     SECOND.checked_div(rules.throttle_milli.into()).unwrap_or(0)
 }

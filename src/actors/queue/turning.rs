@@ -1,8 +1,8 @@
-//! Which queue has its tenant's turn, and when a queue joins or leaves the line.
+//! Determines which queue has its tenant's turn, and when a queue joins or leaves the line.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
 use crate::actors::queue::message::AnyType;
@@ -63,13 +63,13 @@ impl State {
             self.turns.changed.push(slot);
         }
         if joins_or_leaves {
-            // Touches the page now, while the queue still has what makes it part of the page.
+            // Marks the page as changed now, while the queue is still part of it.
             self.touch_turns();
         }
     }
 
-    /// Adds queues that have become claimable to the line, in the order of their names, and removes those that no
-    /// longer are. Called after each journal entry, so changes that are undone within an entry have no effect.
+    /// Adds queues that have become claimable to the line, in the order of their names, and removes queues that are no
+    /// longer claimable. Called after each journal entry, so changes that are undone within an entry have no effect.
     pub(super) fn settle_turns(&mut self) {
         if self.turns.changed.is_empty() && self.turns.left.is_empty() {
             return;
@@ -172,7 +172,8 @@ impl State {
         Some((queue, end.max(self.turns.clock)))
     }
 
-    /// Returns the queues whose closing has ended but that have not been opened yet, as in a replay: tenant, rank, position in line, slot.
+    /// Returns the queues whose closing has ended but that have not been opened yet, as happens in a replay: tenant, rank, position in
+    /// line and slot.
     fn opened(&self, of: &AnyType, at: Timestamp) -> Vec<(Slot, u32, u64, Slot)> {
         let due = self.closings.range(..=(at, Slot::NONE));
         let due = due.filter_map(|(_, slot)| {
@@ -224,7 +225,7 @@ impl State {
         best.map(|(_, tenant)| tenant)
     }
 
-    /// Returns whether to search by type instead of by tenant: if types are named, or if some are left out and there
+    /// Returns whether to search by type instead of by tenant: when types are named, or when some are left out and there
     /// are fewer types than tenants.
     fn goes_by_kind(&self, of: &AnyType) -> bool {
         let turns = &self.turns;
@@ -245,7 +246,7 @@ impl State {
         kinds.values().filter(is_asked).collect()
     }
 
-    /// Returns the queue of a tenant that provides the job in its turn: rank, position in line, slot.
+    /// Returns the rank, position in line and slot of the queue that provides the job in a tenant's turn.
     fn first_queue(&self, of: &AnyType, tenant: Slot) -> Option<(u32, u64, Slot)> {
         let tenant = &self.turns.tenants[tenant];
         if of.types.is_empty() {
@@ -279,7 +280,7 @@ impl State {
         }
     }
 
-    /// Corrects outdated keys of the queues that come first for the selected types.
+    /// Corrects the outdated keys of queues that come first for the selected types.
     fn put_right(&mut self, of: &AnyType) {
         let mut late = Vec::new();
         for seats in self.asked_kinds(of) {
@@ -294,7 +295,7 @@ impl State {
         }
     }
 
-    /// Applies new weights and ranks, and which types have to be asked for by name.
+    /// Applies new weights and ranks, and new rules about which types must be requested by name.
     pub(super) fn reseat(&mut self) {
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
         for slot in &slots {

@@ -6,14 +6,14 @@
 //! and each of several equal tenants is served once before any is served twice. Among a tenant's queues the one whose
 //! type has the lowest rank comes first, and among equal ranks the one that was served least recently.
 //!
-//! The clock and the positions of tenants and queues follow from journal entries alone: the effect of the weights on a turn is in the
-//! outcome. So they survive a restart, and a page stores them in snapshots. They are in no digest, since entries older than this feature
-//! move them too. Weights and ranks are rules, which only affect the indexes. The number of steps for a pick is logarithmic in the number
-//! of ready queues. Never here: which queues are offered, and which of them provides a job (`turning.rs`).
+//! The clock and the positions of tenants and queues follow from journal entries alone, since the outcome records the effect of the weights
+//! on a turn. So they survive a restart, and a page stores them in snapshots. They are in no digest, since entries older than this feature
+//! move them, too. Weights and ranks are rules, which affect only the indexes. The number of steps for a pick is logarithmic in the number
+//! of ready queues. `turning.rs` determines which queues are offered, and which of them provides a job.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "slots come from indexes over the slabs: one that leads nowhere is an impossible state"
+    reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
 use crate::ids::{PageId, Slot};
@@ -35,7 +35,7 @@ pub(super) type Key = (u64, u64);
 pub(super) struct Turns {
     /// The virtual time at which the newest turn ended.
     pub(super) clock: u64,
-    /// The position in line that was given last.
+    /// The position in line that was assigned last.
     pub(super) next: u64,
     pub(super) tenants: Slab<Tenant>,
     pub(super) names: BTreeMap<Box<[u8]>, Slot>,
@@ -43,18 +43,18 @@ pub(super) struct Turns {
     pub(super) kinds: BTreeMap<Box<[u8]>, BTreeSet<(Key, Slot)>>,
     /// Tenants with offered queues that can be claimed from without naming a type.
     pub(super) any: BTreeSet<(Key, Slot)>,
-    /// Queues whose turns are to be updated once the present journal entry is committed.
+    /// Queues whose turns must be updated once the current journal entry is committed.
     pub(super) changed: Vec<Slot>,
-    /// Whether queues may have been offered since requests that wait for a turn were last looked through. Volatile.
+    /// Whether queues may have been offered since the requests that wait for a turn were last searched. Volatile.
     pub(super) has_new_offers: bool,
-    /// Tenants of queues removed since then, and whether those queues were in line.
+    /// Tenants of queues removed since turns were last settled, and whether those queues were in line.
     pub(super) left: Vec<(Slot, bool)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) name: Box<[u8]>,
-    /// The cost of one of its turns.
+    /// The cost of each of its turns.
     pub(super) cost: u64,
     /// Number of its queues.
     pub(super) queues: u32,
@@ -66,11 +66,11 @@ pub(super) struct Tenant {
     pub(super) place: u64,
     /// Its offered queues that can be claimed from without naming a type: by rank, then by position in line.
     pub(super) offered: BTreeSet<(u32, u64, Slot)>,
-    /// Its key in `Turns::any`, if it is there.
+    /// Its key in `Turns::any`, if it has one.
     pub(super) seat: Option<Key>,
 }
 
-/// The place of a queue among those of its tenant.
+/// The position of a queue among those of its tenant.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) tenant: Slot,

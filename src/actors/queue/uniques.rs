@@ -1,7 +1,7 @@
 //! Deduplication keys that are remembered for a given time after the push, whatever happens to the job: `unique_for_ms`.
 //!
-//! A key belongs to one queue. While it is remembered no other job is added under it, and an attempt is answered with the id of the first
-//! job. Bounded in number: a push that needs another key is refused, since dropping a key would let a duplicate in.
+//! A key belongs to one queue. While it is remembered, no other job is added under it, and an attempt is answered with the id of the first
+//! job. The number of keys is limited. At the limit, a push that needs another key is refused: dropping a key would allow a duplicate.
 //!
 //! Change rule: [`KnownKey`] is stored in pages, see `message.rs`.
 
@@ -50,7 +50,7 @@ impl Uniques {
         Some(self.known.get(*slot)?.id)
     }
 
-    /// Remembers a key, which must not be remembered already.
+    /// Remembers a key that is not remembered yet.
     pub(super) fn remember(&mut self, change: Change<'_>, known: KnownKey) {
         let slot = self.known.next_free();
         self.index(slot, &known);
@@ -81,7 +81,7 @@ impl Uniques {
         self.known.load(page);
     }
 
-    /// Asserts that the index holds exactly the remembered keys.
+    /// Asserts that the index contains exactly the remembered keys.
     #[cfg(test)]
     pub(super) fn assert_whole(&self) {
         let mut anew = Self::default();

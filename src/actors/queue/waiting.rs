@@ -1,5 +1,5 @@
-//! Requests that wait for jobs, and clients that use or watch queues. Volatile: after a rebuild the host adds them
-//! again, and they do not survive the process.
+//! Requests that wait for jobs, and clients that use or watch queues. Volatile: they do not survive the server process,
+//! and the host adds them again after a rebuild.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{AnyType, Pop};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pops: BTreeMap<Ticket, (Pop, Vec<Slot>)>,
-    /// Those of them that wait for a tenant's turn, by the selection that they have in common.
+    /// The requests among them that wait for a tenant's turn, grouped by selection.
     turns: BTreeMap<Arc<AnyType>, BTreeSet<Ticket>>,
     presences: BTreeMap<Ticket, Presence>,
     standing: BTreeMap<Ticket, Slot>,
@@ -35,7 +35,7 @@ struct Presence {
 }
 
 impl Waiting {
-    /// Adds a watch, in place of an earlier one with the same ticket.
+    /// Adds a watch, replacing an earlier one with the same ticket.
     pub(super) fn watch(&mut self, state: &mut State, ticket: Ticket, watch: &Watch) {
         match watch {
             Watch::Job(pop) => {
@@ -84,7 +84,7 @@ impl Waiting {
                 for queue in &presence.watching {
                     state.attend(*queue, |queue| queue.watching += 1);
                 }
-                // Only now are the old queues left, so that a queue in both sets is not removed in between.
+                // The old queues are left only now, so that a queue in both sets is not removed in between.
                 self.forget(state, ticket);
                 self.presences.insert(ticket, presence);
             }
@@ -134,7 +134,7 @@ impl Waiting {
         }
     }
 
-    /// Returns whether a request that waits for a tenant's turn may have one by now.
+    /// Returns whether a request that waits for a tenant's turn may have a turn by now.
     pub(super) fn may_have_turn(&self, state: &State) -> bool {
         state.turns.has_new_offers && !self.turns.is_empty()
     }
@@ -156,12 +156,12 @@ impl Waiting {
         found
     }
 
-    /// Removes the requests that wait until no job is claimed and returns them.
+    /// Removes and returns the requests that wait until no job is claimed.
     pub(super) fn take_unclaimed(&mut self) -> BTreeSet<Ticket> {
         std::mem::take(&mut self.unclaimed)
     }
 
-    /// Removes the requests that wait for the end of this job and returns them.
+    /// Removes and returns the requests that wait for the end of this job.
     pub(super) fn take_ends(&mut self, id: u64) -> Vec<Ticket> {
         let tickets: Vec<Ticket> = self.waits_for(id).collect();
         for ticket in &tickets {
@@ -201,7 +201,7 @@ impl Waiting {
     }
 }
 
-/// Returns the slots of the queues with these names, each once, creating queues if necessary.
+/// Returns the slots of the queues with these names, without repetition. Creates queues if necessary.
 fn slots(state: &mut State, names: &Arc<[QueueName]>) -> Vec<Slot> {
     let mut slots: Vec<Slot> = names.iter().map(|name| state.queue_for(name)).collect();
     slots.sort_unstable();

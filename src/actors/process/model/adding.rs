@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "only some outcomes have a new record"
+    reason = "only some outcomes create a record"
 )]
 
 use super::{Changed, Entry, Model, Modelled};
@@ -50,7 +50,7 @@ impl Model {
         Ok((true, Reply::Registered { record, known }))
     }
 
-    /// Adds a record. Without an entry for it, this only determines whether it would be refused.
+    /// Adds a record. Without an entry for it, only determines whether the record would be refused.
     pub(super) fn add(
         &mut self,
         launching: &Launching,
@@ -70,7 +70,10 @@ impl Model {
             let lives =
                 named.is_some_and(|it| it.view.phase != Phase::Exited && it.view.end.is_none());
             let fenced = |id: &ProcessId| {
-                let it = &self.find(*id).expect("it is above").view;
+                let it = &self
+                    .find(*id)
+                    .expect("the ancestors of a record exist")
+                    .view;
                 it.phase != Phase::Exited && it.stop.is_some_and(|stop| stop.cause == Cause::Fence)
             };
             let above = named.map_or_else(Vec::new, |it| self.and_above(Some(it.view.id)));
@@ -100,13 +103,13 @@ impl Model {
         (new.bytes, new.view.stop) = (bytes, stop);
         let gone = self.making_room(bytes, &above)?;
         self.remove(&gone);
-        // A parent that has no other children is not removed to make room, since it is an ancestor of the new record.
+        // A parent without other children is not removed to make room, since it is an ancestor of the new record.
         let id = new.view.id;
         self.records.push(new);
         Ok(id)
     }
 
-    /// Returns the records to remove to make room: those that ended longest ago, but no ancestors.
+    /// Returns the records to remove to make room: those that ended longest ago, except ancestors.
     fn making_room(&self, bytes: u64, above: &[ProcessId]) -> Result<Vec<Slot>, Refused> {
         let mut gone = Vec::new();
         let mut after = self.clone();
@@ -135,7 +138,7 @@ impl Model {
         (parent, running): (Option<ProcessId>, Option<(Identity, Date)>),
         Entry { seq, now, new }: Entry,
     ) -> Modelled {
-        // Nobody looks at the id of a refused record.
+        // The id of a refused record is not used.
         let (id, slot) = new.unwrap_or((ProcessId::default(), Slot::NONE));
         let parent = parent.and_then(|id| self.find(id));
         let of_kind = self.records.iter().filter(|it| it.view.kind == tags.kind);

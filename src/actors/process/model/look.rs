@@ -1,4 +1,4 @@
-//! Answers queries by a walk over all records.
+//! Answers queries by visiting all records.
 
 use super::{Model, Modelled};
 use sexton::actors::process::{Phase, Query, RecordView, Refused, Reply, Selection, Watch};
@@ -26,7 +26,7 @@ impl Model {
         above.map(|it| it.view.clone()).collect()
     }
 
-    /// Returns the descendants of a record, by id. A record whose ancestors in between were removed is below its root.
+    /// Returns the descendants of a record, by id. A record whose ancestors in between were removed is still below its root.
     pub(crate) fn descendants(&self, of: ProcessId) -> Vec<RecordView> {
         let is_below = |it: &RecordView| {
             it.id != of && (it.root == of || self.ancestors(it.id).iter().any(|up| up.id == of))
@@ -59,7 +59,7 @@ impl Model {
                 next: None,
             },
             Query::Count(selection) => Reply::Count {
-                count: u32::try_from(self.select(selection).len()).expect("few"),
+                count: u32::try_from(self.select(selection).len()).expect("there are few records"),
                 next: None,
             },
             Query::Ancestors(of) => page(*of, self.ancestors(*of)),
@@ -76,7 +76,7 @@ impl Model {
                 Reply::Ids { ids, next: None }
             }
             Query::Prefix(_) | Query::Spec(_) | Query::Totals | Query::Services(_) => {
-                unreachable!("what is the machine's own is not asked of a model")
+                unreachable!("the model is not asked queries that it does not implement")
             }
         }
     }
@@ -86,7 +86,7 @@ impl Model {
         if let Watch::Services(name) = watch {
             return self.stand_still(name.as_deref());
         }
-        let id = watch.id().expect("it is about a record");
+        let id = watch.id().expect("watches of services are answered above");
         let Some(it) = self.find(id) else {
             return Some(Reply::Refused(Refused::Unknown));
         };
@@ -103,7 +103,7 @@ impl Model {
                 it.view.phase == Phase::Exited && !(is_stopped(it) && stops_below)
             }
             Watch::Leader(_) => it.view.phase == Phase::Exited || it.view.end.is_some(),
-            Watch::Services(_) => unreachable!("it is about a record"),
+            Watch::Services(_) => unreachable!("watches of services are answered above"),
             Watch::Signal(_, asked) => {
                 let is_on_its_way = it.signals.iter().any(|(its, ..)| its == asked);
                 let sent = it.view.sent.filter(|sent| sent.asked == *asked);

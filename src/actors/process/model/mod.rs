@@ -1,13 +1,13 @@
-//! A model of processes: a plain list of records as they are shown, searched for everything. The machine is compared with it by `tests/`
-//! and by the simulation (`tests/sim/processes/`), which is why it refers to the library as programs do. It shares no code with
-//! `decide.rs`, `commit.rs` or `state.rs`.
+//! A model of processes: a plain list of records as they are shown, without indexes. The machine is compared with it by `tests/` and by
+//! the simulation (`tests/sim/processes/`), which is why it uses the paths of the library that other crates use. It shares no code
+//! with `decide.rs`, `commit.rs` or `state.rs`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `adding.rs` | new records |
 //! | `record.rs` | changes of one record |
 //! | `watching.rs` | notifications that a process is gone, and launches by other actors |
-//! | `service.rs` `restart.rs` | services: requests and time; the consequences of an end |
+//! | `service.rs` `restart.rs` | services: requests and due steps; the consequences of an end |
 //! | `look.rs` `standing.rs` | answers to queries; the status of services |
 
 mod adding;
@@ -29,7 +29,7 @@ use sexton::actors::process::{
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
 
-/// A record, including what is not shown of it.
+/// A record, including the parts that are not shown.
 #[derive(Clone, Debug)]
 pub(super) struct Modelled {
     pub(super) view: RecordView,
@@ -37,16 +37,16 @@ pub(super) struct Modelled {
     made: Seq,
     spec: Spec,
     expires: Option<Timestamp>,
-    /// When it must have reported that it is ready.
+    /// The deadline for its report that it is ready.
     ready_by: Option<Timestamp>,
     empty: bool,
     signals: Vec<(Seq, u8, bool)>,
     pub(super) bytes: u64,
-    /// Whether time no longer acts on it, because that panicked.
+    /// Whether it is exempt from deadlines, because handling one of them panicked.
     pub(super) quarantined: bool,
     /// The actors that are notified when it is gone.
     watchers: Vec<(ActorId, Until)>,
-    /// The actor that requested its launch and may not know of it.
+    /// The actor that requested its launch and may not know of it yet.
     awaited: Option<ActorId>,
     /// Whether its tree, or a tree that contains it, is watched.
     tree_watched: bool,
@@ -78,14 +78,14 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// The actions requested from the port. Those of a new record come last.
     pub(super) actions: Actions,
-    /// The notifications to other actors, in no particular order.
+    /// The notifications to other actors, unordered.
     pub(super) tells: Vec<(ActorId, ToHolder)>,
 }
 
-/// Actions, each with the slot and the entry it belongs to.
+/// Actions, each with the slot and the entry that it belongs to.
 pub(super) type Actions = Vec<(u64, Seq, Action)>;
 
-/// The entry that a message would make: its number and time, and id and slot of a new record.
+/// The entry that a message would create: its number and time, and the id and slot of a new record.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) seq: Seq,
@@ -113,7 +113,7 @@ impl Model {
     fn at(&mut self, slot: Slot) -> &mut Modelled {
         let mut records = self.records.iter_mut();
         let found = records.find(|it| it.slot == slot);
-        found.expect("time acts on what is there")
+        found.expect("a due record exists")
     }
 
     /// Returns whether a record or one of its descendants is live.
@@ -145,7 +145,7 @@ impl Model {
         found.min_by_key(|it| (!it.view.launched, it.view.id))
     }
 
-    /// Returns the message for what is due first. Services precede everything else.
+    /// Returns the message for the first due item. Services precede everything else.
     pub(super) fn due(&self, now: Now, held: bool) -> Option<Message> {
         if let Some(slot) = self.due_service(now.at) {
             return Some(Message::Service(ServiceMessage::Lapse { slot }));
@@ -154,7 +154,7 @@ impl Model {
         Some(Message::Lapse { slot })
     }
 
-    /// Returns the record that is due first: by a timeout, a grace period or its retention.
+    /// Returns the record with the first due deadline: a timeout, a grace period or its retention.
     fn due_record(&self, now: Now, held: bool) -> Option<Slot> {
         let acts = self.records.iter().filter(|it| !it.quarantined);
         let acts = acts.filter_map(|it| {
@@ -266,12 +266,14 @@ impl Model {
         ids
     }
 
-    /// Stops the launched processes below a record that are live, in the same way.
+    /// Stops the live launched processes below a record, in the same way.
     fn stop_below(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
         let epoch = self.epoch;
         let mut changed = false;
         for id in self.and_below(id).into_iter().skip(1) {
-            let it = self.find_mut(id).expect("it is below");
+            let it = self
+                .find_mut(id)
+                .expect("the descendants of a record exist");
             if it.view.launched && it.view.phase != Phase::Exited && it.stop(asked, epoch, actions)
             {
                 it.quarantined = false;
@@ -281,7 +283,7 @@ impl Model {
         changed
     }
 
-    /// Stops the launched processes below a record that a client stopped. If that changes only them, the stop of the record is restated.
+    /// Stops the launched processes below a record that a client stopped. If only they change, the stop of the record is restated.
     fn stop_below_too(
         &mut self,
         (id, changed): (ProcessId, bool),
@@ -290,7 +292,9 @@ impl Model {
     ) -> bool {
         let mut below = Actions::new();
         let changed_below = self.stop_below(id, asked, &mut below);
-        let it = self.find_mut(id).expect("it was just stopped");
+        let it = self
+            .find_mut(id)
+            .expect("a record that was just stopped exists");
         if let Some(stop) = it.view.stop.as_mut().filter(|_| changed_below && !changed) {
             (stop.asked, stop.errno) = (asked.asked, None);
             it.quarantined = false;
@@ -319,7 +323,7 @@ impl Model {
         }))
     }
 
-    /// Stops the launched processes among a record and its descendants that are live.
+    /// Stops the live launched processes among a record and its descendants.
     fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
         let mut changed = false;
         let epoch = self.epoch;
@@ -350,8 +354,8 @@ impl Model {
         let parents: Vec<_> = lively.filter_map(|it| it.view.parent).collect();
         for it in &mut self.records {
             let children = parents.iter().filter(|parent| **parent == it.view.id);
-            let children = u32::try_from(children.count()).expect("few");
-            // A change among its descendants returns an ended record to those that are removed in time.
+            let children = u32::try_from(children.count()).expect("there are few records");
+            // A change among its descendants ends the quarantine of an ended record.
             let settles = it.view.live_children != children && it.view.phase == Phase::Exited;
             it.quarantined &= !settles;
             it.view.live_children = children;
@@ -421,7 +425,7 @@ impl Model {
         let more = slots.len() > limit;
         slots.truncate(limit);
         self.remove(&slots);
-        let count = u32::try_from(slots.len()).expect("few");
+        let count = u32::try_from(slots.len()).expect("there are few records");
         (count > 0, Reply::Pruned { count, more })
     }
 

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names the messages that it applies to"
 )]
 
 use super::{Actions, Entry, Modelled};
@@ -45,7 +45,12 @@ pub(super) fn new_stop(
 
 impl Modelled {
     pub(super) fn known(&self) -> (ProcessId, Identity) {
-        (self.view.id, self.view.identity.expect("it is known"))
+        (
+            self.view.id,
+            self.view
+                .identity
+                .expect("the identity of a started process is known"),
+        )
     }
 
     /// States the action for a live record: to launch it, or to follow it.
@@ -153,7 +158,7 @@ impl Modelled {
                 true
             }
             Message::Stop { .. } => self.stop(self.asked_stop(message, entry), epoch, actions),
-            _ => unreachable!("clients ask for nothing else"),
+            _ => unreachable!("clients send no other requests here"),
         };
         self.quarantined &= !changed;
         Ok(changed)
@@ -174,7 +179,7 @@ impl Modelled {
             ..
         } = message
         else {
-            unreachable!("only a stop stops");
+            unreachable!("only stop requests are handled here");
         };
         let signal = signal.unwrap_or_else(|| first_signal(&self.spec));
         let grace_ms = grace_ms.unwrap_or(self.spec.grace_ms);
@@ -253,7 +258,7 @@ impl Modelled {
                 (true, false)
             }
             Message::Failed { .. } => (false, true),
-            // Whose tree is to be stopped is known only from the report of its start, which is repeated.
+            // The tree cannot be identified before the report of the start, which will be repeated.
             Message::Ended { .. }
                 if self.view.phase == Phase::Queued
                     && (self.view.stop.is_some_and(|stop| stop.tree) || self.tree_watched) =>
@@ -272,7 +277,7 @@ impl Modelled {
             Message::Stuck { .. } => (self.stuck(message), false),
             Message::Notice { notice, .. } => (self.noticed(notice, entry, actions), false),
             Message::Signalled { asked, errno, .. } => (self.signalled(*asked, *errno), false),
-            _ => unreachable!("the port reports nothing else"),
+            _ => unreachable!("the port sends no other reports"),
         };
         self.quarantined &= !changed;
         (changed, contradicts)
@@ -286,7 +291,7 @@ impl Modelled {
             ..
         } = message
         else {
-            unreachable!("that is no start");
+            unreachable!("only reports of a start are handled here");
         };
         let view = &mut self.view;
         let since = entry.now.offset.time((*at).max(view.queued));
@@ -333,7 +338,7 @@ impl Modelled {
             ..
         } = message
         else {
-            unreachable!("nothing is stuck");
+            unreachable!("only reports of stuck processes are handled here");
         };
         let stuck = (unkillable + unknown > 0).then_some(Stuck {
             unkillable,

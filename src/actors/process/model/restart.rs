@@ -23,7 +23,7 @@ impl Model {
         actions: &mut Actions,
     ) -> bool {
         let follows = self.follows((id, message), entry);
-        // If there is room, the next process is launched by the same entry as the end, while the record of the old one still counts.
+        // If there is room, the entry of the end also launches the next process, while the record of the old one still counts.
         let launched = follows
             .as_ref()
             .and_then(|it| self.added_at_once(it, entry));
@@ -39,7 +39,11 @@ impl Model {
             && changed
         {
             let stop = self.find(id).and_then(|it| it.view.stop);
-            self.stop_below(id, stop.expect("its watchdog stopped it"), actions);
+            self.stop_below(
+                id,
+                stop.expect("a process that missed its watchdog interval is being stopped"),
+                actions,
+            );
         }
         if let Some(follows) = follows {
             let place = follows.place;
@@ -160,7 +164,7 @@ impl Model {
         let intensity = service.definition.intensity;
         let period_ms = intensity.map_or(0, |it| it.period_ms);
         let it = service.places.get_mut(place.1);
-        let it = it.expect("it has this place");
+        let it = it.expect("the instance exists");
         (it.process, it.last) = (None, Some(last));
         it.restarts.retain(|at| at.0 + period_ms >= now.0);
         match then {

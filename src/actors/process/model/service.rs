@@ -1,4 +1,4 @@
-//! The model of services: requests, and what time does.
+//! The model of services: requests and due steps.
 
 use super::{Actions, Changed, Entry, Model};
 use sexton::actors::process::{
@@ -15,7 +15,7 @@ const DEFERRAL_MS: u64 = 5000;
 /// A service in the model.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each says something of its own"
+    reason = "the flags are independent of each other"
 )]
 #[derive(Clone, Debug)]
 pub(in super::super) struct Served {
@@ -24,14 +24,14 @@ pub(in super::super) struct Served {
     pub(super) listed: bool,
     pub(super) wanted: bool,
     pub(super) held: bool,
-    /// Processes launched before this entry are to be replaced.
+    /// Processes launched before this entry must be replaced.
     pub(super) revision: Seq,
     pub(super) places: Vec<Place>,
-    /// Whether time no longer acts on it, because that panicked.
+    /// Whether it is exempt from due steps, because one of them panicked.
     pub(in super::super) quarantined: bool,
 }
 
-/// The slot for one of its processes.
+/// The slot for one process of a service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub(super) process: Option<ProcessId>,
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) last: Option<Last>,
 }
 
-/// The next step that time takes for a service.
+/// The next step of a service.
 enum Act {
     Remove,
     Stop(ProcessId),
@@ -75,10 +75,10 @@ impl Served {
     }
 
     pub(super) fn place(&self, nth: usize) -> &Place {
-        self.places.get(nth).expect("it has this place")
+        self.places.get(nth).expect("the instance exists")
     }
 
-    /// Returns whether the process in a slot is to be stopped.
+    /// Returns whether the process in a slot must be stopped.
     pub(super) fn has_to_go(&self, nth: usize) -> bool {
         let is_old = self.place(nth).launched < self.revision;
         !self.is_up() || is_old || nth >= self.size()
@@ -98,7 +98,7 @@ impl Served {
         }
     }
 
-    /// Adjusts the slots to the defined number; further ones stay only as long as the last has a process.
+    /// Adjusts the number of slots to the definition. Excess slots stay only as long as the last of them has a process.
     pub(super) fn fit(&mut self) {
         self.quarantined = false;
         let size = self.size();
@@ -171,12 +171,14 @@ impl Model {
     }
 
     pub(super) fn is_ready(&self, id: ProcessId) -> bool {
-        let it = self.find(id).expect("what a service runs has a record");
+        let it = self
+            .find(id)
+            .expect("the process of a service has a record");
         let says = it.spec.ready != Ready::Running;
         it.view.phase == Phase::Running && (!says || it.view.announced == Announced::Ready)
     }
 
-    /// Returns the services that it waits for: they should be up, and are neither ready nor finished.
+    /// Returns the services that it waits for: those that should be up, and are neither ready nor finished.
     pub(super) fn awaited<'a>(&'a self, it: &'a Served) -> impl Iterator<Item = &'a Served> {
         let names = it.definition.after.iter();
         let others = names.filter_map(|name| self.service_of_name(name));
@@ -308,7 +310,7 @@ impl Model {
         true
     }
 
-    /// Returns the service with a step due. Services precede everything else.
+    /// Returns a service with a due step. Services precede everything else.
     pub(super) fn due_service(&self, at: Timestamp) -> Option<Slot> {
         let acts = self.services.iter().filter(|it| !it.quarantined);
         let due = acts.filter_map(|it| Some((self.next_act(it)?.0, it.slot)));
@@ -338,7 +340,7 @@ impl Model {
         Some((it.place(first).next.unwrap_or(NOW), Act::Launch(first)))
     }
 
-    /// Returns whether a service that depends on it must end first. Processes that survive SIGKILL delay nothing.
+    /// Returns whether a service that depends on it must end first. Processes that survive SIGKILL do not delay others.
     fn is_held_up(&self, it: &Served) -> bool {
         let is_stuck = |id| self.find(id).is_some_and(|it| it.view.stuck.is_some());
         let mut later = self.services.iter();
@@ -352,7 +354,7 @@ impl Model {
 
     fn lapse_of_service(&mut self, slot: Slot, entry: Entry, actions: &mut Actions) {
         let next = self.next_act(self.served(slot));
-        let (_, act) = next.expect("time acts where something is to be done");
+        let (_, act) = next.expect("a due service has a next step");
         match act {
             Act::Remove => self.services.retain(|it| it.slot != slot),
             Act::Stop(id) => {
@@ -363,10 +365,10 @@ impl Model {
                     tree: true,
                 };
                 let epoch = self.epoch;
-                let it = self.find_mut(id).expect("what is stopped has a record");
+                let it = self.find_mut(id).expect("the process to stop has a record");
                 let asked = it.asked_stop(&stop, entry);
                 let done = it.ask(&stop, entry, (epoch, actions));
-                let changed = done.expect("what lives can be stopped");
+                let changed = done.expect("a live process can be stopped");
                 self.stop_below_too((id, changed), asked, actions);
             }
             Act::Launch(nth) => {
@@ -385,7 +387,7 @@ impl Model {
 
     pub(super) fn place_mut(&mut self, (slot, nth): (Slot, usize)) -> &mut Place {
         let place = self.served_mut(slot).places.get_mut(nth);
-        place.expect("it has this place")
+        place.expect("the instance exists")
     }
 
     /// Assigns a new record to a slot of a service.

@@ -44,7 +44,11 @@ impl Model {
         let view = record.map(|it| &it.view);
         let period_ms = it.definition.intensity.map_or(0, |it| it.period_ms);
         let restarts = place.restarts.iter();
-        let run_dir = it.launching(nth).spec.run_dir.expect("it has files");
+        let run_dir = it
+            .launching(nth)
+            .spec
+            .run_dir
+            .expect("a service has a run directory");
         InstanceView {
             number: nth + 1,
             status: self.status(it, nth, now),
@@ -67,7 +71,7 @@ impl Model {
         if let Some(id) = place.process {
             let view = &self
                 .find(id)
-                .expect("what a service runs has a record")
+                .expect("the process of a service has a record")
                 .view;
             let leaves = view.announced == Announced::Leaving;
             return match view.phase {
@@ -94,7 +98,7 @@ impl Model {
         }
     }
 
-    /// Returns the answer for a client waiting until services have settled, if they have.
+    /// Returns the answer for a client waiting for services to settle, if they have settled.
     pub(super) fn stand_still(&self, name: Option<&str>) -> Option<Reply> {
         let all = self.services.iter();
         let mut meant = all.filter(|it| name.is_none_or(|name| it.definition.name == name));

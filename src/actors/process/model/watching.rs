@@ -34,7 +34,7 @@ impl Model {
         Some((by, ToHolder::Gone(gone)))
     }
 
-    /// Launches what another actor requests, unless it exists. The record stays until that actor watches it.
+    /// Launches a process for another actor, unless its record exists. The record stays until that actor watches it.
     pub(super) fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
         let is_known = self.find(asked.id).is_some();
         if !is_known {
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// Applies a watch. Returns whether it changes anything or causes a notification at once.
+    /// Applies a watch. Returns whether it changes anything or causes an immediate notification.
     pub(super) fn watch(&mut self, watch: Watch) -> bool {
         if let Some(it) = self.find_mut(watch.process)
             && it.awaited == Some(watch.by)
@@ -92,7 +92,7 @@ impl Model {
         if found.is_none_or(|it| self.is_gone(it, watch.until)) {
             return true;
         }
-        let it = self.find_mut(watch.process).expect("it is there");
+        let it = self.find_mut(watch.process).expect("the record exists");
         let watcher = (watch.by, watch.until);
         let is_new = !it.watchers.contains(&watcher);
         if is_new {

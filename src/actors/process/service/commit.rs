@@ -134,7 +134,7 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
 }
 
 impl Service {
-    /// Returns how long restarts are remembered, in milliseconds.
+    /// Returns how far back restarts are remembered, in milliseconds.
     fn looks_back_ms(&self) -> u64 {
         let intensity = self.definition.intensity;
         intensity.map_or(0, |intensity| intensity.period_ms)
@@ -167,7 +167,7 @@ impl Instance {
 
 fn instance(service: &mut Service, nth: u8) -> &mut Instance {
     let instance = service.instances.get_mut(usize::from(nth));
-    instance.expect("a step is about a place that is there")
+    instance.expect("a step names an existing instance")
 }
 
 fn defined(message: &Message, place: u32) -> Definition {
@@ -176,6 +176,6 @@ fn defined(message: &Message, place: u32) -> Definition {
     };
     let definition = definitions.get(place as usize);
     definition
-        .expect("a step names a place of its list")
+        .expect("a step names an index of its list")
         .clone()
 }

@@ -30,7 +30,7 @@ impl Turn {
 }
 
 impl ProcessMachine {
-    /// Decides about a message for services.
+    /// Decides the outcome of a message for services.
     pub(in crate::actors::process) fn serve(
         &self,
         moment: &Moment,
@@ -45,7 +45,7 @@ impl ProcessMachine {
             Request::Stop(name) => self.each(name.as_deref(), |slot, it| {
                 it.wanted.then_some(Step::Stopped { slot })
             })?,
-            // Restarting all affects only services that should be up; a single named service is started in any case.
+            // A restart of all services affects only those that should be up. A service that is named is started in any case.
             Request::Restart(name) => self.each(name.as_deref(), |slot, it| {
                 (it.wanted || name.is_some()).then_some(Step::Restarted { slot })
             })?,
@@ -119,7 +119,7 @@ impl ProcessMachine {
     /// Decides the next step of a service, which is due.
     fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
         let next = self.state.next_of(slot);
-        let (_, next) = next.expect("time acts on what has a next step");
+        let (_, next) = next.expect("a due service has a next step");
         match next {
             Next::Remove => Turn::of(vec![Step::Removed { slot }]),
             Next::Stop(id) => {
@@ -130,7 +130,7 @@ impl ProcessMachine {
                     tree: true,
                 };
                 let process = self.stop(moment, &stop);
-                let process = process.expect("what lives can be stopped");
+                let process = process.expect("a live process can be stopped");
                 let (process, steps) = (Some(process), Vec::new());
                 Outcome::Service(Box::new(Turn { process, steps }))
             }
@@ -158,12 +158,12 @@ impl ProcessMachine {
         let launching = service.launching(nth);
         match self.launching(moment, &launching, None) {
             Ok(Outcome::Launched(insertion)) => Some(insertion),
-            Ok(other) => unreachable!("a launch comes to a record, not to {other:?}"),
+            Ok(other) => unreachable!("a launch creates a record, and does not lead to {other:?}"),
             Err(_) => None,
         }
     }
 
-    /// Adds the consequences for its service to the outcome of a process's end. A restart without a wait becomes part of the same entry.
+    /// Adds the consequences for its service to the outcome of a process's end. A restart without delay becomes part of the same entry.
     pub(in crate::actors::process) fn followed(
         &self,
         moment: &Moment,
@@ -192,7 +192,7 @@ impl ProcessMachine {
             then,
         }];
         let is_up = service.is_up() && nth < service.size() && self.state.is_ready_for(service);
-        // If there is no room now, the launch is tried later as a separate step.
+        // If there is no room now, the launch is tried again later, as a separate step.
         let launched = || self.launched(moment, service, nth);
         if let Some(insertion) = (at_once && is_up).then(launched).flatten() {
             steps.push(Step::Launched {
@@ -205,8 +205,8 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// Returns the process that has ended by an outcome, including its tree if that was stopped. Otherwise, processes it left behind keep
-    /// running beside its successor, even while something else waits for them.
+    /// Returns the process that an outcome ends. If its tree is being stopped, the tree must have ended, too; otherwise, processes that it
+    /// left behind keep running beside its successor, even while a client or actor waits for them.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
         let is_stopped = |it: &Record| it.stop.is_some_and(|stop| stop.tree);
@@ -254,7 +254,7 @@ impl ProcessMachine {
     }
 }
 
-/// Decides what follows from the end of a process.
+/// Decides the consequence of the end of a process.
 fn then(
     now: Timestamp,
     (service, nth): (&Service, usize),
@@ -301,7 +301,7 @@ fn then(
     let ran_ms = record
         .started
         .map_or(0, |started| last.at.0.saturating_sub(started.0));
-    // A run at least as long as the longest wait begins a new series.
+    // A run that is at least as long as the longest delay begins a new series.
     let before = if ran_ms >= definition.backoff.max_ms.max(1) {
         0
     } else {
@@ -316,5 +316,5 @@ fn then(
 
 /// Converts the number of an instance to its stored form.
 fn place(nth: usize) -> u8 {
-    u8::try_from(nth).expect("a service has few processes")
+    u8::try_from(nth).expect("the number of instances is limited")
 }

@@ -6,7 +6,7 @@ use crate::spine::supervision::{Backoff, Intensity};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When a process of a service that ended by itself is launched again.
+/// When a process of a service is launched again after it ended by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
@@ -36,21 +36,21 @@ impl Policy {
 pub struct Definition {
     /// Its name: 1 to 200 letters, digits and `-+;.$_()`, not starting with `-` or `.`.
     pub name: String,
-    /// What is run, and how. The run directory is always that of the service, whatever is set here.
+    /// What is run, and how. The run directory is always that of the service; a value set here is ignored.
     pub spec: Spec,
-    /// Whether it is started when it is first configured, without a request.
+    /// Whether it is started when it is first configured, rather than only on request.
     pub autostart: bool,
     /// When a process is launched again after its end.
     pub restart: Policy,
-    /// The wait before a restart. The first restart of a series does not wait.
+    /// The delay before a restart. The first restart of a series is not delayed.
     pub backoff: Backoff,
-    /// How many restarts are too many; `None` never gives up.
+    /// The limit on restarts, beyond which a process counts as failed; `None` for no limit.
     pub intensity: Option<Intensity>,
     /// The services that must be running before this one is started.
     pub after: Vec<String>,
     /// Exit codes that count as success in addition to 0. 128 plus the number of a signal stands for that signal.
     pub success: Vec<u8>,
-    /// The number of processes that run at a time.
+    /// The number of processes that run at the same time.
     pub instances: u8,
 }
 
@@ -87,7 +87,7 @@ impl Default for Definition {
 pub enum Fault {
     /// The name is invalid.
     #[error(
-        "a service has a name of 1 to {} letters, digits and -+;.$_(), the first no - and no .",
+        "a service name must have 1 to {} letters, digits and -+;.$_(), and must not begin with - or .",
         Definition::NAME_BYTES_MAX
     )]
     Name,
@@ -100,7 +100,7 @@ pub enum Fault {
     /// It depends on itself, directly or indirectly.
     #[error("after: the service depends on itself: {0}")]
     Cycle(String),
-    /// A name in `after` is not that of a service.
+    /// A name in `after` is not the name of a service.
     #[error("after: there is no service {0}")]
     Unknown(String),
     /// There are too many names in `after`.
@@ -109,9 +109,9 @@ pub enum Fault {
     /// The number of processes is out of bounds.
     #[error("instances: expected 1 to {}", Definition::INSTANCES_MAX)]
     Instances,
-    /// The waits are out of bounds.
+    /// The delays are out of bounds.
     #[error(
-        "backoff: the longest wait is at most {} ms, and no shorter than the first",
+        "backoff: the maximum delay must not exceed {} ms or be shorter than the first delay",
         Definition::SPAN_MS_MAX
     )]
     Backoff,
@@ -128,20 +128,20 @@ pub enum Fault {
 }
 
 impl Definition {
-    /// The most services.
+    /// The maximum number of services.
     pub const SERVICES_MAX: usize = 256;
     /// The maximum length of a name, in bytes.
     pub const NAME_BYTES_MAX: usize = 200;
-    /// The most processes of one service.
+    /// The maximum number of processes of one service.
     pub const INSTANCES_MAX: u8 = 100;
-    /// The most names in `after`.
+    /// The maximum number of names in `after`.
     pub const AFTER_MAX: usize = 64;
-    /// The most restarts in a period.
+    /// The maximum number of restarts in a period.
     pub const RESTARTS_MAX: u32 = 1000;
-    /// The longest wait, and the longest period: a day.
+    /// The maximum delay, and the maximum period: one day.
     pub const SPAN_MS_MAX: u64 = 24 * 3_600_000;
 
-    /// Returns all faults of these definitions, alone or together; each with the index of the service in the list.
+    /// Returns all faults of these definitions, each with the index of the service in the list. It checks each alone, and all together.
     pub fn check_all(definitions: &[Self]) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
         if definitions.len() > Self::SERVICES_MAX {
@@ -170,7 +170,7 @@ impl Definition {
         faults
     }
 
-    /// Checks this definition on its own.
+    /// Checks this definition alone.
     ///
     /// # Errors
     /// Returns the first fault found.
@@ -178,7 +178,7 @@ impl Definition {
         if !is_name(&self.name) {
             return Err(Fault::Name);
         }
-        // Checked with everything that a launch adds.
+        // The spec is checked with everything that a launch adds.
         let tags = || self.tags_of(0).check();
         let checked = self.spec_of(0).check().and_then(|()| tags());
         checked.map_err(Fault::Spec)?;

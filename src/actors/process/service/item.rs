@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 pub struct Service {
     /// Its current definition, or the last one if it is no longer configured.
     pub definition: Definition,
-    /// Whether it is configured. A service that no longer is gets stopped and then removed.
+    /// Whether it is configured. A service that is no longer configured is stopped, then removed.
     pub listed: bool,
     /// Whether it should be up: at first as configured by `autostart`, later as requested by users.
     pub wanted: bool,
     /// Whether it is down because the server is stopping. Reset by the next configuration, at the next start.
     pub held: bool,
-    /// The entry since which its current definition applies: processes launched earlier are replaced.
+    /// The entry from which its current definition applies: processes launched earlier are replaced.
     pub revision: Seq,
-    /// Its processes, by number. There are more than defined only until the excess ones have ended.
+    /// Its processes, by number. There may be more than defined until the excess ones have ended.
     pub instances: Vec<Instance>,
 }
 
@@ -35,9 +35,9 @@ pub struct Instance {
     pub launched: Seq,
     /// The earliest time of its next launch.
     pub next: Option<Timestamp>,
-    /// The times of its restarts, as far back as the intensity counts.
+    /// The times of its restarts within the period of the intensity.
     pub restarts: Vec<Timestamp>,
-    /// The number of restarts in a row, each after a short run; the next wait depends on it.
+    /// The number of consecutive restarts after short runs. The next delay depends on it.
     pub series: u32,
     /// Why it is not launched again automatically.
     pub verdict: Option<Verdict>,
@@ -91,7 +91,7 @@ impl Service {
         self.listed && self.wanted && !self.held
     }
 
-    /// Returns how many processes it should have when it is up.
+    /// Returns the number of processes it should have when it is up.
     pub(super) fn size(&self) -> usize {
         self.definition.instances.into()
     }
@@ -138,7 +138,7 @@ impl Service {
         }
     }
 
-    /// Resets waits, restart counts and verdicts, so that everything is launched again.
+    /// Resets delays, restart counts and verdicts, so that all processes are launched again.
     pub(super) fn begin_anew(&mut self) {
         for it in &mut self.instances {
             (it.next, it.series, it.verdict) = (None, 0, None);

@@ -1,4 +1,4 @@
-//! Queries about services, and clients waiting until services have settled.
+//! Queries about services, and clients waiting for services to settle.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::outcome::Refused;
@@ -131,7 +131,7 @@ impl ProcessMachine {
         })
     }
 
-    /// Starts to wait until services have settled.
+    /// Starts a wait for services to settle.
     pub(in crate::actors::process) fn watch_services(
         &mut self,
         ticket: Ticket,
@@ -147,7 +147,7 @@ impl ProcessMachine {
         self.state.services.waiting.remove(&ticket);
     }
 
-    /// Answers those waiting for services that have settled.
+    /// Answers the clients whose services have settled.
     pub(in crate::actors::process) fn wake_for_services(&mut self, effects: &mut Effects<Self>) {
         let waiting = self.state.services.waiting.iter();
         let answers = waiting.filter_map(|(ticket, name)| {
@@ -160,7 +160,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns how many services have each status. A wait that is over but not yet acted upon counts as a wait.
+    /// Returns the number of services with each status. A delay that has passed but has not been acted upon still counts as a delay.
     pub(in crate::actors::process) fn service_gauges(&self) -> Vec<Gauge> {
         let services = self.state.services.kept.iter().map(|(_, service)| service);
         let statuses = services.map(|service| {
@@ -184,10 +184,7 @@ impl ProcessMachine {
 /// Returns the gauge for services with this status, and its help text.
 const fn gauge_of(status: Status) -> (&'static str, &'static str) {
     match status {
-        Status::Stopped => (
-            "services_stopped",
-            "services that are down, as they should be",
-        ),
+        Status::Stopped => ("services_stopped", "services that are stopped as intended"),
         Status::Finished => (
             "services_finished",
             "services that have finished their work",

@@ -46,7 +46,7 @@ impl State {
         self.services.quarantined.remove(&slot);
     }
 
-    /// Recomputes the next step of each service: called after every entry that changed a service, or a process of one.
+    /// Recomputes the next step of each service. Called after every entry that changed a service, or the process of a service.
     pub(in crate::actors::process) fn settle_services(&mut self) {
         let services = &self.services;
         let each = services.kept.iter().map(|(slot, _)| slot);
@@ -74,7 +74,7 @@ impl State {
         steps.min()
     }
 
-    /// Returns a process of a service that is to be stopped and is not yet, unless other services must end before it.
+    /// Returns a process of a service that must be stopped and is not being stopped yet, unless other services must end before it.
     fn first_to_stop(&self, service: &Service) -> Option<ProcessId> {
         let ending = service.instances.iter().enumerate();
         let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
@@ -83,7 +83,7 @@ impl State {
         let name = &service.definition.name;
         let others = self.services.kept.iter().map(|(_, other)| other);
         let mut later = others.filter(|other| other.definition.after.contains(name));
-        // Processes that survive SIGKILL delay nothing.
+        // Processes that survive SIGKILL do not delay others.
         let is_ending = |other: &Service| {
             let mut ids = other.instances.iter().filter_map(|it| it.process);
             let is_stuck = |id| self.record_of(id).stuck.is_some();
@@ -95,7 +95,9 @@ impl State {
     /// Returns the record of a service's process.
     pub(super) fn record_of(&self, id: ProcessId) -> &Record {
         let found = self.find(id);
-        found.expect("the record of what lives stays").1
+        found
+            .expect("the record of a service's process is not removed")
+            .1
     }
 
     /// Returns whether a process of a service is being stopped.
@@ -109,7 +111,7 @@ impl State {
         self.awaited_by(service).next().is_none()
     }
 
-    /// Returns the names of services that must run before this one and are not ready. Services that should be down are not waited for.
+    /// Returns the names of services that must run before this one and are not ready, except for services that should be down.
     pub(super) fn awaited_by<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = &'a str> {
         let names = service.definition.after.iter();
         let found = names.filter_map(|name| self.services.named(name));

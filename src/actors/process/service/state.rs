@@ -6,7 +6,7 @@ use crate::ids::{ProcessId, Slot, Ticket};
 use crate::lookup::kept::{Kept, Loaded};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The first timer item of a service: lower numbers are those of records.
+/// The first timer item of a service. Lower numbers belong to records.
 const ITEMS: u64 = 1 << 32;
 
 /// Returns the timer item of the service in this slot.
@@ -14,7 +14,7 @@ pub(in crate::actors::process) fn item_of(slot: Slot) -> u64 {
     ITEMS + u64::from(slot.0)
 }
 
-/// Returns the slot of the service with this timer item, if it is one of a service.
+/// Returns the slot of the service with this timer item, if the item belongs to a service.
 pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
     let slot = item.checked_sub(ITEMS)?;
     u32::try_from(slot).ok().map(Slot)
@@ -25,20 +25,20 @@ pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
 pub(in crate::actors::process) struct Services {
     pub(in crate::actors::process) kept: Kept<Service>,
     pub(super) names: BTreeMap<String, Slot>,
-    /// Their processes, with the number of each.
+    /// The processes of services, each with its service and instance number.
     processes: BTreeMap<ProcessId, (Slot, usize)>,
-    /// The services that have a next step, by when it is due.
+    /// The services that have a next step, ordered by when that step is due.
     pub(super) due: BTreeSet<(Timestamp, Slot)>,
-    /// The services on which time failed to act. Time acts on them again when they change.
+    /// The services whose due step failed. They are exempt from further steps until they change.
     pub(super) quarantined: BTreeSet<Slot>,
-    /// Clients waiting until all services, or the one with this name, have settled.
+    /// Clients waiting for all services, or for the one with this name, to settle.
     pub(super) waiting: BTreeMap<Ticket, Option<String>>,
 }
 
 impl Services {
     pub(super) fn get(&self, slot: Slot) -> &Service {
         let service = self.kept.get(slot);
-        service.expect("indexes lead to services that are there")
+        service.expect("the indexes contain only existing services")
     }
 
     /// Returns the service with this name.
@@ -52,12 +52,12 @@ impl Services {
         self.processes.get(&id).copied()
     }
 
-    /// Returns the service with the earliest step, and when that is due.
+    /// Returns the service with the earliest step, and when that step is due.
     pub(in crate::actors::process) fn first(&self) -> Option<(Timestamp, Slot)> {
         self.due.first().copied()
     }
 
-    /// Returns the service with the earliest step, if that is due.
+    /// Returns the service with the earliest step, if that step is due.
     pub(in crate::actors::process) fn due(&self, now: Now) -> Option<Slot> {
         let first = self.first().filter(|(at, _)| *at <= now.at);
         first.map(|(_, slot)| slot)
@@ -67,7 +67,7 @@ impl Services {
         self.quarantined.contains(&slot)
     }
 
-    /// Removes a service from those that are due, until it changes.
+    /// Exempts a service from its due steps, until it changes.
     pub(in crate::actors::process) fn quarantine(&mut self, slot: Slot) {
         self.due.retain(|(_, due)| *due != slot);
         self.quarantined.insert(slot);
@@ -87,7 +87,7 @@ impl Services {
     }
 
     pub(super) fn enter(&mut self, slot: Slot) {
-        let service = self.kept.get(slot).expect("it was just put there");
+        let service = self.kept.get(slot).expect("the service was just inserted");
         self.names.insert(service.definition.name.clone(), slot);
         for (nth, instance) in service.instances.iter().enumerate() {
             if let Some(id) = instance.process {
@@ -98,7 +98,10 @@ impl Services {
     }
 
     pub(super) fn leave(&mut self, slot: Slot) {
-        let service = self.kept.get(slot).expect("it is still there");
+        let service = self
+            .kept
+            .get(slot)
+            .expect("the service has not been removed yet");
         self.names.remove(&service.definition.name);
         for id in service.instances.iter().filter_map(|it| it.process) {
             self.processes.remove(&id);
@@ -107,7 +110,10 @@ impl Services {
 
     /// Returns the contents of the indexes, for comparison with a fresh build.
     #[cfg(test)]
-    #[expect(clippy::type_complexity, reason = "three indexes side by side")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "a tuple of three indexes, used only by tests"
+    )]
     pub(in crate::actors::process) fn indexes(
         &self,
     ) -> (

@@ -36,7 +36,7 @@ pub enum Step {
         /// The slot it was in.
         slot: Slot,
     },
-    /// The server has started again after a clean shutdown: the service starts afresh.
+    /// The server has started again after a clean shutdown: the service starts from scratch.
     Released {
         /// The slot of the service.
         slot: Slot,
@@ -80,7 +80,7 @@ pub enum Step {
         slot: Slot,
         /// The number of the process.
         nth: u8,
-        /// When the launch is tried again.
+        /// When to try the launch again.
         until: Timestamp,
     },
     /// One of its processes has ended.
@@ -100,7 +100,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consequence {
-    /// It was stopped on purpose: the service's state decides what runs next, and no restart is counted.
+    /// It was stopped on purpose: the service's state determines what runs next, and no restart is counted.
     Nothing,
     /// It is launched again.
     Again {
@@ -108,7 +108,7 @@ pub enum Consequence {
         at: Timestamp,
         /// The number of this restart in the series.
         series: u32,
-        /// Whether it counts as a restart for the intensity.
+        /// Whether it counts towards the intensity.
         counts: bool,
     },
     /// It is not launched again.

@@ -26,14 +26,14 @@ pub enum Status {
     Starting,
     /// It is being stopped.
     Stopping,
-    /// It has ended, and is launched again after a wait.
+    /// It has ended, and will be launched again after a delay.
     Backoff,
-    /// It has failed, and is not launched again automatically.
+    /// It has failed, and will not be launched again automatically.
     Failed,
 }
 
 impl Status {
-    /// All statuses, in order. The status of a service is the last of these that one of its processes has.
+    /// All statuses, in order. The status of a service is the last of these among the statuses of its processes.
     pub const ALL: [Self; 8] = [
         Self::Stopped,
         Self::Finished,
@@ -77,7 +77,7 @@ pub struct ServiceView {
     pub restart: Policy,
     /// The services that must be running before it is started.
     pub after: Vec<String>,
-    /// Those of them that it is waiting for.
+    /// The services in `after` that it is waiting for.
     pub waits_for: Vec<String>,
     /// Its processes.
     pub instances: Vec<InstanceView>,
@@ -98,7 +98,7 @@ pub struct InstanceView {
     pub started: Option<Date>,
     /// The latest status text of the process.
     pub said: Option<String>,
-    /// The number of recent restarts, as far back as the intensity counts.
+    /// The number of recent restarts, within the period of the intensity.
     pub restarts: usize,
     /// When it is launched again.
     pub next: Option<Date>,

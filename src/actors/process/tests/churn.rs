@@ -1,4 +1,4 @@
-//! A million short processes: neither the records nor the indexes grow without bound.
+//! Runs a million short processes: neither the records nor the indexes grow without bound.
 
 use super::step::BEGIN;
 use crate::actors::process::{
@@ -58,14 +58,14 @@ impl Churn {
         };
         let launched = self.send(&Message::Launch(Box::new(launching)));
         let Outcome::Launched(insertion) = launched else {
-            panic!("it is launched: {launched:?}");
+            panic!("the launch was not accepted: {launched:?}");
         };
         let id = insertion.id;
         let identity = Identity {
             machine: 7,
             boot: 1,
             namespace: 3,
-            pid: 2 + u32::try_from(number % 30_000).expect("it is small"),
+            pid: 2 + u32::try_from(number % 30_000).expect("the remainder is small"),
             inode: 100 + number,
             ticks: number,
         };
@@ -109,7 +109,11 @@ fn a_million_short_processes_leave_no_more_than_the_limit() {
         }
     }
     // The live record is kept, and all derived state equals what a rebuild would produce.
-    let (_, record) = churn.machine.state.find(root).expect("it lives");
+    let (_, record) = churn
+        .machine
+        .state
+        .find(root)
+        .expect("a live record is kept");
     assert_eq!(record.phase, Phase::Running);
     churn.machine.assert_whole();
 }

@@ -1,4 +1,4 @@
-//! Everything that must agree between machine and model: replies, actions and woken waits.
+//! Compares machine and model: replies, actions and woken waits must be the same.
 
 use super::pair::Pair;
 use crate::actors::binding::ToHolder;
@@ -24,12 +24,12 @@ impl Pair {
                 Effect::Wake(ticket, reply) => {
                     assert!(
                         woken.insert(ticket, reply).is_none(),
-                        "a wait is answered once"
+                        "a wait is answered only once"
                     );
                 }
                 Effect::Tell(to, message) => {
                     let message = rmp_serde::from_slice(&message);
-                    told.push((to, message.expect("it is one of those")));
+                    told.push((to, message.expect("only holders are notified")));
                     self.note("told");
                 }
             }
@@ -37,12 +37,15 @@ impl Pair {
         let order = |it: &(ActorId, ToHolder)| format!("{it:?}");
         told.sort_by_key(order);
         tells.sort_by_key(order);
-        assert_eq!(told, tells, "who watches is told");
+        assert_eq!(told, tells, "the watching actors are notified");
         assert_eq!(acts, *actions);
         let waits = self.waits.iter();
         let right = waits.filter_map(|(ticket, watch)| Some((*ticket, self.model.wakes(watch)?)));
         let right: BTreeMap<_, _> = right.collect();
-        assert_eq!(woken, right, "who waits is answered when it is so");
+        assert_eq!(
+            woken, right,
+            "waiting clients are answered when their condition is met"
+        );
         for ticket in woken.keys() {
             self.waits.remove(ticket);
             self.note("woken");
@@ -58,7 +61,7 @@ impl Pair {
         assert_eq!(self.machine.view(), right);
         for view in right.values().filter(|it| it.phase == Phase::Exited) {
             let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
-            // A record that has ended stays the same, except for its relatives.
+            // The record of an ended process stays the same, except for the parts that depend on its relatives.
             let is = RecordView {
                 parent: was.parent,
                 live_children: was.live_children,
@@ -88,7 +91,7 @@ impl Pair {
 
     fn compare_totals(&self) {
         let Reply::Totals(totals) = self.look(&Query::Totals) else {
-            panic!("totals are asked for");
+            panic!("a query for totals was not answered with totals");
         };
         let bytes: u64 = self.model.records.iter().map(|it| it.bytes).sum();
         assert_eq!(
@@ -136,7 +139,7 @@ impl Pair {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let Reply::Page { records, next } = self.look(&query(after)) else {
-                panic!("a list is answered with a page");
+                panic!("a query for a list was not answered with a page");
             };
             assert!(records.len() <= 2);
             found.extend(records);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `step.rs` | the steps of a history |
 //! | `pair.rs` | the machine and its model, to which the steps are applied |
-//! | `compare.rs` | everything that must agree |
+//! | `compare.rs` | the comparison of both |
 //! | `run.rs` | the tests |
 //! | `churn.rs` | a million short processes |
 

@@ -1,8 +1,8 @@
-//! The machine next to its model and its replica.
+//! The machine with its model and its replica.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a test looks at what it is about"
+    reason = "a test matches only the cases it needs"
 )]
 
 use super::step::{BEGIN, RecordChoice, Step, identity, rules};
@@ -36,10 +36,10 @@ impl Logged {
     }
 }
 
-/// The machine next to its model and its replica, and the log of what was committed.
+/// The machine with its model and its replica, and the log of committed entries.
 pub(super) struct Pair {
     pub(super) machine: ProcessMachine,
-    /// A machine that only commits: nobody waits there, and nothing is queried.
+    /// A machine that only commits: it has no waiting clients, and is not queried.
     pub(super) replica: ProcessMachine,
     pub(super) model: Model,
     pub(super) now: Now,
@@ -135,7 +135,7 @@ impl Pair {
         found.map_or(ProcessId(5), |it| it.view.id)
     }
 
-    /// Inserts the record that is meant, and the entry that the report of a signal may be about.
+    /// Inserts the id of the selected record, and the entry that the report of a signal may refer to.
     fn about(&self, mut message: Message, which: RecordChoice) -> Message {
         let its = self.pick(which);
         match &mut message {
@@ -192,7 +192,7 @@ impl Pair {
             now: self.now,
             new,
         };
-        // Looked at before the model applies it.
+        // The outcome is noted before the model applies it.
         self.note_outcome(message, &outcome);
         let right = self.model.send(message, entry);
         let mut effects = Effects::<ProcessMachine>::default();
@@ -272,7 +272,11 @@ impl Pair {
             assert_eq!(Some(&message), self.model.due(self.now, self.held).as_ref());
             self.send(&message);
         }
-        assert_eq!(self.model.due(self.now, self.held), None, "nothing is left");
+        assert_eq!(
+            self.model.due(self.now, self.held),
+            None,
+            "the model has nothing else due"
+        );
     }
 
     fn start(&mut self) {
@@ -313,7 +317,10 @@ impl Pair {
         for (ticket, watch) in self.waits.clone() {
             let mut effects = Effects::<ProcessMachine>::default();
             self.machine.watch(ticket, &watch, &mut effects);
-            assert!(effects.is_empty(), "it was not so before");
+            assert!(
+                effects.is_empty(),
+                "the condition of a restated wait is still unmet"
+            );
         }
         self.note("reload");
     }
@@ -334,7 +341,7 @@ impl Pair {
     }
 }
 
-/// Returns what a snapshot keeps.
+/// Returns the state that a snapshot keeps.
 fn shown(machine: &ProcessMachine) -> String {
     machine.assert_whole();
     format!("{:?}", machine.view())

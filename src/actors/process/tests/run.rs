@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use std::collections::BTreeMap;
 
-/// What the model test must encounter: messages with their outcomes, refusals, and other events.
+/// The cases that the model test must encounter: messages with their outcomes, refusals, and other events.
 const MET: &[&str] = &[
     "Launch Launched",
     "Register Registered",
@@ -82,7 +82,7 @@ proptest! {
     }
 }
 
-/// The model test encounters every rule.
+/// Checks that the model test exercises every rule.
 #[test]
 fn the_model_test_meets_every_rule() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! The steps of the model test: few records, small limits, and everything in any order.
+//! The steps of the model test: few records, small limits, and messages in any order.
 
 use crate::actors::binding::{Until, Watch};
 use crate::actors::process::{
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
-/// Small limits, so that they are reached.
+/// Returns limits that are small enough to be reached.
 pub(super) fn rules() -> Rules {
     Rules {
         retention_ms: 20_000,
@@ -33,7 +33,7 @@ pub(super) enum Step {
     Serve(ServiceMessage),
     /// A message about the selected record.
     Send(RecordChoice, Message),
-    /// The launch of a process, as a child of the selected record and perhaps of a running process.
+    /// The launch of a process, as a child of the selected record and possibly of a running process.
     Launch(RecordChoice, u8, Launching),
     /// A launch for this actor, under the id of an existing record or a chosen one.
     LaunchAs(u8, RecordChoice, Launching),
@@ -48,7 +48,7 @@ pub(super) enum Step {
     Unwatch,
 }
 
-/// Returns one of a few identities, some of which are alike except for the distinguishing fields.
+/// Returns one of a few identities, some of which differ only in the distinguishing fields.
 pub(super) fn identity(number: u8) -> Identity {
     Identity {
         machine: u128::from(number / 12) + 7,
@@ -64,7 +64,7 @@ fn any_date() -> impl Strategy<Value = Date> + Clone {
     (0u64..40_000).prop_map(|ms| Date(BEGIN.0 - 10_000 + ms))
 }
 
-/// A client's request. The record is inserted later.
+/// Generates a client's request. The id of the record is inserted later.
 fn any_request() -> impl Strategy<Value = Message> {
     let id = ProcessId::default();
     let grace = prop_oneof![Just(None), Just(Some(0)), (1u32..8000).prop_map(Some)];
@@ -105,7 +105,7 @@ fn any_end() -> impl Strategy<Value = Message> {
     })
 }
 
-/// A report of the port. The record is inserted later.
+/// Generates a report from the port. The id of the record is inserted later.
 fn any_report() -> impl Strategy<Value = Message> {
     let id = ProcessId::default();
     let failure = Failure {
@@ -189,7 +189,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns some of three services, which vary with the bits of a number.
+/// Returns a selection of three services, which varies with the bits of a number.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let defined = |name: &str, after: &[&str]| Definition {

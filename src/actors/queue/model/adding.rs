@@ -1,4 +1,4 @@
-//! Adding jobs and registering root jobs, over plain lists.
+//! The model of adding jobs and registering root jobs, with plain lists.
 
 use super::{Entry, Model};
 use sexton::actors::queue::{
@@ -41,7 +41,7 @@ impl Model {
         known >= self.rules.roots_max as usize && self.newest(root.key).is_none()
     }
 
-    /// Adds all jobs of a batch, or none: adds them without limits, and checks the limits afterwards.
+    /// Adds all jobs of a batch or none: adds them without limits, and checks the limits afterwards.
     pub(super) fn batch(&mut self, puts: &[Put], at: Timestamp) -> Reply {
         for put in puts {
             if put.body.as_bytes().len() > self.rules.body_bytes_max as usize {
@@ -72,7 +72,7 @@ impl Model {
         let remembered: Vec<Option<u64>> = puts.iter().map(known).collect();
         let mut told = vec![(0, false); puts.len()];
         for (place, put) in puts.iter().enumerate() {
-            // The last job of a key is the one that is added, unless a duplicate exists already.
+            // Of the jobs with a key, the last is added, unless a duplicate already exists.
             let known = remembered.get(place).copied().flatten();
             if let Some(id) = known {
                 told[place] = (id, false);
@@ -94,7 +94,7 @@ impl Model {
         for (grown, (after, before)) in grown.iter_mut().zip(after.iter().zip(sums)) {
             *grown = *after > before;
         }
-        // When the byte limit is exceeded no job is added, not even one with an empty body.
+        // When the byte limit is exceeded, no job is added, not even one with an empty body.
         grown[1] = grown[0];
         let limits = [
             (self.rules.jobs_max.into(), Refused::Full),
@@ -127,7 +127,7 @@ impl Model {
         views.map(|view| view.bytes).sum::<u64>() + texts as u64
     }
 
-    /// Returns the numbers of jobs, of their bytes, of durable queues, of root jobs and of remembered keys.
+    /// Returns the number of jobs, of their bytes, of durable queues, of root jobs and of remembered keys.
     fn sums(&self) -> [u64; 5] {
         let queues = self.queues();
         [
@@ -188,7 +188,9 @@ impl Model {
         self.next_id += 1;
         let taken = |slot: &Slot| self.jobs.iter().any(|job| job.slot == *slot);
         let mut slots = (0..=self.rules.jobs_max).map(Slot);
-        let slot = slots.find(|slot| !taken(slot)).expect("there is one more");
+        let slot = slots
+            .find(|slot| !taken(slot))
+            .expect("there are more slots than jobs");
         let entry = self.entry(put, (id, slot), at);
         self.jobs.push(entry);
         if let Some(root) = put.root.filter(|_| put.is_root) {

@@ -1,11 +1,11 @@
-//! How claims end, by what their holders report.
+//! The model of how claims end when their claimants send messages.
 
 use super::{Entry, Model, Moment};
 use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Restarts the span, and binds the claim to another process if the message does that.
+    /// Restarts the span, and binds the claim to another process if the message requests it.
     fn touch(&mut self, message: &Message, at: Timestamp) {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
@@ -13,7 +13,7 @@ impl Entry {
             return;
         };
         (self.view.bound, self.worker) = (Some(*to), None);
-        // A claim that would have lasted until the end of time now only ends with its process.
+        // A claim that would have lasted until the end of time now ends only with its process.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
     }
 
@@ -27,7 +27,7 @@ impl Entry {
         });
     }
 
-    /// Puts the job off without counting a try.
+    /// Defers the job without counting a try.
     fn defer(&mut self, at: Timestamp, until: Timestamp) {
         self.view.attempts -= 1;
         self.view.releases += 1;
@@ -36,7 +36,7 @@ impl Entry {
     }
 }
 
-/// Returns the wait before the retry in milliseconds, if the message specifies it.
+/// Returns the delay before the retry in milliseconds, if the message specifies it.
 fn retry_of(message: &Message) -> Option<u64> {
     match message {
         Message::Fail { retry_after_ms, .. } | Message::Defer { retry_after_ms, .. } => {
@@ -47,14 +47,14 @@ fn retry_of(message: &Message) -> Option<u64> {
 }
 
 impl Model {
-    /// Abandons a job or, if a process works on it, marks it to be abandoned when that has ended.
+    /// Abandons a job or, if a process works on it, marks it to be abandoned when the process has ended.
     pub(super) fn cancel(&mut self, id: u64, why: Option<&ErrorText>, at: Timestamp) -> Reply {
         let date = self.date(at);
         let Some(queue) = self.job(id).map(|job| job.view.queue.clone()) else {
             return Reply::Absent;
         };
         let prune = date.plus_ms(self.rules_of(&queue).prune_ms + 1);
-        let job = self.job(id).expect("it is there");
+        let job = self.job(id).expect("the job exists");
         if job.view.phase == Phase::Abandoned || job.view.cancelled {
             return Reply::Absent;
         }
@@ -80,7 +80,7 @@ impl Model {
         if let Some(refused) = self.refused(message, (id, by)) {
             return refused;
         }
-        let view = self.job(id).expect("it is there").view.clone();
+        let view = self.job(id).expect("the job exists").view.clone();
         let is_wanted = !view.cancelled;
         let is_young = at.0.saturating_sub(view.created.0) <= Message::DEFERRED_MS_MAX;
         let is_deferred = is_young && is_wanted && matches!(message, Message::Defer { .. });
@@ -91,7 +91,7 @@ impl Model {
         };
         let usual = at.plus_ms(self.span(&view));
         let date = self.date(at);
-        let job = self.job(id).expect("it is there");
+        let job = self.job(id).expect("the job exists");
         match message {
             Message::Release {
                 priority, delay_ms, ..
@@ -122,7 +122,7 @@ impl Model {
             }
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);
-                // The time does not matter if the message is only tried out.
+                // The time does not matter if the message is only tested.
                 job.defer(at, asked.or(backed_off).unwrap_or(at));
             }
             Message::Report { progress, .. } => job.report(progress),
@@ -141,16 +141,16 @@ impl Model {
                 let until = asked.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
                 // The deadline of a quarantined job may be long past.
-                let until = job.view.until.expect("it is tried again");
+                let until = job.view.until.expect("a failed job has a retry time");
                 job.span = until.0.saturating_sub(at.0);
             }
             Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
-            other => unreachable!("{other:?} is not for whoever has a job"),
+            other => unreachable!("{other:?} is not a message of a claimant"),
         }
         Reply::Done
     }
 
-    /// Returns the refusal if the sender has no right to do this.
+    /// Returns the refusal if the sender has no right to send this message.
     pub(super) fn refused(&mut self, message: &Message, (id, by): (u64, Right)) -> Option<Reply> {
         let job = self.job(id);
         let claimed = job.as_ref().map(|job| job.view.phase == Phase::Claimed);

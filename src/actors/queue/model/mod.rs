@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names the messages that it applies to"
 )]
 
 mod adding;
@@ -22,7 +22,7 @@ use sexton::actors::queue::{
 use sexton::clock::{Date, Offset, Timestamp};
 use sexton::ids::{ActorId, Seq, Slot, Ticket, Token};
 
-/// The model: lists in no particular order.
+/// The model: unordered lists.
 #[derive(Clone)]
 pub(super) struct Model {
     pub(super) rules: Rules,
@@ -48,20 +48,20 @@ pub(super) struct Model {
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
     pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
-    /// The job that the machine has claimed, if that is left to chance.
+    /// The job that the machine has claimed, if it was chosen at random.
     pub(super) chosen: Option<u64>,
-    /// The time of a retry that the machine has chosen, if that is left to chance.
+    /// The retry time that the machine has chosen, if it was chosen at random.
     pub(super) parked: Option<Timestamp>,
-    /// The number of such choices.
+    /// The number of retry times that were chosen at random.
     pub(super) backed_off: u32,
-    /// Messages sent to the `ProcessActor` since this was last taken.
+    /// Messages sent to the `ProcessActor` since this list was last taken.
     pub(super) told: Vec<ToProcesses>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) slot: Slot,
-    /// As stored: the end of a claim is a time, every other deadline a date.
+    /// The view as stored: the end of a claim is a time, and every other deadline is a date.
     pub(super) view: JobView,
     pub(super) worker: Option<Worker>,
     /// Length of the claim in milliseconds.
@@ -140,12 +140,12 @@ impl Entry {
         if self.worker.is_some() {
             self.give_back();
         } else if matches!(self.view.phase, Phase::Claimed | Phase::Retrying) {
-            // A claim that only ends with its process has no span.
+            // A claim that ends only with its process has no span.
             self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         }
     }
 
-    /// Returns what the `ProcessActor` is sent about the claim.
+    /// Returns the messages to the `ProcessActor` about the claim.
     fn obligations(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.view.bound else {
             return Vec::new();
@@ -184,12 +184,12 @@ impl Model {
         }
     }
 
-    /// Restates everything that the `ProcessActor` is sent.
+    /// Restates all messages to the `ProcessActor`.
     pub(crate) fn resume(&mut self) {
         self.told = self.jobs.iter().flat_map(Entry::obligations).collect();
     }
 
-    /// Returns what the wall clock shows at a time.
+    /// Returns the wall-clock date at a time.
     fn date(&self, at: Timestamp) -> Timestamp {
         Timestamp(self.offset.date(at).0)
     }
@@ -299,7 +299,7 @@ impl Model {
         (rank, job.view.id)
     }
 
-    /// Returns whether nothing can be claimed from a queue because it is paused or throttled.
+    /// Returns whether no job can be claimed from a queue because it is paused or throttled.
     pub(super) fn is_shut(&self, queue: &QueueName) -> bool {
         self.pauses.iter().any(|pause| pause.queue == *queue)
             || self.closings.iter().any(|(closed, _)| closed == queue)
@@ -311,8 +311,8 @@ impl Model {
         closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
     }
 
-    /// Returns the job that this claim takes. If a queue is chosen at random, takes the machine's choice if it is the
-    /// best job of its queue, and any of the best jobs otherwise.
+    /// Returns the job that this claim takes. If a queue is chosen at random, follows the machine's choice if that is the
+    /// best job of its queue, and otherwise takes any of the best jobs.
     fn taken(&self, pop: &Pop) -> Option<&Entry> {
         if let Some(any) = &pop.any {
             return self.best(&[self.turn(any)?]);
@@ -397,7 +397,7 @@ impl Model {
             | Message::Forget { .. }
             | Message::DropResult { .. }
             | Message::ForgetKey { .. } => {
-                unreachable!("time is told by `tick`")
+                unreachable!("ticks are handled by `tick`")
             }
             Message::Delete { id, by }
             | Message::Release { id, by, .. }
@@ -435,7 +435,7 @@ impl Model {
     fn kick(&mut self, mut ids: Vec<u64>, most: u32) -> Reply {
         ids.truncate(most as usize);
         for id in &ids {
-            self.job(*id).expect("it is in line").kick();
+            self.job(*id).expect("a kicked job exists").kick();
         }
         Reply::Count(u32::try_from(ids.len()).expect("the model is small"))
     }
@@ -466,7 +466,7 @@ impl Model {
         reply
     }
 
-    /// Gives durable queues the lowest free numbers, and keeps them while they are durable.
+    /// Assigns the lowest free numbers to durable queues, which keep them while they are durable.
     fn number(&mut self) {
         for place in 0..self.numbers.len() {
             if let Some(queue) = self.numbers[place].clone()
@@ -485,13 +485,13 @@ impl Model {
         }
     }
 
-    /// Has the end of a claim's process reported, unless that was requested for another claim with the same binding.
+    /// Requests a report of the end of a claim's process, unless another claim with the same binding has requested it.
     fn watch(&mut self, id: u64) {
         let same = |one: &Binding, other: &Binding| {
             (one.process, one.until) == (other.process, other.until)
         };
         let job = self.jobs.iter().find(|job| job.view.id == id);
-        let job = job.expect("it is there");
+        let job = job.expect("the job exists");
         let is_watched = job.view.bound.is_some_and(|binding| {
             let mut others = self.jobs.iter().filter(|other| other.view.id != id);
             others.any(|other| other.view.bound.is_some_and(|other| same(&binding, &other)))
@@ -524,7 +524,7 @@ impl Model {
     }
 
     fn claim(&mut self, id: u64, (by, ttr_ms): (Claimant, u64), (seq, at): Moment) -> Reply {
-        let view = self.job(id).expect("it is there").view.clone();
+        let view = self.job(id).expect("the job exists").view.clone();
         let rules = self.rules_of(&view.queue);
         let is_endless = matches!(by, Claimant::Process(_)) && ttr_ms == 0;
         let span = Some(ttr_ms).filter(|ms| *ms > 0);
@@ -537,7 +537,7 @@ impl Model {
             .find(|job| job.view.id == id)
             .and_then(|job| job.root);
         let duplicate = root.is_some_and(|root| self.newest(root.key) > Some(root.at));
-        let job = self.job(id).expect("it is there");
+        let job = self.job(id).expect("the job exists");
         if matches!(view.phase, Phase::Buried | Phase::Abandoned) {
             job.view.attempts = 0;
         }
@@ -564,7 +564,7 @@ impl Model {
             Claimant::Worker(_) | Claimant::Bearer => None,
         };
         self.watch(id);
-        let job = self.job(id).expect("it is there");
+        let job = self.job(id).expect("the job exists");
         Reply::Claim(Box::new(Claim {
             id,
             token: Token(seq.0),

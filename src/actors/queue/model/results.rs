@@ -1,4 +1,4 @@
-//! Results of jobs, over a plain list.
+//! The model of results of jobs, with a plain list.
 
 use super::{Model, Moment};
 use sexton::actors::queue::{JobResult, KeepResult, Message, Reply};
@@ -33,7 +33,7 @@ impl Model {
             return refused;
         }
         let date = self.date(at);
-        let view = self.job(keep.id).expect("it is there").view.clone();
+        let view = self.job(keep.id).expect("the job exists").view.clone();
         let new = Kept {
             result: JobResult {
                 id: keep.id,
@@ -80,7 +80,7 @@ impl Model {
         })
     }
 
-    /// Returns the results by when they are dropped.
+    /// Returns the results with the time at which each is dropped.
     pub(super) fn forgotten(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let kept = (0..).zip(&self.results).filter_map(|(place, kept)| {
             let kept = kept.as_ref().filter(|it| !it.quarantined)?;

@@ -1,4 +1,4 @@
-//! The effects of time, over plain lists, and the order in which waiting clients are served.
+//! The model of deadlines, with plain lists, and the order in which waiting clients are served.
 
 use super::{Due, Entry, Model, Pause};
 use sexton::actors::queue::{Order, Phase, Pop, QueueName};
@@ -64,7 +64,7 @@ impl Model {
         first.map(|(.., due)| due).or_else(|| self.next_waiter())
     }
 
-    /// Returns whether this client may be served now: it must be the first to wait for some queue that has a job.
+    /// Returns whether this client may be served now: it must be the first to wait for a queue that has a job.
     pub(crate) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
         let Due::Waiter(ticket) = due else {
             return false;
@@ -82,7 +82,7 @@ impl Model {
             .waiters
             .iter()
             .find(|(it, _)| it == ticket)
-            .expect("it waits");
+            .expect("the ticket belongs to a waiting request");
         let mut queues = pop.queues.iter();
         self.rules.default.order == Order::Random
             && matches!(self.next_due(at), Some(Due::Waiter(_)))
@@ -103,7 +103,7 @@ impl Model {
         tickets.min().map(Due::Waiter)
     }
 
-    /// Returns the oldest request that waits for a tenant's turn and has one.
+    /// Returns the oldest request that waits for a tenant's turn and can be served.
     fn next_turn(&self) -> Option<Due> {
         let has_turn = |(_, pop): &&(Ticket, Pop)| {
             let any = pop.any.as_ref();
@@ -121,9 +121,9 @@ impl Model {
             Due::Result(slot) => self.results[slot.index()] = None,
             Due::Job(slot) => {
                 let job = self.jobs.iter().find(|job| job.slot == *slot);
-                let view = job.expect("what is due is there").view.clone();
+                let view = job.expect("a due job exists").view.clone();
                 let ever = view.ttr_ms == 0 && self.rules_of(&view.queue).claim_ttl_ms == 0;
-                let job = self.job(view.id).expect("what is due is there");
+                let job = self.job(view.id).expect("a due job exists");
                 let pruned = view.phase == Phase::Abandoned
                     || ever && view.token.is_some() && job.last.is_none();
                 if view.phase == Phase::Claimed && view.bound.is_some_and(|it| it.fence) {
@@ -142,7 +142,7 @@ impl Model {
                 }
                 self.jobs.retain(|job| !job.is_gone);
             }
-            Due::Waiter(_) => unreachable!("whoever waits sends a message"),
+            Due::Waiter(_) => unreachable!("a waiting request is served by a message"),
         }
         self.number();
         self.line_up();

@@ -1,4 +1,4 @@
-//! The turns of tenants, over plain lists.
+//! The model of the turns of tenants, with plain lists.
 
 use super::Model;
 use sexton::actors::queue::{AnyType, Phase, QueueName};

@@ -1,4 +1,4 @@
-//! Keys that are remembered for a time, over a plain list.
+//! The model of keys that are remembered for a time, with a plain list.
 
 use super::Model;
 use sexton::actors::queue::{DedupKey, KnownKey, Put, QueueName};
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// Returns the keys by when they are forgotten.
+    /// Returns the keys with the time at which each is forgotten.
     pub(super) fn forgotten_keys(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let known = (0..).zip(&self.keys).filter_map(|(place, known)| {
             let known = known.as_ref().filter(|it| !it.quarantined)?;

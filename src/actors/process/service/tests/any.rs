@@ -1,5 +1,5 @@
-//! Properties that hold in any history: there are never more processes than defined; once the world has done what was requested, each
-//! service has as many as it should; and state is the same when built from the log or from pages.
+//! Properties that hold in any history. There are never more processes than defined. Once the simulated world has done what was requested,
+//! each service has as many processes as it should. State is the same whether it is built from the log or from pages.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::End;
@@ -31,7 +31,7 @@ fn any_step() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Returns some of four services, which vary with the bits of a number.
+/// Returns a selection of four services, which varies with the bits of a number.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let mut all = vec![Definition {
@@ -101,7 +101,9 @@ fn happen(bench: &mut Bench, step: &Happens) {
 
 fn hold_to_it(bench: &Bench, bits: u8) {
     for definition in configuration(bits) {
-        let view = bench.view(&definition.name).expect("it is there");
+        let view = bench
+            .view(&definition.name)
+            .expect("a configured service exists");
         let live = view.instances.iter().filter(|it| it.process.is_some());
         let live = live.count();
         if view.wanted {
@@ -121,7 +123,7 @@ fn hold_to_it(bench: &Bench, bits: u8) {
     assert_eq!(
         bench.machine.state.services.kept.len(),
         names,
-        "no other is left"
+        "no other service is left"
     );
 }
 
@@ -140,7 +142,7 @@ proptest! {
         }
         bench.is_prompt = true;
         bench.configure(&configuration(bits));
-        // By then every wait is over, and every grace period.
+        // By then, every delay and every grace period has passed.
         for _ in 0..3 {
             bench.wait_ms(40_000);
         }

@@ -1,8 +1,8 @@
-//! A machine next to a replica that only commits, and a world in which processes start at once and end when told to.
+//! A machine with a replica that only commits, and a simulated world in which processes start immediately and end on request.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a test looks at what it is about"
+    reason = "a test matches only the cases it needs"
 )]
 
 use crate::actors::process::service::{Definition, Message as Request, ServiceView, Status};
@@ -32,11 +32,11 @@ pub(super) struct Bench {
     pub(super) launched: Vec<ProcessId>,
     /// Processes that are running, with their PIDs.
     pub(super) running: BTreeMap<ProcessId, u32>,
-    /// Processes that were told to end and have not, in the order in which they were told.
+    /// Processes that were requested to end and have not ended yet, in the order of the requests.
     pub(super) told: Vec<ProcessId>,
-    /// Waits that were answered.
+    /// Waits that have been answered.
     pub(super) woken: Vec<(Ticket, Reply)>,
-    /// Whether launches and ends happen at once.
+    /// Whether launches and ends happen immediately.
     pub(super) is_prompt: bool,
     /// The outcome of the most recent entry.
     pub(super) newest: Option<Outcome>,
@@ -138,7 +138,7 @@ impl Bench {
             match effect {
                 Effect::Act(action) => self.act(&action.what),
                 Effect::Wake(ticket, reply) => self.woken.push((ticket, reply)),
-                Effect::Tell(..) => panic!("nobody is told anything"),
+                Effect::Tell(..) => panic!("no other actor is notified"),
             }
         }
     }
@@ -150,7 +150,7 @@ impl Bench {
                 assert_eq!(
                     *reach,
                     Reach::Tree,
-                    "a service ends with all that it started"
+                    "a service is stopped with its whole tree"
                 );
                 self.told.push(*id);
             }
@@ -163,10 +163,10 @@ impl Bench {
         }
     }
 
-    /// Lets time and the world act until nothing is left to do.
+    /// Runs due steps and requested actions until nothing is left to do.
     pub(super) fn go_on(&mut self) {
         for round in 0.. {
-            assert!(round < 10_000, "it comes to rest");
+            assert!(round < 10_000, "services settle eventually");
             if let Some(item) = self.due() {
                 let message = self.machine.tick(item);
                 self.send(&message);
@@ -188,7 +188,7 @@ impl Bench {
         is_due.then(|| self.machine.due(self.now)).flatten()
     }
 
-    /// A launched process starts.
+    /// Lets a launched process start.
     pub(super) fn start(&mut self, nth: usize) {
         let id = self.launched.remove(nth);
         self.pids += 1;
@@ -205,7 +205,7 @@ impl Bench {
         });
     }
 
-    /// A launched process cannot be started.
+    /// Lets a launched process fail to start.
     pub(super) fn fail(&mut self, nth: usize) {
         let id = self.launched.remove(nth);
         self.told.retain(|told| *told != id);
@@ -217,7 +217,7 @@ impl Bench {
         self.send(&Message::Failed { id, failure });
     }
 
-    /// A process ends, with its whole tree.
+    /// Ends a process with its whole tree.
     pub(super) fn end(&mut self, id: ProcessId, end: End) {
         if self.running.remove(&id).is_none() {
             return;
@@ -235,9 +235,9 @@ impl Bench {
         }
     }
 
-    /// The only process of a service ends, and the consequences take place.
+    /// Ends the only process of a service, and applies the consequences.
     pub(super) fn ends(&mut self, name: &str, end: End) {
-        let id = self.process(name).expect("it has one");
+        let id = self.process(name).expect("the service has a process");
         self.end(id, end);
         self.go_on();
     }
@@ -247,7 +247,7 @@ impl Bench {
         self.go_on();
     }
 
-    /// The server is killed and starts again, from pages and the log since; all processes are as they were.
+    /// Kills the server and starts it again. All processes keep running.
     pub(super) fn start_again(&mut self) {
         self.seq.0 += 1;
         let stamp = Stamp {
@@ -281,7 +281,7 @@ impl Bench {
     }
 
     pub(super) fn status(&self, name: &str) -> Status {
-        self.view(name).expect("it is there").status
+        self.view(name).expect("the service exists").status
     }
 
     /// Returns the first process of a service.

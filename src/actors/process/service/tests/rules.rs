@@ -70,7 +70,7 @@ fn waits_double_and_a_long_run_begins_anew() {
     assert_eq!(
         bench.status("web"),
         Status::Running,
-        "the first waits for nothing"
+        "the first restart is not delayed"
     );
     for wait in [100, 200, 350, 350] {
         bench.ends("web", killed());
@@ -107,10 +107,14 @@ fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
     assert_eq!(bench.status("web"), Status::Failed);
     bench.wait_ms(3_600_000);
     bench.start_again();
-    assert_eq!(bench.status("web"), Status::Failed, "it stays so");
+    assert_eq!(
+        bench.status("web"),
+        Status::Failed,
+        "a failed service stays failed"
+    );
     bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
-    // Restarts further back than the period do not count.
+    // Restarts before the period do not count.
     for _ in 0..5 {
         bench.wait_ms(600);
         bench.ends("web", killed());
@@ -130,7 +134,7 @@ fn an_intensity_of_none_never_gives_up() {
     }
     assert_eq!(bench.status("web"), Status::Running);
     let view = bench.view("web").expect("it is there");
-    assert_eq!(view.instances[0].restarts, 0, "none is remembered");
+    assert_eq!(view.instances[0].restarts, 0, "no restarts are remembered");
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn a_service_waits_for_those_that_it_comes_after() {
         after("proxy", &["web"]),
         defined("db"),
     ]);
-    assert_eq!(bench.launched.len(), 1, "only db");
+    assert_eq!(bench.launched.len(), 1, "only db is launched");
     assert_eq!(bench.status("web"), Status::Waiting);
     let view = bench.view("proxy").expect("it is there");
     assert_eq!(view.waits_for, ["web"]);
@@ -232,7 +236,7 @@ fn a_service_waits_for_those_that_it_comes_after() {
     bench.start(0);
     bench.go_on();
     assert_eq!(bench.status("proxy"), Status::Starting);
-    // A running service is left alone when one that it depends on goes down.
+    // A running service is left alone when a service that it depends on goes down.
     bench.is_prompt = true;
     bench.go_on();
     let proxy = bench.process("proxy");
@@ -257,7 +261,7 @@ fn what_has_failed_keeps_others_waiting_and_what_is_stopped_does_not() {
     assert_eq!(
         bench.woken,
         [(Ticket(1), Reply::Done)],
-        "nothing comes of waiting longer"
+        "waiting longer would change nothing"
     );
     bench.is_prompt = true;
     bench.ask(Request::Stop(Some(named("migrate"))));
@@ -287,7 +291,7 @@ fn several_are_stopped_in_reverse_order() {
     let [db, web, proxy] = ["db", "web", "proxy"].map(|name| bench.process(name).expect("it runs"));
     bench.is_prompt = false;
     bench.watch(1, None);
-    assert_eq!(bench.woken.len(), 1, "all of them run");
+    assert_eq!(bench.woken.len(), 1, "all services are running");
     bench.ask(Request::Stop(None));
     bench.watch(2, None);
     for id in [proxy, web, db] {
@@ -366,7 +370,7 @@ fn a_configuration_touches_only_what_it_changes() {
     assert_eq!(bench.status("changed"), Status::Running);
     assert_eq!(bench.status("new"), Status::Running);
     assert_eq!(bench.view("gone"), None);
-    // The restart policy applies without a restart.
+    // A changed restart policy takes effect without a restart.
     assert_eq!(bench.process("policy"), Some(policy));
     bench.ends("policy", killed());
     assert_eq!(bench.status("policy"), Status::Failed);
@@ -406,7 +410,7 @@ fn one_that_is_gone_is_removed_when_its_process_is() {
     assert_eq!(bench.status("web"), Status::Stopping);
     let start = bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(start, Reply::Refused(Refused::NoService));
-    // It is configured again before that: its process is replaced all the same, since it was told to end.
+    // The service is configured again before its process ends. The process is replaced anyway, since its end was requested.
     bench.configure(&[defined("web")]);
     bench.is_prompt = true;
     bench.go_on();
@@ -453,7 +457,11 @@ fn what_finds_no_room_is_tried_again() {
         ..defined(name)
     };
     let mut bench = Bench::with(&[many("first"), many("second")]);
-    assert_eq!(bench.running.len(), 12, "as many as may live");
+    assert_eq!(
+        bench.running.len(),
+        12,
+        "as many as the limit on live processes allows"
+    );
     assert_eq!(bench.status("second"), Status::Backoff);
     bench.ask(Request::Stop(Some(named("first"))));
     bench.wait_ms(5000);
