@@ -104,6 +104,14 @@ fn name(service: &Value) -> Option<&str> {
 
 impl WorkerSelector {
     fn carry_out(&self, asking: &ClientOptions, what: &str, status: &str) -> Result<(), Failure> {
+        let known = all(&asking.services(None)?);
+        let is_known = |chosen: &&String| known.iter().any(|it| name(it) == Some(chosen.as_str()));
+        if let Some(unknown) = self.names.iter().find(|it| !is_known(it)) {
+            let failure = Failure::found(format!("there is no worker {}", plain(unknown)));
+            return Err(failure.help(
+                "`sexton worker list` shows the workers; [workers.NAME] in the configuration defines one",
+            ));
+        }
         let mut found = Vec::new();
         // Request every change first, then wait for each.
         for wait in [0, self.wait].into_iter().skip(usize::from(self.wait == 0)) {

@@ -27,7 +27,7 @@ impl OpenDoors {
     }
 
     /// Listens on the configured TCP addresses if there is no data directory yet, so that a start which cannot have one of them fails before
-    /// it creates one. At later starts the listeners are opened after the recovery: a client would wait on a listener that is not served.
+    /// it creates one; so does a start with a token file or certificate that cannot be used. At later starts the listeners are opened after the recovery: a client would wait on a listener that is not served.
     /// Sockets with a path are opened later, too: they may lie in the data directory.
     pub(super) fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
         if config.data.as_ref().is_none_or(|data| data.exists()) {
@@ -53,10 +53,13 @@ impl OpenDoors {
             listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
         }
         #[cfg(feature = "http")]
-        if let Some(at) = config.http.as_ref().and_then(|it| it.tcp)
-            && listeners.http.is_none()
-        {
-            listeners.http = tcp("http", at)?;
+        if let Some(http) = &config.http {
+            crate::protocols::http::Door::check_files(http)?;
+            if let Some(at) = http.tcp
+                && listeners.http.is_none()
+            {
+                listeners.http = tcp("http", at)?;
+            }
         }
         Ok(())
     }

@@ -3,9 +3,11 @@
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
+use crate::terminal;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -199,6 +201,32 @@ fn a_kill_of_the_command_gives_the_lock_back() {
 #[test]
 fn a_kill_of_the_coordinator_changes_nothing() {
     killed(&[Killed::Coordinator]);
+}
+
+#[test]
+fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
+    let tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    let owner = locks(&tree)[0]["owner"]
+        .as_str()
+        .expect("it has an owner")
+        .to_owned();
+    let (mut ours, theirs) = terminal::pair();
+    let mut command = tree.command(&["lock", "run", "k", "--", "true"]);
+    let mut waiting = command.stderr(theirs).spawn().expect("it runs");
+    drop(command);
+    let (mut seen, mut bytes) = (String::new(), [0; 1024]);
+    let line = format!("waiting for the lock, which {owner} holds since ");
+    // The end of the last process that has it open is an error.
+    while let Ok(read @ 1..) = ours.read(&mut bytes) {
+        seen += &String::from_utf8_lossy(&bytes[..read]);
+        if seen.contains(&line) {
+            holder.end();
+        }
+    }
+    assert!(waiting.wait().expect("it is ours").success(), "{seen:?}");
+    assert!(seen.contains(&line), "{line}: {seen:?}");
+    assert!(seen.ends_with("\x1b[K"), "it is cleared: {seen:?}");
 }
 
 #[test]

@@ -72,6 +72,7 @@ mod task_inject;
 mod task_seen;
 mod task_space;
 mod task_transcript;
+mod terminal;
 mod top;
 mod tree;
 mod unkillable;

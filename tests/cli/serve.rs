@@ -233,6 +233,21 @@ fn a_start_that_fails_for_its_address_leaves_no_directory() {
 }
 
 #[test]
+fn a_start_that_fails_for_its_token_or_certificate_leaves_no_directory() {
+    let files = files();
+    let data = files.path().join("below/data");
+    let absent = files.path().join("absent");
+    let token: &[&str] = &["--token-file", text(&absent)];
+    let tls: &[&str] = &["--tls-cert", text(&absent), "--tls-key", text(&absent)];
+    for words in [token, tls] {
+        let serve: &[&str] = &["--data", text(&data), "--http", "127.0.0.1:0"];
+        says(refused(&[serve, words].concat()), 3, &["absent"]);
+        let left = files.path().read_dir().expect("it is there").count();
+        assert_eq!(left, 0, "{words:?}");
+    }
+}
+
+#[test]
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();
     let file = files.path().join("notes");

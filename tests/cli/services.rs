@@ -449,7 +449,14 @@ fn refused(config: &str) -> String {
 fn a_table_that_cannot_be_is_refused_before_anything_starts() {
     for (line, words) in [
         ("command = \"true\"", "command: expected a list of strings"),
-        ("colour = 1", "colour: there is no such key"),
+        (
+            "colour = 1",
+            "colour: there is no such key; expected one of",
+        ),
+        (
+            "comand = 1",
+            "comand: there is no such key; did you mean command?",
+        ),
         ("user = []", "user: expected a string"),
         (
             "limits = { handles = 1 }",

@@ -3,9 +3,8 @@
 use crate::beanstalk::Client;
 use crate::daemon::{Daemon, Gathered, ended, sexton};
 use crate::patience::until;
-use rustix::fs::{Mode, OFlags};
+use crate::terminal;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 use std::fs::File;
@@ -229,15 +228,7 @@ struct Terminal {
 
 impl Terminal {
     fn open(mut command: Command) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-            .expect("there are terminals");
-        grantpt(&ours).expect("it is ours");
-        unlockpt(&ours).expect("it is ours");
-        let name = ptsname(&ours, Vec::new()).expect("it has a name");
-        // It must not become the terminal of this test.
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let theirs = rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
-        let theirs = File::from(theirs);
+        let (ours, theirs) = terminal::pair();
         let size = Winsize {
             ws_row: 24,
             ws_col: 80,
@@ -250,7 +241,6 @@ impl Terminal {
         command.env("TERM", "xterm-256color");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
         let process = process.expect("it starts");
-        let ours = File::from(ours);
         let seen = Gathered::from(ours.try_clone().expect("there are descriptors"));
         Self {
             ours,

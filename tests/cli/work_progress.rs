@@ -1,12 +1,10 @@
 //! How far `sexton work` is, on a terminal.
 
 use crate::daemon::text;
+use crate::terminal;
 use crate::tree::Tree;
 use crate::work::{begin, job, push, until_lines};
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::Read as _;
 use std::process::Stdio;
 
@@ -15,19 +13,12 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     for body in ["a", "b", "c"] {
         push(tree, "mails", body);
     }
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
-    let ours = ours.expect("a terminal");
-    grantpt(&ours).expect("it is ours");
-    unlockpt(&ours).expect("it is ours");
-    let name = ptsname(&ours, Vec::new()).expect("it has a name");
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let theirs = rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
+    let (mut ours, theirs) = terminal::pair();
     let command = ["--", "sleep", "1"];
     let mut command = tree.command(&[&["work", "mails"], words, &command].concat());
     command.stdout(Stdio::null()).stderr(theirs);
     let mut running = command.spawn().expect("it runs");
     drop(command);
-    let mut ours = File::from(ours);
     let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
     // The end of the last who has it open is an error.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {

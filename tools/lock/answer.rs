@@ -64,8 +64,21 @@ pub(super) fn refused_by_holder(target: &Target, lock: &Fields, said: Value) -> 
     }
 }
 
+/// Describes a wait for a lock: who holds it, and since when. `None` if nobody holds it any more.
+pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
+    let (holder, since) = holder(target, lock)?;
+    let since = since.map_or_else(String::new, |at| format!(" since {}", time(at)));
+    Some(format!("waiting for the lock, which {holder} holds{since}"))
+}
+
 /// Returns when the holder named by a refusal was granted the lock, or last renewed it; `None` if it no longer holds it.
 fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestamp> {
+    let (holder, since) = holder(target, lock)?;
+    since.filter(|_| holder == shown(said, "owner"))
+}
+
+/// Returns the holder of a lock, and when it was granted the lock or last renewed it.
+fn holder(target: &Target, lock: &Fields) -> Option<(String, Option<Timestamp>)> {
     let mut query = lock.clone();
     query.retain(|field, _| !field.starts_with("owner"));
     // Without one, all indexes of the key would be listed.
@@ -75,10 +88,9 @@ fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestam
     let path = client::with_query("/v1/locks", &query);
     let listed = client::get(target, &path).ok()?.said().ok()?;
     let entries = listed.pointer("/locks").and_then(Value::as_array)?;
-    let holder = shown(said, "owner");
-    let is_its = |entry: &&Value| number(entry, "/place") == 1 && shown(entry, "owner") == holder;
-    let since = entries.iter().find(is_its)?.pointer("/since_at")?;
-    since.as_u64().map(Timestamp)
+    let holder = entries.iter().find(|entry| number(entry, "/place") == 1)?;
+    let since = holder.pointer("/since_at").and_then(Value::as_u64);
+    Some((shown(holder, "owner"), since.map(Timestamp)))
 }
 
 /// Formats lock entries as a table.

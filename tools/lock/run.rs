@@ -5,13 +5,14 @@
 //! the lock: see `by_ttl.rs`.
 
 use crate::client::{self, Fields, Target, Where, fields, rest};
-use crate::lock::answer::{refused, refused_by_holder};
+use crate::lock::answer::{refused, refused_by_holder, wait_line};
 use crate::lock::by_ttl::ByTtl;
 use crate::lock::command::{TTL_MAX, WAIT_MAX, entry};
 use crate::lock::named::{LockSelector, name, own_name};
 use crate::process::{
     ClientOptions, PARENT, WaitExtent, attached, has_ended, here, outcome, plain,
 };
+use crate::progress::Progress;
 use crate::report::{Failure, tell};
 use crate::span::{SPAN, seconds};
 use crate::text::words;
@@ -20,8 +21,9 @@ use serde_json::Value;
 use sexton::actors::lock::Name;
 use sexton::refusal::Reason;
 use std::ffi::OsString;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -152,6 +154,8 @@ impl Run {
         asked.insert("priority".to_owned(), self.priority.into());
         asked.extend(how.clone());
         let mut left = if self.no_wait { Some(0) } else { self.wait };
+        let is_shown = left != Some(0) && std::io::stderr().is_terminal();
+        let _progress = is_shown.then(|| show_wait(target, &lock));
         loop {
             let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
             let answer = client::send(target, "/v1/locks/acquire", asked.clone(), turn)?;
@@ -221,6 +225,21 @@ impl Run {
             outcome(record, &name)
         })
     }
+}
+
+/// Shows on a terminal, while it waits for a lock, who holds it.
+fn show_wait(target: &Target, lock: &Fields) -> Progress {
+    let (target, lock) = (target.clone(), lock.clone());
+    // The line is rewritten ten times a second. Once a second is enough to ask.
+    let (looks, line) = (AtomicU32::new(0), Mutex::new(None));
+    let words = move || {
+        let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+            *line = wait_line(&target, &lock);
+        }
+        line.clone()
+    };
+    Progress::start(words, |_| {})
 }
 
 /// Releases the lock if no process of the command is left. Otherwise the lock passes on when the last one ends.

@@ -102,14 +102,20 @@ impl OutputOptions {
         }
     }
 
-    /// Tells the user, if there is nothing on the stream that was shown, that there is something on the other.
+    /// Tells the user if the stream has no output yet, and whether the other stream has any.
     fn hint(&self, dir: &Path) {
         let is_there = |name: &str| {
             let found = dir.join(name).metadata();
             found.is_ok_and(|it| it.len() > 0)
         };
-        if !self.stderr && !is_there("stdout.log") && is_there("stderr.log") {
-            tell("nothing on standard output; --stderr shows standard error");
+        let (out, err) = (is_there("stdout.log"), is_there("stderr.log"));
+        match (self.stderr, out, err) {
+            (false, false, true) => {
+                tell("nothing on standard output; --stderr shows standard error")
+            }
+            (true, true, false) => tell("nothing on standard error; standard output has output"),
+            (_, false, false) => tell("no output so far"),
+            (..) => {}
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn command(record: &Value) -> String {
     let all = all.map(Vec::as_slice).unwrap_or_default();
     let shown: Vec<&str> = all.iter().filter_map(Value::as_str).take(WORDS).collect();
     let shown = plain(&shown.join(" "));
-    if shown.chars().count() > LETTERS {
+    if all.len() > WORDS || shown.chars().count() > LETTERS {
         let cut: String = shown.chars().take(LETTERS - 3).collect();
         return cut + "...";
     }

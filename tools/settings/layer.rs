@@ -319,6 +319,14 @@ pub(super) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Opt
         .map(|(known, _)| known)
 }
 
+/// Reports a key that a table does not have, with what was probably meant. `keys` are the table's, separated by commas.
+pub(super) fn no_such_key(key: &str, keys: &str) -> String {
+    match nearest(&key.replace('-', "_"), keys.split(", ")) {
+        Some(known) => format!("there is no such key; did you mean {known}?"),
+        None => format!("there is no such key; expected one of {keys}"),
+    }
+}
+
 /// Returns whether a key of a file is the name of a flag.
 pub(super) fn is_setting(key: &str) -> bool {
     Flags::new().find(key).is_some()

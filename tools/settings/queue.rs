@@ -4,7 +4,7 @@
 //! A table inherits what it leaves out from `[queues.default]`. Tables exist only in the file, so there is no precedence of
 //! sources here.
 
-use crate::settings::layer::{Problem, Source};
+use crate::settings::layer::{Problem, Source, no_such_key};
 use crate::settings::value::{number, switch};
 use crate::span::milliseconds;
 use crate::table::{self, Column};
@@ -117,7 +117,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "read_only_reason" => word(found).map(|why| {
                 rules.read_only = Some(why.to_owned()).filter(|why| !why.is_empty());
             }),
-            _ => Err(format!("there is no such key; expected one of {KEYS}")),
+            other => Err(no_such_key(other, KEYS)),
         };
         if let Err(words) = read {
             wrong.push((place(key), format!("{}: {words}", key.get_ref())));
@@ -223,9 +223,7 @@ fn backoff(
                     Ok(())
                 }
             },
-            _ => Err(format!(
-                "there is no such key; expected one of {BACKOFF_KEYS}"
-            )),
+            other => Err(no_such_key(other, BACKOFF_KEYS)),
         };
         if let Err(words) = read {
             wrong.push((place(key), format!("backoff.{}: {words}", key.get_ref())));

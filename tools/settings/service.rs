@@ -3,7 +3,7 @@
 //! Relative paths are relative to the directory of the file. How a service runs is decided elsewhere.
 
 use crate::process::signal;
-use crate::settings::layer::{Problem, Source};
+use crate::settings::layer::{Problem, Source, no_such_key};
 use crate::settings::value::{number, switch};
 use crate::size::bytes as bytes_of;
 use crate::span::milliseconds;
@@ -181,7 +181,7 @@ pub(super) fn one(
         "ready_timeout" => spec.ready_timeout_ms = milliseconds_of(value)?,
         "output" => output(value, spec)?,
         "watchdog" => spec.watchdog_ms = milliseconds_of(value)?,
-        _ => return Err(format!("there is no such key; expected one of {KEYS}")),
+        _ => return Err(no_such_key(key, KEYS)),
     }
     Ok(())
 }

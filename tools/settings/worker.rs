@@ -1,7 +1,7 @@
 //! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each becomes a
 //! service with `sexton work` as its command, so the rules of services apply to it.
 
-use crate::settings::layer::{Problem, Source};
+use crate::settings::layer::{Problem, Source, no_such_key};
 use crate::settings::queue::rate;
 use crate::settings::service;
 use crate::settings::value::{number, switch};
@@ -193,10 +193,8 @@ impl Worker {
             },
             "output_max" => self.flag("--output-max", &size(value)?.to_string()),
             _ => {
-                return Err(format!(
-                    "there is no such key; expected one of {KEYS}, {}",
-                    SHARED.join(", ")
-                ));
+                let keys = format!("{KEYS}, {}", SHARED.join(", "));
+                return Err(no_such_key(key, &keys));
             }
         }
         Ok(())

@@ -80,12 +80,13 @@ impl<H> Attempt<H> {
 
     /// Returns the name of the service that it belongs to, if it does.
     fn service(&self) -> Option<String> {
-        let spec = self.spec.iter().flat_map(|it| &it.env);
-        let mut spec = spec.filter(|(name, _)| name == "SEXTON_SERVICE");
-        let launch = self.launch.iter().flat_map(|it| &it.env);
-        let mut launch = launch.filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_SERVICE="));
-        let value = spec.next().map(|(_, value)| value.as_bytes());
-        value.or_else(|| launch.next()).map(text)
+        // Its environment may have been set by a client; the directory of a service's files is set by the coordinator.
+        let dir = self
+            .run_dir
+            .as_ref()?
+            .as_bytes()
+            .strip_prefix(b"services/")?;
+        dir.split(|byte| *byte == b'/').next().map(text)
     }
 
     pub(super) fn tree(&self, id: ProcessId) -> Option<Tree> {

@@ -332,7 +332,11 @@ impl<R: FnMut(Message)> Real<R> {
                 .map(|(pid, name)| Holder { pid, name })
                 .collect();
         }
-        tracing::warn!(process = %id, ?holders, "its output is still open after its end");
+        let open_in: Vec<String> = holders
+            .iter()
+            .map(|it| format!("{} (pid {})", it.name, it.pid))
+            .collect();
+        tracing::warn!(process = %id, open_in = open_in.join(", "), "its output is still open after its end");
         Some(Leak { holders })
     }
 

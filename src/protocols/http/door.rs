@@ -87,7 +87,20 @@ pub enum OpenError {
     Thread(io::Error),
 }
 
+/// Reads the token file, and the certificate with its key.
+fn read_files(config: &HttpConfig) -> Result<(Option<Tokens>, Option<Identity>), OpenError> {
+    let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
+    let files = config.tls_certificate.as_ref().zip(config.tls_key.as_ref());
+    let identity = files.map(|(certificate, key)| Identity::read(certificate, key));
+    Ok((tokens, identity.transpose()?))
+}
+
 impl Door {
+    /// Checks that the token file, the certificate and its key can be used.
+    pub(crate) fn check_files(config: &HttpConfig) -> Result<(), OpenError> {
+        read_files(config).map(drop)
+    }
+
     /// Opens the listener and serves requests from now on. Runs on the core thread.
     pub(crate) async fn open(
         config: &HttpConfig,
@@ -95,12 +108,8 @@ impl Door {
         node: &Handle,
         request_bytes_max: usize,
     ) -> Result<Self, OpenError> {
-        let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
+        let (tokens, identity) = read_files(config)?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
-        let identity = tls_files
-            .as_ref()
-            .map(|(certificate, key)| Identity::read(certificate, key));
-        let identity = identity.transpose()?;
         let tcp = |at| listen_tcp(open.http.as_ref(), at);
         let tcp = config.tcp.map(tcp).transpose()?;
         let rights = Rights {

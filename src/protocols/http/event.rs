@@ -146,7 +146,8 @@ fn known(
     let found = all.iter().find(|known| **known == word);
     found.copied().ok_or_else(|| {
         let all = all.join(", ");
-        let words = format!("has an unknown word: the known ones are {all}");
+        let word: String = word.chars().take(40).collect();
+        let words = format!("has the unknown word {word:?}; expected one of {all}");
         Problem::field(field, words)
     })
 }

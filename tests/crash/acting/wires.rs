@@ -44,7 +44,7 @@ impl Peer for Wires {
         }
         if let Some(full) = self.full.get().checked_sub(1) {
             self.full.set(full);
-            // Until the journal next says otherwise: the message comes before that.
+            // Until the refusal, or until the journal next reports its room: the message comes before either.
             self.spine.ledger().set_room(Room::Scant);
         }
         self.actor.tell(tell);
@@ -53,6 +53,9 @@ impl Peer for Wires {
     #[expect(clippy::print_stdout, reason = "the test counts the lines")]
     fn undelivered(&self) {
         println!("refused");
+        // What refused it does not last. The journal reports its room only when that changes or when something is written, and
+        // while nothing is accepted nothing is.
+        self.spine.ledger().set_room(Room::Ample);
         if !self.forgets {
             self.actor.undelivered();
         }
