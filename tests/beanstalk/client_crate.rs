@@ -11,7 +11,7 @@ fn connected(daemon: &Daemon) -> Beanstalkc {
         .host(&address.ip().to_string())
         .port(address.port())
         .connect()
-        .expect("it lets us in")
+        .expect("the server accepts the connection")
 }
 
 fn said<'a>(stats: &'a HashMap<String, String>, key: &str) -> &'a str {

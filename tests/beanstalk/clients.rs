@@ -18,7 +18,7 @@ impl Server {
             .args(["-p", &address.port().to_string()])
             .stdout(Stdio::null())
             .spawn()
-            .expect("the program starts");
+            .expect("the program can be run");
         let server = Self(child);
         until("the server listens", || TcpStream::connect(address).ok());
         server
@@ -40,7 +40,7 @@ fn free(port: u16) -> std::io::Result<SocketAddr> {
 
 /// Runs a command to its end; what it said, if it ended well.
 fn said(command: &mut Command) -> String {
-    let output = command.output().expect("it starts");
+    let output = command.output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{errors}");

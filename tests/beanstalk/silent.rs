@@ -53,8 +53,8 @@ fn reserve(server: &Server, number: usize) -> (String, Silent) {
     client
         .stream()
         .write_all(words.as_bytes())
-        .expect("it is read");
-    let [_, inserted, _] = [(); 3].map(|()| client.reply().expect("a reply"));
+        .expect("the server reads the request");
+    let [_, inserted, _] = [(); 3].map(|()| client.reply().expect("the server replies"));
     let id = String::from_utf8_lossy(&inserted)
         .trim()
         .replace("INSERTED ", "");
@@ -86,17 +86,21 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
     let watch: Vec<String> = (0..CLIENTS).map(watch).collect();
     worker.send(watch.concat().as_bytes());
     for _ in 0..CLIENTS {
-        drop(worker.reply().expect("a reply"));
+        drop(worker.reply().expect("the server replies"));
     }
     let mut kept = Vec::new();
     let mut lateness = Vec::new();
     worker.send(b"reserve\r\n");
     let waiting = now();
     for left in (0..CLIENTS).rev() {
-        let reserved = worker.reply().expect("a reply");
+        let reserved = worker.reply().expect("the server replies");
         let at = now();
         let reserved = String::from_utf8_lossy(&reserved);
-        let id = reserved.split(' ').nth(1).expect("a number").to_owned();
+        let id = reserved
+            .split(' ')
+            .nth(1)
+            .expect("the reply has a number")
+            .to_owned();
         // Both at once: the time that the worker takes is not the job's.
         let next = if left > 0 {
             "reserve"

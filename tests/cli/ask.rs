@@ -15,13 +15,14 @@ use tempfile::TempDir;
 const TOKEN: &str = "correct-horse-battery-staple";
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory")
+    tempfile::tempdir().expect("a temporary directory can be created")
 }
 
 fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
     let file = directory.join(name);
-    std::fs::write(&file, words).expect("it can be written");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::write(&file, words).expect("the file is writable");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
+        .expect("the file belongs to this user");
     file
 }
 
@@ -30,7 +31,7 @@ fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String)
     move |words| {
         let mut command = sexton();
         command.args(words).args(flags).stdin(Stdio::null());
-        let done = done(command.output().expect("it runs"));
+        let done = done(command.output().expect("the command runs"));
         (done.status, done.out, done.err)
     }
 }
@@ -72,7 +73,7 @@ fn processes_are_run_over_tcp_with_a_token_of_the_scope_run() {
         command
             .env("SEXTON_URL", format!("http://{}", daemon.http()))
             .env("SEXTON_TOKEN_FILE", token);
-        done(command.output().expect("it runs"))
+        done(command.output().expect("the command runs"))
     };
     let detached = ["run", "--detach", "--", "sh", "-c", "exit 6"];
     for words in [&detached[..], &["ps"], &["service"]] {
@@ -108,12 +109,12 @@ fn every_command_asks_over_tcp_with_a_token() {
         command
     };
     let output = by_environment(&["lock", "owner", "a"]).output();
-    assert_eq!(done(output.expect("it runs")).out, "one\n");
+    assert_eq!(done(output.expect("the command runs")).out, "one\n");
     let absent = files.path().join("absent");
     let output = by_environment(&["status", "--data", text(&absent)]).output();
-    assert_eq!(done(output.expect("it runs")).status, 3);
+    assert_eq!(done(output.expect("the command runs")).status, 3);
     let both = by_environment(&["status", "--data", "d", "--url", &url]).output();
-    assert_eq!(done(both.expect("it runs")).status, 2);
+    assert_eq!(done(both.expect("the command runs")).status, 2);
 
     // Who has no token, or another, is told what would help.
     let another = private(files.path(), "another", "not-the-token-at-all");
@@ -150,14 +151,14 @@ fn every_command_asks_over_tcp_with_a_token() {
     // A stream, which ends well when the coordinator is stopped.
     let mut events = by_environment(&["events", "--json"]);
     let events = events.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let events = events.expect("it starts");
+    let events = events.expect("the command can be run");
     until("it listens", || {
         let output = by_environment(&["status", "--json"]).output().ok()?;
         let status: Value = serde_json::from_slice(&output.stdout).ok()?;
         (status["http"]["active"] == 2).then_some(())
     });
     daemon.signal(Signal::TERM);
-    let ended = done(events.wait_with_output().expect("it ends"));
+    let ended = done(events.wait_with_output().expect("the process ends"));
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.out.contains("stopping"), "{ended:?}");
 }
@@ -166,9 +167,9 @@ fn every_command_asks_over_tcp_with_a_token() {
 fn every_command_asks_over_tls() {
     let files = files();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-    let made = made.expect("a certificate can be made");
+    let made = made.expect("a certificate can be created");
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-    let other = other.expect("a certificate can be made").cert.pem();
+    let other = other.expect("a certificate can be created").cert.pem();
     let certificate = private(files.path(), "own.crt", &made.cert.pem());
     let key = private(files.path(), "own.key", &made.signing_key.serialize_pem());
     let other = private(files.path(), "other.crt", &other);
@@ -205,13 +206,15 @@ fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
 fn a_socket_may_be_open_to_a_group() {
     let files = files();
     let open = std::fs::Permissions::from_mode(0o711);
-    std::fs::set_permissions(files.path(), open).expect("it is ours");
+    std::fs::set_permissions(files.path(), open).expect("the file belongs to this user");
     let data = files.path().join("data");
     let rights = |path: &Path| {
-        let metadata = std::fs::metadata(path).expect("it is there");
+        let metadata = std::fs::metadata(path).expect("the file exists");
         (metadata.mode() & 0o777, metadata.gid())
     };
-    let own = std::fs::metadata(files.path()).expect("it is there").gid();
+    let own = std::fs::metadata(files.path())
+        .expect("the file exists")
+        .gid();
     let is_root = rustix::process::geteuid().is_root();
     let group = if is_root { 54_321 } else { own };
     let daemon = Daemon::serve(&["--data", text(&data), "--socket-group", &group.to_string()]);
@@ -246,7 +249,7 @@ fn a_socket_may_be_open_to_a_group() {
         ("--socket-group", "no-such-group-here"),
     ] {
         let refused = sexton().args(["serve", "--memory", flag, value]).output();
-        let refused = done(refused.expect("it runs"));
+        let refused = done(refused.expect("the command runs"));
         assert!(
             refused.status == 2 && refused.err.contains("socket-"),
             "{refused:?}"

@@ -25,29 +25,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 fn run(data: &Path, into: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("backup").arg(into).arg("--data").arg(data);
-    command.args(flags).output().expect("it runs")
+    command.args(flags).output().expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it is text")
+    String::from_utf8(bytes.to_vec()).expect("the bytes are UTF-8")
 }
 
 #[test]
 fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
-    let shown = data.to_str().expect("a plain name");
+    let shown = data.to_str().expect("the path is UTF-8");
     // A checkpoint every few moments, so that files come and go while they are copied.
     let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
     let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut copies = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            let mut client =
+                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
             while !over.load(Ordering::Relaxed) {
                 let number = acknowledged.load(Ordering::Acquire);
                 let asked = request("key", &number.to_string(), "owner", (6000, 60, 0));
-                assert_eq!(client.number(&asked).expect("it answers"), 1);
+                assert_eq!(client.number(&asked).expect("the server answers"), 1);
                 acknowledged.store(number + 1, Ordering::Release);
             }
         });
@@ -60,7 +61,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             let output = run(&data, &copy, &["--json"]);
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "round {round}: {said}");
-            let said: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+            let said: Value = serde_json::from_slice(&output.stdout).expect("the bytes are JSON");
             copies.push((before, said, copy));
         }
         over.store(true, Ordering::Relaxed);
@@ -74,7 +75,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
         // Restored as the manual says: a copy of the backup, which stays as it is.
         let restored = copy.with_extension("restored");
         directory::copy(&copy, &restored);
-        let node = Node::open(settings(&restored)).expect("it opens");
+        let node = Node::open(settings(&restored)).expect("the directory opens");
         let recovered = node.handle().recovered().clone();
         assert!(
             recovered.cut.is_none() && recovered.mended.is_empty(),
@@ -82,7 +83,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
         );
         assert_eq!(
             recovered.records,
-            said["records"].as_u64().expect("a number")
+            said["records"].as_u64().expect("the value is a number")
         );
         let entries = node::entries(&node.handle());
         let held: BTreeSet<String> = entries.iter().map(|entry| entry.index.to_text()).collect();
@@ -92,19 +93,19 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
                 "{number} of {before} is lost"
             );
         }
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
     }
 }
 
 /// An empty variable is none.
 #[test]
 fn an_empty_variable_names_no_directory() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let mut command = sexton();
     command.arg("backup").arg(files.path().join("copy"));
     command.env("SEXTON_DATA", "").env("HOME", files.path());
     let output = command.env_remove("XDG_STATE_HOME").output();
-    let output = output.expect("it runs");
+    let output = output.expect("the command runs");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("no coordinator runs on"), "{said}");
@@ -112,7 +113,7 @@ fn an_empty_variable_names_no_directory() {
 
 #[test]
 fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let (data, copy) = (files.path().join("data"), files.path().join("copy"));
     let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
@@ -123,10 +124,10 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
         "a directory that was made for nothing is gone"
     );
 
-    let shown = data.to_str().expect("a plain name");
+    let shown = data.to_str().expect("the path is UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
-    std::fs::create_dir(&copy).expect("it can be made");
-    std::fs::write(copy.join("precious"), "x").expect("it can be written");
+    std::fs::create_dir(&copy).expect("the directory can be created");
+    std::fs::write(copy.join("precious"), "x").expect("the file is writable");
     let before = everything(&copy);
     let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
@@ -134,9 +135,9 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     assert!(said.contains("it is not empty"), "{said}");
     assert_eq!(everything(&copy), before, "nothing was touched");
 
-    std::fs::remove_file(copy.join("precious")).expect("it is there");
+    std::fs::remove_file(copy.join("precious")).expect("the file exists");
     let file = files.path().join("file");
-    std::fs::write(&file, "x").expect("it can be written");
+    std::fs::write(&file, "x").expect("the file is writable");
     let refused = run(&data, &file, &[]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
@@ -150,14 +151,14 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
 
 #[test]
 fn an_interrupted_copy_is_refused_or_has_everything() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
     directory::make(&trimmed);
-    let node = Node::open(settings(&whole)).expect("it opens");
+    let node = Node::open(settings(&whole)).expect("the directory opens");
     directory::request(&node.handle(), 0..100);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
     for (data, may_start) in [(&trimmed, false), (&whole, true)] {
-        let expected = recovered(data).expect("it is whole");
+        let expected = recovered(data).expect("it is intact");
         let (mut starts, mut refusals) = (0, 0);
         for killed_at in 1.. {
             let copy = files.path().join(format!("{may_start} {killed_at}"));
@@ -206,11 +207,11 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
 /// What stood there would go with the next snapshot.
 #[test]
 fn a_backup_within_the_data_is_refused() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
     let link = files.path().join("link");
-    std::os::unix::fs::symlink(&data, &link).expect("a link can be made");
+    std::os::unix::fs::symlink(&data, &link).expect("the link can be created");
     for into in ["data/copy", "data/snapshots/b", "data", "link/journal/x/y"] {
         let output = run(&data, &files.path().join(into), &[]);
         let said = text(&output.stderr);
@@ -225,14 +226,14 @@ fn a_backup_within_the_data_is_refused() {
 /// They would take away each other's files, and what was told to be whole could be gone.
 #[test]
 fn of_two_backups_to_one_place_one_is_made() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("a plain name")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
     for round in 0..4 {
         let into = files.path().join(format!("copy {round}"));
         let ended = std::thread::scope(|scope| {
             let both = [(); 3].map(|()| scope.spawn(|| run(&data, &into, &[]).status.code()));
-            both.map(|one| one.join().expect("it runs"))
+            both.map(|one| one.join().expect("the thread does not panic"))
         });
         let made = ended.iter().filter(|code| **code == Some(0)).count();
         assert_eq!(made, 1, "{ended:?}");

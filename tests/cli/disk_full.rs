@@ -28,11 +28,11 @@ enum Disk {
 
 impl Disk {
     fn limit() -> Self {
-        Self::Limit(tempfile::tempdir().expect("a temporary directory"))
+        Self::Limit(tempfile::tempdir().expect("a temporary directory can be created"))
     }
 
     fn mount() -> Option<Self> {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let mut mount = Command::new("mount");
         mount
             .args(["-t", "tmpfs", "-o", "size=6m", "sexton-test"])
@@ -91,7 +91,9 @@ fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
     for first in (0..REQUESTS_MAX).step_by(BURST) {
         let numbers = first..first + BURST;
         let asked: Vec<Vec<u8>> = numbers.clone().map(ask).collect();
-        client.send(&asked.concat()).expect("it takes them");
+        client
+            .send(&asked.concat())
+            .expect("the server reads the requests");
         let mut refused = false;
         for number in numbers {
             let answer = client.receive_number();
@@ -123,7 +125,9 @@ fn let_go(number: usize) -> Vec<u8> {
 fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut there = BTreeSet::new();
     for number in granted {
-        let owner = client.owner("k", &number.to_string()).expect("an answer");
+        let owner = client
+            .owner("k", &number.to_string())
+            .expect("the server answers");
         if owner == b"alice" {
             there.insert(*number);
         }
@@ -134,7 +138,8 @@ fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
 #[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
 fn goes_on_when_space_is_freed(disk: &Disk) {
     let daemon = disk.serve();
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     let mut granted = fill(&mut client, &daemon);
     println!("{} locks before the disk was full", granted.len());
     daemon.until_logged("the next journal segment cannot be prepared");
@@ -143,28 +148,30 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     let mut newcomer = || newcomers.next().expect("there are enough numbers");
     for number in 0..100 {
         assert_eq!(
-            client.owner("k", &number.to_string()).expect("an answer"),
+            client
+                .owner("k", &number.to_string())
+                .expect("the server answers"),
             b"alice"
         );
         assert!(
             client
                 .renew("k", &number.to_string(), "alice")
-                .expect("an answer"),
+                .expect("the server answers"),
             "a renewal"
         );
         assert_eq!(
-            client.number(&ask(number)).expect("an answer"),
+            client.number(&ask(number)).expect("the server answers"),
             1,
             "asking again renews"
         );
         assert_eq!(
-            client.number(&let_go(number)).expect("an answer"),
+            client.number(&let_go(number)).expect("the server answers"),
             1,
             "a release"
         );
         assert!(granted.remove(&number));
         assert_eq!(
-            client.number(&ask(newcomer())).expect("an answer"),
+            client.number(&ask(newcomer())).expect("the server answers"),
             0,
             "nothing new"
         );
@@ -172,23 +179,26 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     disk.free(&daemon);
     let number = newcomer();
     until("newcomers are let in again", || {
-        (client.number(&ask(number)).expect("an answer") == 1).then_some(())
+        (client.number(&ask(number)).expect("the server answers") == 1).then_some(())
     });
     granted.insert(number);
     daemon.until_logged("the next journal segment is prepared: there is room again");
     let more: Vec<usize> = (0..40_000).map(|_| newcomer()).collect();
     for burst in more.chunks(BURST) {
         let asked: Vec<Vec<u8>> = burst.iter().copied().map(ask).collect();
-        client.send(&asked.concat()).expect("it takes them");
+        client
+            .send(&asked.concat())
+            .expect("the server reads the requests");
         let found = client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
         granted.extend(burst);
     }
     daemon.kill();
     let again = disk.serve();
-    let mut client = Client::connect(again.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(again.lockserver()).expect("the server accepts the connection");
     assert_eq!(
-        client.owner("k", "7").expect("an answer"),
+        client.owner("k", "7").expect("the server answers"),
         b"",
         "released while the disk was full"
     );
@@ -201,7 +211,8 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
 #[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
 fn halts_when_nothing_is_left(disk: &Disk) {
     let daemon = disk.serve();
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     let granted = fill(&mut client, &daemon);
     let mut released = BTreeSet::new();
     let mut open = None;
@@ -236,14 +247,17 @@ fn halts_when_nothing_is_left(disk: &Disk) {
     disk.enlarge();
     let again = disk.serve();
     disk.free(&again);
-    let mut client = Client::connect(again.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(again.lockserver()).expect("the server accepts the connection");
     let mut expected: BTreeSet<usize> = granted.difference(&released).copied().collect();
     let there = held(&mut client, &granted);
     if !there.contains(&open) {
         expected.remove(&open);
     }
     assert!(there == expected, "what was acknowledged, and nothing else");
-    let answer = client.ask(&find_owner("k", "none"), 1).expect("an answer");
+    let answer = client
+        .ask(&find_owner("k", "none"), 1)
+        .expect("the server answers");
     assert_eq!(answer, [0]);
 }
 

@@ -17,7 +17,7 @@ struct Drained {
 
 impl Drained {
     fn start() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let data = files.path().join("data");
         let door = ["--beanstalk", "127.0.0.1:0"];
         let daemon = Daemon::serve(&[&["--data", text(&data)], &door[..]].concat());
@@ -29,19 +29,21 @@ impl Drained {
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.daemon.beanstalk()).expect("let in")
+        Client::connect(self.daemon.beanstalk()).expect("the server accepts the connection")
     }
 
     /// A command: its exit status, and what it printed.
     fn run(&self, words: &[&str]) -> (Option<i32>, String) {
-        let output = command(&self.data, words).output().expect("it runs");
-        let said = String::from_utf8(output.stdout).expect("it is text");
+        let output = command(&self.data, words)
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8(output.stdout).expect("the bytes are UTF-8");
         (output.status.code(), said)
     }
 
     fn status(&self) -> Value {
         let (_, printed) = self.run(&["status", "--json"]);
-        serde_json::from_str(&printed).expect("it is JSON")
+        serde_json::from_str(&printed).expect("the text is JSON")
     }
 
     fn ends_well(self) {
@@ -52,7 +54,7 @@ impl Drained {
 }
 
 fn ask(client: &mut Client, words: &str) -> String {
-    client.ask(words).expect("an answer").line
+    client.ask(words).expect("the server answers").line
 }
 
 /// A job of one byte.
@@ -67,7 +69,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
     assert_eq!(put(&mut worker), "INSERTED 1");
     assert_eq!(ask(&mut worker, "reserve"), "RESERVED 1 1");
     let mut idle = drained.client();
-    idle.send(b"reserve\r\n").expect("it is read");
+    idle.send(b"reserve\r\n").expect("the receiver exists");
     until("it waits", || {
         let waiting = drained.status()["queues"]["waiting"] == 1;
         waiting.then_some(())
@@ -79,7 +81,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
         begun.contains("0 locks") && begun.contains("1 claim,"),
         "{begun}"
     );
-    let told = idle.receive().expect("an answer");
+    let told = idle.receive().expect("the server answers");
     assert_eq!(told, Reply::line("DRAINING"), "who waits for a job is told");
     for words in ["reserve", "reserve-with-timeout 9", "reserve-job 1"] {
         let told = ask(&mut idle, words);

@@ -23,7 +23,7 @@ pub(crate) struct Far {
 }
 
 fn quiet(command: &mut Command) {
-    let done = command.output().expect("it runs");
+    let done = command.output().expect("the command runs");
     assert!(done.status.success(), "{done:?}");
 }
 
@@ -43,7 +43,7 @@ impl Far {
             left_out("tasks on another machine: there is no sshd");
             return None;
         };
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let path = |name: &str| files.path().join(name);
         for key in ["host", "key", "stranger"] {
             quiet(
@@ -52,9 +52,10 @@ impl Far {
                     .arg(path(key)),
             );
         }
-        let read = |name: &str| std::fs::read_to_string(path(name)).expect("it is there");
-        let write =
-            |name: &str, text: String| std::fs::write(path(name), text).expect("it is written");
+        let read = |name: &str| std::fs::read_to_string(path(name)).expect("the file exists");
+        let write = |name: &str, text: String| {
+            std::fs::write(path(name), text).expect("the file is writable")
+        };
         let state = path("state");
         let bound = format!(
             "restrict,command=\"{SEXTON} wrapper --state {}\"",
@@ -63,7 +64,10 @@ impl Far {
         write("authorized", format!("{bound} {}", read("key.pub")));
         // A port that was free a moment ago: one that listens on 0 does not say which it got.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has one").port();
+        let port = listener
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
         drop(listener);
         let root = text(files.path());
         let address = network.as_ref().map_or("127.0.0.1", |_| FAR_ADDRESS);
@@ -79,9 +83,9 @@ impl Far {
         let user = Command::new("id")
             .arg("-un")
             .output()
-            .expect("it runs")
+            .expect("the command runs")
             .stdout;
-        let user = String::from_utf8(user).expect("it is text");
+        let user = String::from_utf8(user).expect("the bytes are UTF-8");
         write(
             "config",
             format!(
@@ -92,7 +96,7 @@ impl Far {
         );
         if rustix::process::geteuid().is_root() {
             // Where sshd as root puts away its rights.
-            std::fs::create_dir_all("/run/sshd").expect("root may");
+            std::fs::create_dir_all("/run/sshd").expect("root may do this");
         }
         let mut far = Self {
             sshd: None,
@@ -120,7 +124,7 @@ impl Far {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        self.sshd = Some(child.expect("it starts"));
+        self.sshd = Some(child.expect("the command can be run"));
         if let Some(network) = &self.network {
             return network.until_listens(self.port);
         }
@@ -139,9 +143,9 @@ impl Far {
 
     /// Nobody gets in any more; who is in stays.
     pub(crate) fn shut(&mut self) {
-        let mut sshd = self.sshd.take().expect("it runs");
-        sshd.kill().expect("it is ours");
-        sshd.wait().expect("it is ours");
+        let mut sshd = self.sshd.take().expect("it is running");
+        sshd.kill().expect("this user may signal it");
+        sshd.wait().expect("the process is a child of this one");
     }
 
     /// The server `web`, which this is.
@@ -163,7 +167,9 @@ impl Far {
     /// PIDs of processes in whose command line this is.
     pub(crate) fn pids(&self, words: &str) -> Vec<Pid> {
         let state = text(&self.path("state")).to_owned();
-        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let entries = std::fs::read_dir("/proc")
+            .expect("the directory exists")
+            .flatten();
         let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         let is_one = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -181,7 +187,7 @@ impl Far {
     /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("this user may signal it");
         }
     }
 
@@ -189,14 +195,14 @@ impl Far {
     pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
         let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
         for pid in &all {
-            kill_process(*pid, Signal::STOP).expect("it is ours");
+            kill_process(*pid, Signal::STOP).expect("this user may signal it");
         }
         let kept = std::fs::read_dir(self.path("state")).expect("it is kept");
         for entry in kept.flatten() {
-            std::fs::write(entry.path().join("boot"), "another\n").expect("it is written");
+            std::fs::write(entry.path().join("boot"), "another\n").expect("the file is writable");
         }
         for pid in all {
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("this user may signal it");
         }
     }
 
@@ -226,7 +232,9 @@ impl Drop for Far {
 impl Far {
     /// PIDs of programs of this name.
     pub(crate) fn all_with(&self, name: &str) -> Vec<i32> {
-        let entries = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let entries = std::fs::read_dir("/proc")
+            .expect("the directory exists")
+            .flatten();
         let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         let config = text(&self.path("config")).to_owned();
         let is_one = |pid: &i32| {

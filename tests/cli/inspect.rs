@@ -18,19 +18,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn inspect(data: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("inspect").arg(data).args(flags);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 fn json(data: &Path) -> (Option<i32>, Value) {
     let output = inspect(data, &["--json"]);
-    let found = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let found = serde_json::from_slice(&output.stdout).expect("the bytes are JSON");
     (output.status.code(), found)
 }
 
 /// All that was said, in one line.
 fn said(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    let text = String::from_utf8(all).expect("it is text");
+    let text = String::from_utf8(all).expect("the bytes are UTF-8");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -54,7 +54,7 @@ impl DamagedDirectory {
         };
         let mut segments: Vec<PathBuf> = fs::read_dir(data.join("journal"))
             .expect("there is a journal")
-            .map(|entry| entry.expect("it can be read").path())
+            .map(|entry| entry.expect("the directory is readable").path())
             .filter(|path| path.extension().is_some_and(|ends| ends == "seg"))
             .collect();
         segments.sort();
@@ -77,7 +77,7 @@ impl DamagedDirectory {
     /// The last segment with records in it.
     fn last(&self) -> &Path {
         let used = |path: &&PathBuf| {
-            let bytes = fs::read(path).expect("it can be read");
+            let bytes = fs::read(path).expect("the file is readable");
             bytes[32..].iter().any(|byte| *byte != 0)
         };
         self.segments.iter().rfind(used).expect("there are records")
@@ -89,27 +89,27 @@ fn flip(file: &Path, offset: u64) {
         .read(true)
         .write(true)
         .open(file)
-        .expect("it is there");
+        .expect("the file exists");
     let mut byte = [0];
     opened
         .read_exact_at(&mut byte, offset)
         .expect("it is long enough");
     opened
         .write_all_at(&[byte[0] ^ 4], offset)
-        .expect("it can be written");
+        .expect("the file is writable");
 }
 
 fn put(file: &Path, offset: u64, bytes: &[u8]) {
     let opened = fs::OpenOptions::new().write(true).open(file);
     opened
-        .expect("it is there")
+        .expect("it exists")
         .write_all_at(bytes, offset)
-        .expect("it can be written");
+        .expect("the file is writable");
 }
 
 /// Makes a seal or a segment one of a newer format: its checksum holds.
 fn newer(file: &Path, is_seal: bool) {
-    let mut bytes = fs::read(file).expect("it can be read");
+    let mut bytes = fs::read(file).expect("the file is readable");
     bytes[8..12].copy_from_slice(&9_u32.to_le_bytes());
     let head = if is_seal { 8..12 } else { 0..12 };
     let end = if is_seal { bytes.len() } else { 32 };
@@ -120,18 +120,18 @@ fn newer(file: &Path, is_seal: bool) {
 fn shorten(file: &Path, len: u64) {
     let opened = fs::OpenOptions::new().write(true).open(file);
     opened
-        .expect("it is there")
+        .expect("it exists")
         .set_len(len)
         .expect("it can be cut");
 }
 
 fn remove(file: &Path) {
-    fs::remove_file(file).expect("it is there");
+    fs::remove_file(file).expect("the file exists");
 }
 
 /// The end of what is used of a segment.
 fn used(file: &Path) -> u64 {
-    let bytes = fs::read(file).expect("it can be read");
+    let bytes = fs::read(file).expect("the file is readable");
     let last = bytes
         .iter()
         .rposition(|byte| *byte != 0)
@@ -142,10 +142,10 @@ fn used(file: &Path) -> u64 {
 /// Moves what has this name away, and leaves a link to it.
 fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
     let away = tempfile::tempdir_in(made.data.parent().expect("it is in a directory"));
-    let away = away.expect("it can be made").keep().join("away");
+    let away = away.expect("it can be created").keep().join("away");
     let path = made.data.join(name);
-    fs::rename(&path, &away).expect("it is there");
-    std::os::unix::fs::symlink(&away, &path).expect("a link can be made");
+    fs::rename(&path, &away).expect("it exists");
+    std::os::unix::fs::symlink(&away, &path).expect("the link can be created");
 }
 
 type Plant = fn(&DamagedDirectory);
@@ -184,7 +184,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a file too many in a snapshot",
-        |made| fs::write(made.slot(made.older, "stray"), "x").expect("it can be written"),
+        |made| fs::write(made.slot(made.older, "stray"), "x").expect("the file is writable"),
         1,
         &["stray was not there when it was sealed"],
     ),
@@ -308,7 +308,9 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a segment that was being prepared",
-        |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("it can be written"),
+        |made| {
+            fs::write(made.data.join("journal/00000099.tmp"), "x").expect("the file is writable")
+        },
         0,
         &["00000099.tmp is not a segment"],
     ),
@@ -316,10 +318,10 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "a pipe for a lock",
         |made| {
             let lock = made.data.join("lock");
-            fs::remove_file(&lock).expect("it is there");
+            fs::remove_file(&lock).expect("the file exists");
             let mode = rustix::fs::Mode::from_raw_mode(0o600);
             rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, mode, 0)
-                .expect("it can be made");
+                .expect("the node can be created");
         },
         3,
         &["would be refused", "lock: it is not a file"],
@@ -339,7 +341,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     (
         "a link for a segment",
         |made| {
-            let last = made.segments.last().expect("there is one");
+            let last = made.segments.last().expect("a segment exists");
             linked(made, last.strip_prefix(&made.data).expect("it is inside"));
         },
         3,
@@ -360,13 +362,13 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "no journal",
-        |made| fs::remove_dir_all(made.data.join("journal")).expect("it is there"),
+        |made| fs::remove_dir_all(made.data.join("journal")).expect("the directory exists"),
         3,
         &["would be refused", "ends at sequence number 0"],
     ),
     (
         "no snapshots",
-        |made| fs::remove_dir_all(made.data.join("snapshots")).expect("it is there"),
+        |made| fs::remove_dir_all(made.data.join("snapshots")).expect("the directory exists"),
         3,
         &["would be refused", "are gone"],
     ),
@@ -374,7 +376,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
 
 #[test]
 fn each_planted_damage_is_named_and_nothing_is_changed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let made = files.path().join("made");
     make(&made);
     assert!(
@@ -423,17 +425,17 @@ fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     assert_eq!(start["snapshot"], snapshot.unwrap_or_default(), "{what}");
     let entries = node::entries(&handle);
     let owners = entries.iter().filter(|entry| entry.place == 1).count();
-    let actors = found["actors"].as_array().expect("they are a list");
+    let actors = found["actors"].as_array().expect("the value is a list");
     let locks = actors.iter().find(|actor| actor["name"] == "lock");
     let locks = locks.expect("it is one of them");
     assert_eq!(locks["owners"], owners, "{what}");
     assert_eq!(locks["contenders"], entries.len() - owners, "{what}");
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
 fn what_is_held_under_a_key_is_shown() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     make(files.path());
     let output = inspect(files.path(), &["--key", "odd"]);
     let text = said(&output);
@@ -469,11 +471,11 @@ fn what_is_held_under_a_key_is_shown() {
 
 #[test]
 fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let refused = |path: &Path, why: &str| {
         for subcommand in ["inspect", "replay"] {
             let output = sexton().arg(subcommand).arg(path).output();
-            let output = output.expect("it runs");
+            let output = output.expect("the command runs");
             let said = said(&output);
             assert_eq!(output.status.code(), Some(3), "{subcommand}: {said}");
             assert!(said.contains("failed to"), "{subcommand}: {said}");
@@ -483,7 +485,7 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     };
     refused(files.path(), "it is empty");
     refused(&files.path().join("absent"), "there is no such");
-    fs::write(files.path().join("notes"), "x").expect("it can be written");
+    fs::write(files.path().join("notes"), "x").expect("the file is writable");
     refused(files.path(), "it is not a data directory");
     let file = inspect(&files.path().join("notes"), &[]);
     assert_eq!(file.status.code(), Some(3));
@@ -493,8 +495,8 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
 /// Where nothing was ever written, nothing was left in order either.
 #[test]
 fn a_directory_without_a_past_has_no_end_to_speak_of() {
-    let files = tempfile::tempdir().expect("a directory can be made");
-    fs::create_dir(files.path().join("journal")).expect("a folder can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    fs::create_dir(files.path().join("journal")).expect("the directory can be created");
     let (status, found) = json(files.path());
     assert_eq!((status, &found["start"]["clean"]), (Some(0), &Value::Null));
     let text = said(&inspect(files.path(), &[]));
@@ -506,11 +508,11 @@ fn a_directory_without_a_past_has_no_end_to_speak_of() {
 
 #[test]
 fn a_directory_in_use_is_read_as_it_is() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
     let flags = [
         "--data",
-        data.to_str().expect("a plain name"),
+        data.to_str().expect("the path is UTF-8"),
         "--checkpoint-every",
         "500",
     ];
@@ -518,14 +520,15 @@ fn a_directory_in_use_is_read_as_it_is() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = Client::connect(daemon.lockserver()).expect("it is let in");
+            let mut client =
+                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
             for number in 0_u32.. {
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
                 let index = (number % 5000).to_string();
                 let asked = request("key", &index, &number.to_string(), (60, 60, 0));
-                client.number(&asked).expect("it answers");
+                client.number(&asked).expect("the server answers");
             }
         });
         for look in 0..10 {
@@ -545,17 +548,17 @@ fn a_directory_in_use_is_read_as_it_is() {
 /// What somebody else may make up in the name of a file is shown in its own line, and steers nothing.
 #[test]
 fn names_of_files_cannot_steer_a_terminal() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path();
-    fs::create_dir_all(data.join("snapshots/a")).expect("a folder can be made");
-    fs::create_dir(data.join("journal")).expect("a folder can be made");
+    fs::create_dir_all(data.join("snapshots/a")).expect("the directory can be created");
+    fs::create_dir(data.join("journal")).expect("the directory can be created");
     for folder in ["snapshots/a", "journal"] {
         let name = "\u{1b}[31mx\nsnapshot a   sealed and intact";
-        fs::write(data.join(folder).join(name), "x").expect("a file can be made");
+        fs::write(data.join(folder).join(name), "x").expect("the file can be created");
     }
     let output = inspect(data, &[]);
     let all = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8(all).expect("it is text");
+    let text = String::from_utf8(all).expect("the bytes are UTF-8");
     assert!(text.contains("[31mx"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     assert!(!text.contains("\nsnapshot a   sealed"), "{text:?}");

@@ -14,10 +14,10 @@ use std::process::{Command, ExitStatus, Stdio};
 const ROUNDS_MAX: u32 = 200;
 
 fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("it can be read");
+    let entries = fs::read_dir(folder).expect("the directory is readable");
     let name = |entry: std::io::Result<fs::DirEntry>| {
-        let name = entry.expect("it can be read").file_name();
-        name.into_string().expect("a plain name")
+        let name = entry.expect("the directory is readable").file_name();
+        name.into_string().expect("the path is UTF-8")
     };
     entries.map(name).collect()
 }
@@ -41,24 +41,30 @@ fn is_heard(signal: Signal) -> bool {
 /// Sends a signal as soon as something is made in the folder.
 fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut child = quiet.stderr(Stdio::null()).spawn().expect("it starts");
+    let mut child = quiet
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
     while names(folder).is_empty() {
-        if let Some(status) = child.try_wait().expect("it is our child") {
+        if let Some(status) = child
+            .try_wait()
+            .expect("the process is a child of this one")
+        {
             return status;
         }
     }
     // One that has ended is not waited for yet: the signal reaches nobody else.
-    kill_process(Pid::from_child(&child), signal).expect("it is there");
-    child.wait().expect("it is our child")
+    kill_process(Pid::from_child(&child), signal).expect("the process exists");
+    child.wait().expect("the process is a child of this one")
 }
 
 #[test]
 fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let (data, copies) = (files.path().join("data"), files.path().join("copies"));
     directory::make(&data);
-    fs::create_dir(&copies).expect("it can be made");
-    let shown = data.to_str().expect("a plain name");
+    fs::create_dir(&copies).expect("the directory can be created");
+    let shown = data.to_str().expect("the path is UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
     let copy = copies.join("copy");
     let signals = [Signal::INT, Signal::TERM, Signal::KILL];
@@ -77,7 +83,7 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
             if copy.exists() {
                 // It came to its end: then it is whole.
                 let inspected = sexton().arg("inspect").arg(&copy).output();
-                let inspected = inspected.expect("it runs");
+                let inspected = inspected.expect("the command runs");
                 assert_eq!(inspected.status.code(), Some(0), "{inspected:?}");
                 let said = String::from_utf8_lossy(&inspected.stdout).into_owned();
                 assert!(said.contains("would load snapshot"), "{said}");
@@ -94,10 +100,10 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
 
 #[test]
 fn copies_of_an_interrupted_look_are_removed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let (data, scratch) = (files.path().join("data"), files.path().join("scratch"));
     directory::make(&data);
-    fs::create_dir(&scratch).expect("it can be made");
+    fs::create_dir(&scratch).expect("the directory can be created");
     let all = [
         ("inspect", Signal::INT),
         ("replay", Signal::TERM),

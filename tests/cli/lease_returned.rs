@@ -45,8 +45,9 @@ impl Waiting {
         let next = ask(&self.tree, "echo pass >> passes");
         self.until("somebody is next", |lease| lease["next"]["live"] == true);
         before();
-        kill_process(Pid::from_child(&next), signal).expect("it is ours");
-        next.wait_with_output().expect("it is ours")
+        kill_process(Pid::from_child(&next), signal).expect("this user may signal it");
+        next.wait_with_output()
+            .expect("the process is a child of this one")
     }
 
     fn passes(&self) -> PathBuf {
@@ -54,8 +55,11 @@ impl Waiting {
     }
 
     fn end_first(&mut self) {
-        std::fs::write(self.tree.data.join("end"), "").expect("it can be written");
-        let ended = self.first.wait().expect("it is ours");
+        std::fs::write(self.tree.data.join("end"), "").expect("the file is writable");
+        let ended = self
+            .first
+            .wait()
+            .expect("the process is a child of this one");
         assert_eq!(ended.code(), Some(0));
     }
 }
@@ -73,7 +77,7 @@ fn ask(tree: &Tree, script: &str) -> Child {
     let mut command = tree.command(&["lease", "run", "k", "--period", "1ms", "--", "sh", "-c"]);
     command.arg(script).current_dir(&tree.data);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("it runs")
+    command.spawn().expect("the command starts")
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn a_pass_on_which_others_rely_comes_all_the_same() {
     assert!(said.err.contains("others rely on a pass"), "{said:?}");
     waiting.end_first();
     waiting.until("the pass has run", |lease| lease["whole"] == 2);
-    let passes = std::fs::read_to_string(waiting.passes()).expect("it ran");
+    let passes = std::fs::read_to_string(waiting.passes()).expect("the command wrote the file");
     assert_eq!(passes, "pass\n");
 }
 

@@ -13,9 +13,10 @@ fn of_many_commands_of_one_shell_one_holds_the_lock() {
     let acquire = || {
         let mut command = coordinator.command(&["lock", "acquire", "y", "--json"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("it starts")
+        command.spawn().expect("the command starts")
     };
-    let all = [acquire(), acquire(), acquire()].map(|it| it.wait_with_output().expect("it ends"));
+    let all = [acquire(), acquire(), acquire()]
+        .map(|it| it.wait_with_output().expect("the process ends"));
     let granted = all.iter().filter(|output| output.status.success());
     assert_eq!(granted.count(), 1, "{all:?}");
     for refused in all.into_iter().filter(|output| !output.status.success()) {
@@ -33,7 +34,10 @@ fn key_and_token_are_enough_for_whoever_has_them() {
     let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
     let token = granted["token"].to_string();
-    let owner = granted["owner"].as_str().expect("text").to_owned();
+    let owner = granted["owner"]
+        .as_str()
+        .expect("the value is a string")
+        .to_owned();
     assert!(
         owner.contains('@') && owner.contains(':'),
         "a list says whose it is: {owner}"
@@ -84,7 +88,9 @@ fn who_acquires_again_has_the_time_that_it_asks_for() {
         assert_eq!(acquire(&ttl.to_string()), first, "the same token");
         let entry = coordinator.json(&["lock", "list", "a"])["locks"][0].clone();
         assert_eq!(entry["ttl"], ttl);
-        let remaining = entry["remaining_ms"].as_u64().expect("a number");
+        let remaining = entry["remaining_ms"]
+            .as_u64()
+            .expect("the value is a number");
         assert!(remaining > 0 && remaining <= ttl * 1000, "{entry}");
     }
 }
@@ -95,7 +101,7 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
     coordinator.well(&["lock", "acquire", "a", "--owner", "one"]);
     let mut by_environment = coordinator.command(&["lock", "acquire", "a", "7"]);
     by_environment.env("SEXTON_OWNER", "two");
-    let other = done(by_environment.output().expect("it runs"));
+    let other = done(by_environment.output().expect("the command runs"));
     assert!(
         other.out.starts_with("acquired as two"),
         "an index is a lock of its own: {other:?}"
@@ -107,7 +113,7 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
         "{held:?}"
     );
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two", "--json"]);
-    let problem: Value = serde_json::from_str(&held.out).expect("it is JSON");
+    let problem: Value = serde_json::from_str(&held.out).expect("the text is JSON");
     assert_eq!((held.status, &problem["reason"]), (1, &"held".into()));
     assert_eq!(
         coordinator.well(&["lock", "release-all", "--owner", "one"]),
@@ -126,7 +132,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     let wait = |owner: &str| {
         let mut command = coordinator.command(&["lock", "acquire", "a", "--wait", "600"]);
         command.args(["--owner", owner]).stdout(Stdio::piped());
-        let waiting = command.spawn().expect("it starts");
+        let waiting = command.spawn().expect("the command starts");
         until("it stands in line", || {
             let place = coordinator.run(&["lock", "place", "a", "--owner", owner]);
             (place.status == 0).then_some(())
@@ -137,14 +143,14 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     let passed = wait("three");
     let place = coordinator.well(&["lock", "place", "a", "--owner", "three"]);
     assert_eq!(place, "place 3: it waits\n");
-    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("it runs");
-    interrupted.wait().expect("it ends");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("the process is running");
+    interrupted.wait().expect("the process ends");
     until("it is withdrawn", || {
         let place = coordinator.run(&["lock", "place", "a", "--owner", "two"]);
         (place.status == 1).then_some(())
     });
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
-    let passed = done(passed.wait_with_output().expect("it ends"));
+    let passed = done(passed.wait_with_output().expect("the process ends"));
     assert!(
         passed.status == 0 && passed.out.starts_with("acquired as three"),
         "{passed:?}"
@@ -173,7 +179,7 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
         let spawn = |words: &[&str]| {
             let mut command = coordinator.command(words);
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            command.spawn().expect("it starts")
+            command.spawn().expect("the command starts")
         };
         let lock = spawn(&["lock", "acquire", "a", "--owner", "two", "--wait", "3600"]);
         let job = spawn(&["queue", "pop", "q", "--wait", "3600", "--json"]);
@@ -190,7 +196,7 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
         coordinator.well(&["lock", "release", "a", "--owner", "one"]);
         coordinator.well(&["queue", "push", "q", "x"]);
         for (child, words) in [(lock, "acquired as two"), (job, "\"body\":\"x\"")] {
-            let ended = done(child.wait_with_output().expect("it ends"));
+            let ended = done(child.wait_with_output().expect("the process ends"));
             assert_eq!(ended.status, 0, "{signal:?}: {ended:?}");
             assert!(ended.out.contains(words), "{ended:?}");
             assert!(ended.err.contains("the coordinator stopped"), "{ended:?}");
@@ -202,13 +208,16 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
 fn a_stop_that_outlasts_a_wait_is_no_halt() {
     let coordinator = Coordinator::start(&[]);
     let mut command = coordinator.command(&["queue", "pop", "q", "--wait", "2"]);
-    let waiting = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let waiting = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     until("it waits", || {
         (coordinator.json(&["status"])["queues"]["waiting"] == 1).then_some(())
     });
     coordinator.daemon.signal(Signal::TERM);
     coordinator.daemon.end();
-    let ended = done(waiting.wait_with_output().expect("it ends"));
+    let ended = done(waiting.wait_with_output().expect("the process ends"));
     assert_eq!(ended.status, 3, "{ended:?}");
     assert!(
         ended.err.contains("stopped and did not come back"),
@@ -226,9 +235,12 @@ fn a_holder_watches_its_lock() {
     let still = coordinator.run(&[&watch[..], &["--wait", "0"]].concat());
     assert_eq!((still.status, still.out.as_str()), (1, ""));
     let mut command = coordinator.command(&watch);
-    let watching = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let watching = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
-    let lost = done(watching.wait_with_output().expect("it ends"));
+    let lost = done(watching.wait_with_output().expect("the process ends"));
     assert_eq!((lost.status, lost.out.as_str()), (0, "lost\n"));
 }
 
@@ -297,8 +309,14 @@ fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
 
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
-    let files = tempfile::tempdir().expect("a temporary directory");
-    let run = |words: &[&str]| done(command(files.path(), words).output().expect("it runs"));
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let run = |words: &[&str]| {
+        done(
+            command(files.path(), words)
+                .output()
+                .expect("the command runs"),
+        )
+    };
     for words in [
         &["lock"][..],
         &["lock", "acquire"],

@@ -40,7 +40,7 @@ impl Holder {
             .arg(&place)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let run = command.spawn().expect("it runs");
+        let run = command.spawn().expect("the command starts");
         let holder = Self { run, place };
         until("it holds the lock", || holder.place.exists().then_some(()));
         holder
@@ -53,13 +53,16 @@ impl Holder {
     }
 
     fn command(&self) -> Pid {
-        let pid = std::fs::read_to_string(self.beside(".pid")).expect("it says its PID");
-        Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID")
+        let pid = std::fs::read_to_string(self.beside(".pid")).expect("it has written its PID");
+        Pid::from_raw(pid.trim().parse().expect("the text is a number")).expect("the PID is not 0")
     }
 
     fn end(&mut self) -> Option<i32> {
-        std::fs::write(self.beside(".end"), "").expect("it can be written");
-        self.run.wait().expect("it is ours").code()
+        std::fs::write(self.beside(".end"), "").expect("the file is writable");
+        self.run
+            .wait()
+            .expect("the process is a child of this one")
+            .code()
     }
 }
 
@@ -74,10 +77,10 @@ impl Drop for Holder {
 
 fn locks(tree: &Tree) -> Vec<Value> {
     let printed = tree.well(&["lock", "list", "--json"]);
-    let said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let said: Value = serde_json::from_str(&printed).expect("the text is JSON");
     said.pointer("/locks")
         .and_then(Value::as_array)
-        .expect("a list")
+        .expect("the value is a list")
         .clone()
 }
 
@@ -113,7 +116,7 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     assert_eq!(said.status, 1, "{said:?}");
     let owner = locks(&tree)[0]["owner"]
         .as_str()
-        .expect("a name")
+        .expect("the value is a string")
         .to_owned();
     let line = format!("{owner} holds the lock, granted or last renewed at 20");
     assert!(said.err.contains(&line), "{said:?}");
@@ -151,14 +154,14 @@ fn killed(whom: &[Killed]) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it runs");
+        .expect("the command starts");
     until("the next waits", || (locks(&tree).len() == 2).then_some(()));
     for whom in whom {
         match whom {
-            Killed::Run => holder.run.kill().expect("it runs"),
-            Killed::Command => kill_process(command, Signal::KILL).expect("it runs"),
+            Killed::Run => holder.run.kill().expect("the process is running"),
+            Killed::Command => kill_process(command, Signal::KILL).expect("the process is running"),
             Killed::Keeper => tree.kill_keeper(),
-            Killed::Coordinator => tree.daemon.take().expect("one runs").kill(),
+            Killed::Coordinator => tree.daemon.take().expect("a server is running").kill(),
         }
     }
     if tree.daemon.is_none() {
@@ -166,7 +169,7 @@ fn killed(whom: &[Killed]) {
     }
     if whom.contains(&Killed::Command) {
         // What a command leaves when it is killed is no sign that it lives.
-        std::fs::remove_dir(&holder.place).expect("it was there");
+        std::fs::remove_dir(&holder.place).expect("the directory exists");
     } else {
         let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
         assert!(
@@ -175,10 +178,15 @@ fn killed(whom: &[Killed]) {
         );
         let listed = locks(&tree);
         assert_eq!(listed.len(), 2, "{listed:?}");
-        std::fs::write(holder.beside(".end"), "").expect("it can be written");
+        std::fs::write(holder.beside(".end"), "").expect("the file is writable");
     }
     until("the next runs", || next.exists().then_some(()));
-    assert!(waiting.wait().expect("it is ours").success());
+    assert!(
+        waiting
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
     assert!(
         !holder.beside(".wrong").exists(),
         "two held the lock at a time"
@@ -207,7 +215,10 @@ fn a_coordinator_that_comes_back_is_noted_once() {
     let place = tree.data.join("held");
     let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", HOLDS, "sh"]);
     command.arg(&place).stdout(Stdio::null());
-    let run = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    let run = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
     until("it holds the lock", || place.exists().then_some(()));
     // The command and the lock are watched by a request each.
     until("both wait beside this request", || {
@@ -215,8 +226,11 @@ fn a_coordinator_that_comes_back_is_noted_once() {
         (status["http"]["active"].as_u64() >= Some(3)).then_some(())
     });
     tree.again(|| {});
-    std::fs::write(tree.data.join("held.end"), "").expect("it can be written");
-    let said = done(run.wait_with_output().expect("it is ours"));
+    std::fs::write(tree.data.join("held.end"), "").expect("the file is writable");
+    let said = done(
+        run.wait_with_output()
+            .expect("the process is a child of this one"),
+    );
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(
         said.err.matches("the coordinator stopped").count(),
@@ -257,7 +271,7 @@ fn what_a_command_leaves_holds_the_lock_on() {
     assert_eq!(said.status, 5, "{said:?}");
     assert!(said.err.contains("still running"), "{said:?}");
     assert_eq!(conflict(&tree).status, 1, "what it left runs on");
-    std::fs::write(format!("{}.end", text(&place)), "").expect("it can be written");
+    std::fs::write(format!("{}.end", text(&place)), "").expect("the file is writable");
     let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);
     assert_eq!(said.status, 0, "{said:?}");
 }
@@ -275,7 +289,7 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
         .stderr(Stdio::null())
         .spawn();
     let mut holder = Holder {
-        run: run.expect("it runs"),
+        run: run.expect("the command runs"),
         place,
     };
     until("it holds the lock", || holder.place.exists().then_some(()));
@@ -286,7 +300,7 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
     };
     until("it is bound to the command", || bound().then_some(()));
     let own = Pid::from_child(&holder.run);
-    kill_process(own, Signal::STOP).expect("it runs");
+    kill_process(own, Signal::STOP).expect("the process is running");
     let said = tree.run(&[
         "lock",
         "run",
@@ -299,9 +313,16 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
         "kill -0 $0 2>/dev/null && exit 9; exit 0",
         &holder.command().as_raw_nonzero().to_string(),
     ]);
-    kill_process(own, Signal::CONT).expect("it runs");
+    kill_process(own, Signal::CONT).expect("the process is running");
     assert_eq!(said.status, 0, "the command is gone before: {said:?}");
-    assert_eq!(holder.run.wait().expect("it is ours").code(), Some(75));
+    assert_eq!(
+        holder
+            .run
+            .wait()
+            .expect("the process is a child of this one")
+            .code(),
+        Some(75)
+    );
 }
 
 #[test]
@@ -309,7 +330,14 @@ fn a_lock_that_is_taken_away_takes_the_command_along() {
     let tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
     assert_eq!(tree.run(&["lock", "release", "--force", "k"]).status, 0);
-    assert_eq!(holder.run.wait().expect("it is ours").code(), Some(75));
+    assert_eq!(
+        holder
+            .run
+            .wait()
+            .expect("the process is a child of this one")
+            .code(),
+        Some(75)
+    );
     let gone = Path::new("/proc").join(holder.command().as_raw_nonzero().to_string());
     until("the command is gone", || (!gone.exists()).then_some(()));
     assert_eq!(
@@ -340,13 +368,13 @@ fn over_tcp_a_ttl_is_renewed_while_the_command_runs() {
         "-c",
         "sleep 2.5; echo $SEXTON_FENCE; exit 3",
     ];
-    let said = done(by_url(&daemon, &words).output().expect("it runs"));
+    let said = done(by_url(&daemon, &words).output().expect("the command runs"));
     assert_eq!(said.status, 3, "{said:?}");
     assert!(said.out.trim().parse::<u64>().is_ok(), "{said:?}");
     let said = done(
         by_url(&daemon, &["k", "--", "/nowhere/to/be/found"])
             .output()
-            .expect("it runs"),
+            .expect("the command runs"),
     );
     assert_eq!(said.status, 127, "{said:?}");
 }
@@ -362,7 +390,7 @@ fn over_tcp_a_lock_that_is_lost_stops_the_command_or_says_so() {
             env!("CARGO_BIN_EXE_sexton"),
             daemon.http()
         );
-        let said = done(command.arg(taken).output().expect("it runs"));
+        let said = done(command.arg(taken).output().expect("the command runs"));
         assert_eq!(said.status, status, "{said:?}");
         assert!(said.err.contains(words), "{said:?}");
     }

@@ -26,19 +26,24 @@ fn events(log: &str) -> Vec<Value> {
 }
 
 fn write_token(path: &Path, token: &str) {
-    std::fs::write(path, format!("{token}\n")).expect("a file is written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::write(path, format!("{token}\n")).expect("the file is writable");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .expect("the file belongs to this user");
 }
 
 fn status_code(address: SocketAddr, token: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the server is listening");
     let asked = format!(
         "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Connection: close\r\n\r\n"
     );
-    stream.write_all(asked.as_bytes()).expect("it takes it");
+    stream
+        .write_all(asked.as_bytes())
+        .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream
+        .read_to_string(&mut answer)
+        .expect("the server answers");
     answer
         .split_whitespace()
         .nth(1)
@@ -49,7 +54,7 @@ fn status_code(address: SocketAddr, token: &str) -> String {
 #[test]
 fn no_secret_stands_in_the_log_however_much_is_asked_for() {
     for format in ["text", "json"] {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let (token, data) = (files.path().join("token"), files.path().join("data"));
         write_token(&token, TOKEN);
         let places = ["--data", text(&data), "--token-file", text(&token)];
@@ -64,12 +69,13 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
         daemon.until_logged("the token file changed and is in force");
         assert_eq!(status_code(http, NEXT), "200");
         assert_eq!(status_code(http, TOKEN), "401");
-        std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("a file is written");
+        std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("the file is writable");
         daemon.signal(Signal::HUP);
         daemon.until_logged("the old token file stays in force");
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client =
+            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
         let lock = request("k", "i", "alice", (600, 60, 0));
-        assert_eq!(client.number(&lock).expect("an answer"), 1);
+        assert_eq!(client.number(&lock).expect("the server answers"), 1);
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{log}");
@@ -85,14 +91,14 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
 
 #[test]
 fn a_program_can_read_the_log_and_the_end() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let flags = ["--data", text(files.path()), "--log-format", "json"];
     let daemon = Daemon::serve(&flags);
     // A second one fails, and says so in the same way.
-    let output = serve(&flags).output().expect("the program starts");
+    let output = serve(&flags).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));
-    let last = said.last().expect("it says why");
+    let last = said.last().expect("the failure is logged");
     assert_eq!(
         (&last["level"], &last["status"]),
         (&"ERROR".into(), &3.into())
@@ -137,7 +143,7 @@ fn a_filter_says_how_much_of_what() {
     let output = sexton()
         .args(["serve", "--memory", "--log", "inof"])
         .output();
-    let output = output.expect("the program starts");
+    let output = output.expect("the program can be run");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("not a level"), "{errors}");

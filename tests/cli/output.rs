@@ -27,10 +27,10 @@ fn whole(log: &Path) -> String {
     for nth in (1..100).rev() {
         if let Ok(file) = File::open(rotated(log, nth)) {
             let read = MultiGzDecoder::new(file).read_to_string(&mut all);
-            read.expect("it is whole");
+            read.expect("it is intact");
         }
     }
-    all + &std::fs::read_to_string(log).expect("it is there")
+    all + &std::fs::read_to_string(log).expect("the file exists")
 }
 
 fn run_dir(tree: &Tree, id: &str) -> PathBuf {
@@ -46,10 +46,10 @@ fn ended(tree: &Tree, id: &str) {
 #[test]
 fn a_gibibyte_of_output_passes_the_coordinator_by() {
     let tree = Tree::start();
-    let pid = tree.daemon.as_ref().expect("it runs").pid();
+    let pid = tree.daemon.as_ref().expect("the node is running").pid();
     let moved = || -> u64 {
         let path = format!("/proc/{}/io", pid.as_raw_nonzero());
-        let counts = std::fs::read_to_string(path).expect("it is our child");
+        let counts = std::fs::read_to_string(path).expect("the process is a child of this one");
         let of = |line: &str| {
             line.split_once(": ")
                 .and_then(|(_, count)| count.parse::<u64>().ok())
@@ -85,18 +85,18 @@ fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
     let id = id.trim_end();
     let log = run_dir(&tree, id).join("stdout.log");
     until("it is rotated", || rotated(&log, 1).exists().then_some(()));
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("the file is writable");
     ended(&tree, id);
     until("it is rotated again", || {
         rotated(&log, 2).exists().then_some(())
     });
     until("the last rotation is over", || {
-        let length = std::fs::metadata(&log).expect("it is there").len();
+        let length = std::fs::metadata(&log).expect("the file exists").len();
         (length <= 64 << 10).then_some(())
     });
     let mut expected = String::new();
     for number in 1..=100_000 {
-        writeln!(expected, "{number}").expect("it is memory");
+        writeln!(expected, "{number}").expect("the file is in memory");
     }
     assert!(
         whole(&log) == expected,
@@ -125,10 +125,10 @@ fn whoever_keeps_the_output_open_is_named() {
     // That of whatever it was just then.
     let name = record["output_held_by"][0]["name"]
         .as_str()
-        .expect("it has one");
+        .expect("the value is a string");
     let pid = record["output_held_by"][0]["pid"]
         .as_u64()
-        .expect("it has one");
+        .expect("the value is a number");
     assert!(Path::new(&format!("/proc/{pid}")).exists());
     let page = tree.well(&["ps", &id]);
     assert!(
@@ -138,8 +138,9 @@ fn whoever_keeps_the_output_open_is_named() {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    let pid = pid.expect("it is one");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    let pid = pid.expect("the text is a PID");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+        .expect("this user may signal it");
     // One that closed it is none.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(

@@ -23,7 +23,7 @@ fn has(program: &str) -> bool {
 /// What a command prints, which must end well.
 fn well(command: &mut Command) -> String {
     forget_environment(command);
-    let [out, _] = ended(command.output().expect("it runs"), 0);
+    let [out, _] = ended(command.output().expect("the command runs"), 0);
     out
 }
 
@@ -49,7 +49,7 @@ fn version() -> String {
 
 #[test]
 fn the_package_has_what_a_debian_machine_needs() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let Some(package) = package(&files) else {
         return;
     };
@@ -78,7 +78,7 @@ fn the_package_has_what_a_debian_machine_needs() {
         assert!(root.join(file).is_file(), "{file} is not in the package");
     }
     let unit = root.join("usr/lib/systemd/system/sexton.service");
-    let unit = std::fs::read_to_string(unit).expect("it is text");
+    let unit = std::fs::read_to_string(unit).expect("the file is UTF-8 text");
     for line in [
         "ExecStart=/usr/bin/sexton serve",
         "KillMode=process",
@@ -99,14 +99,14 @@ fn the_package_has_what_a_debian_machine_needs() {
 /// Returns the size of a program unchanged, without debug information, and without symbols, as in packages.
 fn sizes(build: &Path) -> [u64; 3] {
     ["none", "debug", "all"].map(|strip| {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let root = files.path().join(strip);
         let mut contents = Command::new(packaging("contents"));
         contents.arg(build).args([text(&root), "/usr"]);
         well(contents.env("STRIP", strip));
         let program = root.join("bin/sexton");
         well(Command::new(&program).arg("--version"));
-        std::fs::metadata(program).expect("it is there").len()
+        std::fs::metadata(program).expect("the file exists").len()
     })
 }
 
@@ -136,7 +136,7 @@ const INTERPRETER: usize = 3;
 
 /// Returns whether a program is static: it names no dynamic loader.
 fn is_static(program: &Path) -> bool {
-    let bytes = std::fs::read(program).expect("it can be read");
+    let bytes = std::fs::read(program).expect("the file is readable");
     let word = |at: usize| {
         let word = bytes.get(at..at + 2).and_then(|it| it.try_into().ok());
         u16::from_le_bytes(word.expect("it is within the file")).into()
@@ -154,7 +154,7 @@ fn the_static_program_is_static_and_serves() {
         return;
     };
     assert!(is_static(&program));
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
     let mut serve = Command::new(&program);
     forget_environment(&mut serve);
@@ -178,14 +178,14 @@ struct EmptyRoot(TempDir);
 
 impl EmptyRoot {
     fn new() -> Self {
-        let root = tempfile::tempdir().expect("a temporary directory");
+        let root = tempfile::tempdir().expect("a temporary directory can be created");
         for folder in ["updates", "info", "triggers"] {
             let folder = root.path().join("var/lib/dpkg").join(folder);
-            std::fs::create_dir_all(folder).expect("it can be made");
+            std::fs::create_dir_all(folder).expect("the directory can be created");
         }
         for file in ["status", "available"] {
             let file = root.path().join("var/lib/dpkg").join(file);
-            std::fs::write(file, "").expect("it can be written");
+            std::fs::write(file, "").expect("the file is writable");
         }
         Self(root)
     }
@@ -209,7 +209,7 @@ impl EmptyRoot {
 
     fn status(&self) -> String {
         let file = self.0.path().join("var/lib/dpkg/status");
-        std::fs::read_to_string(file).expect("it is text")
+        std::fs::read_to_string(file).expect("the file is UTF-8 text")
     }
 }
 
@@ -219,7 +219,7 @@ fn is_there(process: Pid) -> bool {
 
 #[test]
 fn the_package_is_installed_upgraded_and_removed() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let Some(package) = package(&files) else {
         return;
     };
@@ -261,7 +261,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     let id = id.trim_end();
     let pid = || {
         let record = ask(&["ps", id, "--json"]);
-        let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
+        let record: serde_json::Value = serde_json::from_str(&record).expect("the text is JSON");
         let pid = record.pointer("/pid").or(record.pointer("/identity/pid"))?;
         Pid::from_raw(i32::try_from(pid.as_i64()?).ok()?)
     };
@@ -299,7 +299,10 @@ fn the_packaging_scripts_are_valid_shell() {
         well(Command::new("sh").arg("-n").arg(packaging(name)));
     }
     let mut program = Command::new(packaging("program"));
-    ended(program.arg("otherwise").output().expect("it runs"), 2);
+    ended(
+        program.arg("otherwise").output().expect("the command runs"),
+        2,
+    );
 }
 
 #[test]
@@ -308,7 +311,7 @@ fn the_tarball_runs_where_it_is_unpacked() {
         left_out("the tarball: there is no tar or no strip");
         return;
     }
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let mut tarball = Command::new(packaging("tarball"));
     let printed = well(tarball.arg(PROGRAM).arg(files.path()).env("STRIP", "all"));
     let (archive, linked) = printed.split_once('\n').expect("two lines");
@@ -322,7 +325,7 @@ fn the_tarball_runs_where_it_is_unpacked() {
     let printed = well(Command::new(root.join("bin/sexton")).arg("--version"));
     assert_eq!(printed.trim_end(), format!("sexton {}", version()));
     let unit = root.join("lib/systemd/system/sexton.service");
-    let unit = std::fs::read_to_string(unit).expect("it is text");
+    let unit = std::fs::read_to_string(unit).expect("the file is UTF-8 text");
     assert!(
         unit.contains("ExecStart=/usr/local/bin/sexton serve"),
         "{unit}"

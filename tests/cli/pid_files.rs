@@ -18,11 +18,11 @@ struct Other {
 
 impl Other {
     fn start(program: &str) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let mut command = Command::new("sleep");
         let child = command.arg("1000").stdin(Stdio::null()).spawn();
         let other = Self {
-            child: child.expect("it starts"),
+            child: child.expect("the command can be run"),
             started: now(),
             files,
         };
@@ -47,7 +47,7 @@ impl Other {
         };
         let file = File::options().write(true).open(self.pid_file());
         let set = file.and_then(|it| it.set_times(FileTimes::new().set_modified(time)));
-        set.expect("it is ours");
+        set.expect("the file belongs to this user");
     }
 
     fn lives(&mut self) -> bool {
@@ -60,7 +60,7 @@ impl Other {
         let status = listed
             .pointer("/pid_files/0/status")
             .and_then(Value::as_str);
-        status.expect("it is listed").to_owned()
+        status.expect("the file is listed").to_owned()
     }
 }
 
@@ -80,21 +80,21 @@ fn now() -> SystemTime {
 }
 
 fn write(path: &Path, content: &str) {
-    std::fs::write(path, content).expect("a file is written");
+    std::fs::write(path, content).expect("the file is writable");
 }
 
 fn list(directory: &Path) -> Value {
     let mut command = sexton();
     command.args(["ps", "--json", "--pid-files", text(directory)]);
-    let [said, errors] = ended(command.output().expect("it runs"), 0);
+    let [said, errors] = ended(command.output().expect("the command runs"), 0);
     assert_eq!(errors, "");
-    serde_json::from_str(&said).expect("it is JSON")
+    serde_json::from_str(&said).expect("the text is JSON")
 }
 
 fn kill(file: &Path, flags: &[&str], status: i32) -> [String; 2] {
     let mut command = sexton();
     command.args(["kill", "--pid-file", text(file)]).args(flags);
-    ended(command.output().expect("it runs"), status)
+    ended(command.output().expect("the command runs"), status)
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     assert!(said.contains("signalled"), "{said}");
     assert!(other.lives());
     let [said, _] = kill(&other.pid_file(), &["--json"], 0);
-    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let said: Value = serde_json::from_str(&said).expect("the text is JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
     // Its parent has not asked how, and then it has.
     assert_eq!(other.status(), "ended");
@@ -140,17 +140,17 @@ fn a_stranger_with_the_pid_is_never_touched() {
     write(&script, "#!/bin/bash\nwget 1000\n");
     assert_eq!(other.status(), "other-program");
     kill(&other.pid_file(), &["--now"], 1);
-    std::fs::remove_file(&script).expect("it is there");
+    std::fs::remove_file(&script).expect("the file exists");
     assert_eq!(other.status(), "unknown-program");
     let [_, told] = kill(&other.pid_file(), &["--now"], 1);
     assert!(told.contains("write cmd.sh there"), "{told}");
     // Whoever may write a file here does not thereby say what root is to kill.
     write(&script, "exec sleep 1000\n");
     if rustix::process::getuid().is_root() {
-        chown(other.pid_file(), Some(12_345), None).expect("root may");
+        chown(other.pid_file(), Some(12_345), None).expect("root may do this");
         assert_eq!(other.status(), "other-user");
         kill(&other.pid_file(), &["--signal", "KILL"], 1);
-        chown(other.pid_file(), Some(0), None).expect("root may");
+        chown(other.pid_file(), Some(0), None).expect("root may do this");
     }
     assert_eq!(other.status(), "running");
     assert!(other.lives(), "nothing of that has reached it");
@@ -160,7 +160,7 @@ fn a_stranger_with_the_pid_is_never_touched() {
 
 #[test]
 fn what_is_no_pid_file_is_refused_with_words() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let path = files.path().join("x.pid");
     let long = "7".repeat(100);
     for content in ["", "abc", "-1", "0", "1 2", "99999999999", &long, "1\0"] {
@@ -168,7 +168,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
         let [_, told] = kill(&path, &[], 3);
         assert!(told.contains("x.pid: "), "{content:?}: {told}");
     }
-    std::fs::remove_file(&path).expect("it is there");
+    std::fs::remove_file(&path).expect("the file exists");
     std::fs::create_dir(&path).expect("a directory");
     let [_, told] = kill(&path, &[], 3);
     assert!(told.contains("it is not a regular file"), "{told}");
@@ -186,5 +186,5 @@ fn what_is_no_pid_file_is_refused_with_words() {
     kill(&files.path().join("absent.pid"), &[], 3);
     let mut command = sexton();
     command.args(["kill", "0192f5e0", "--pid-file", text(&path)]);
-    ended(command.output().expect("it runs"), 2);
+    ended(command.output().expect("the command runs"), 2);
 }

@@ -11,7 +11,7 @@ use std::process::Stdio;
 pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     let printed = coordinator.well(&["pop", queue]);
     let mut words = printed.split_whitespace();
-    let mut word = || words.next().expect("a number").to_owned();
+    let mut word = || words.next().expect("the line has a number").to_owned();
     (word(), word())
 }
 
@@ -60,11 +60,16 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     ] {
         let mut command = coordinator.command(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut pushing = command.spawn().expect("it starts");
-        let mut input = pushing.stdin.take().expect("it is piped");
-        input.write_all(bytes).expect("it is read");
+        let mut pushing = command.spawn().expect("the command starts");
+        let mut input = pushing.stdin.take().expect("the stream is a pipe");
+        input
+            .write_all(bytes)
+            .expect("the server reads the request");
         drop(input);
-        assert_eq!(done(pushing.wait_with_output().expect("it ends")).status, 0);
+        assert_eq!(
+            done(pushing.wait_with_output().expect("the process ends")).status,
+            0
+        );
     }
     let claims = coordinator.json(&["pop", "q", "--count", "2"]);
     assert_eq!(claims["jobs"][0]["body_b64"], "/wAK");
@@ -72,7 +77,7 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     let raw = coordinator
         .command(&["peek", "1"])
         .output()
-        .expect("it runs");
+        .expect("the command runs");
     assert!(raw.stdout.ends_with(b" old\n\xff\x00\n"), "{raw:?}");
     let same = ["push", "q", "x", "--dedup", "k"];
     assert_eq!(coordinator.well(&same), "3\n");
@@ -139,17 +144,20 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
     };
     let wait = |before: u64| {
         let mut command = coordinator.command(&["pop", "q", "--wait", "600"]);
-        let waiter = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let waiter = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
         until("it stands in line", || (waiting() > before).then_some(()));
         waiter
     };
     let mut interrupted = wait(0);
     let served = wait(1);
-    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("it runs");
-    interrupted.wait().expect("it ends");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("the process is running");
+    interrupted.wait().expect("the process ends");
     until("it is withdrawn", || (waiting() == 1).then_some(()));
     coordinator.well(&["push", "q", "x"]);
-    let served = done(served.wait_with_output().expect("it ends"));
+    let served = done(served.wait_with_output().expect("the process ends"));
     assert!(
         served.status == 0 && served.out.ends_with("\nx\n"),
         "{served:?}"
@@ -216,7 +224,7 @@ t1:purges: 1 queued; 0 claimed; 1 delayed
     assert_eq!(table.len(), 6);
     let of = |words: &[&str]| {
         let shown = coordinator.json(&[&["show", "--list"], words].concat());
-        let jobs = shown["jobs"].as_array().expect("a list");
+        let jobs = shown["jobs"].as_array().expect("the value is a list");
         let ids = jobs.iter().map(|job| job["id"].clone()).collect::<Value>();
         (ids, shown["all"].clone())
     };
@@ -265,10 +273,10 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
     );
     // By now the file says something else.
     let file = coordinator.files.path().join("sexton.toml");
-    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("it can be written");
+    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("the file is writable");
     let all = coordinator.json(&["config"]);
     assert_eq!(all["limits"]["body_bytes_max"], 2_000_000);
-    let types = all["types"].as_array().expect("a list");
+    let types = all["types"].as_array().expect("the value is a list");
     assert_eq!((types.len(), &types[0]["type"]), (2, &json!("default")));
     let mails = &types[1];
     let told = ["type", "from", "order", "max_tries", "read_only_reason"].map(|key| &mails[key]);
@@ -375,12 +383,12 @@ fn a_throttled_queue_gives_no_more_than_its_type_says() {
 
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let run = |words: &[&str]| {
         done(
             command(files.path(), &[&["queue"], words].concat())
                 .output()
-                .expect("it runs"),
+                .expect("the command runs"),
         )
     };
     for words in [

@@ -65,7 +65,7 @@ fn session(page: &str) -> Vec<Step> {
 }
 
 fn halves() -> (&'static str, &'static str) {
-    let at = README.find(OPERATOR).expect("there is such a heading");
+    let at = README.find(OPERATOR).expect("the page has this heading");
     README.split_at(at)
 }
 
@@ -147,26 +147,26 @@ fn the_service_that_is_shown_comes_back() {
     assert_eq!(started[0].status, 0, "{started:?}");
     let pid = || {
         let listed = reader.run(["sexton service --json".to_owned()]);
-        let listed: Value = serde_json::from_str(&listed[0].printed).expect("it is JSON");
+        let listed: Value = serde_json::from_str(&listed[0].printed).expect("the text is JSON");
         let pid = listed.to_string();
         let (_, pid) = pid.split_once("\"pid\":")?;
         let digits: String = pid.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<i32>().ok()
     };
     let first = until("the service runs", pid);
-    let process = Pid::from_raw(first).expect("it is a PID");
-    kill_process(process, Signal::KILL).expect("it is there");
+    let process = Pid::from_raw(first).expect("the PID is not 0");
+    kill_process(process, Signal::KILL).expect("the process exists");
     until("it runs again", || pid().filter(|now| *now != first));
 }
 
 /// The screenshot in the README exists, is as wide as a readable page, and is small enough to load quickly.
 #[test]
 fn the_picture_that_is_shown_is_one() {
-    let (_, link) = README.split_once("![").expect("there is one");
-    let (_, path) = link.split_once("](").expect("it leads somewhere");
-    let (path, _) = path.split_once(')').expect("it ends");
+    let (_, link) = README.split_once("![").expect("the page has a picture");
+    let (_, path) = link.split_once("](").expect("the link has a target");
+    let (path, _) = path.split_once(')').expect("the text has this end");
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let picture = std::fs::read(root.join(path)).expect("it is there");
+    let picture = std::fs::read(root.join(path)).expect("the file exists");
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
     // The first chunk begins with width and height.
     assert_eq!(picture[16..20], 1280_u32.to_be_bytes());

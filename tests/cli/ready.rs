@@ -23,7 +23,7 @@ fn notifier(name: &str) -> String {
 const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\nafter = [\"db\"]\n";
 
 fn process(pid: i32) -> Pid {
-    Pid::from_raw(pid).expect("it is one")
+    Pid::from_raw(pid).expect("the PID is not 0")
 }
 
 fn pid_of(application: &Application, name: &str) -> Option<i32> {
@@ -58,12 +58,12 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
     application.kill();
     application.serve();
     assert_eq!(application.status("db"), "starting");
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
     assert_eq!(application.until_running("db"), db);
     application.until_running("web");
     // What the process before said does not count for the next: it says it again, when it is asked to.
-    std::fs::remove_file(application.files.path().join("go")).expect("it is there");
-    kill_process(process(db), Signal::KILL).expect("it is there");
+    std::fs::remove_file(application.files.path().join("go")).expect("the file exists");
+    kill_process(process(db), Signal::KILL).expect("the process exists");
     until("it is back", || {
         pid_of(&application, "db").filter(|pid| *pid != db)
     });
@@ -71,7 +71,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
         (output(&application, "db").matches("up once").count() == 2).then_some(())
     });
     assert_eq!(application.status("db"), "starting");
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
     application.until_running("db");
 }
 
@@ -98,12 +98,14 @@ fn a_notice_of_a_stranger_is_none() {
     ));
     let pid = until("it runs", || pid_of(&application, "db"));
     application.until_running("other");
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("it is ours");
+    let environment =
+        std::fs::read(format!("/proc/{pid}/environ")).expect("the file belongs to this user");
     let mut variables = environment.split(|byte| *byte == 0);
     let socket = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET="));
-    let socket = String::from_utf8(socket.expect("it is told").to_vec()).expect("it is text");
+    let socket = String::from_utf8(socket.expect("the client is notified").to_vec())
+        .expect("the bytes are UTF-8");
     assert_eq!(Path::new(&socket), application.data().join("notify.sock"));
-    let sender = UnixDatagram::unbound().expect("a socket");
+    let sender = UnixDatagram::unbound().expect("a socket can be created");
     for _ in 0..10 {
         sender.send_to(b"READY=1", &socket).expect("it is sent");
     }
@@ -138,7 +140,7 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
             .as_str()
             .map(drop)
     });
-    kill_process(process(db), Signal::STOP).expect("it is there");
+    kill_process(process(db), Signal::STOP).expect("the process exists");
     until("it is back", || {
         application.running("db").filter(|pid| *pid != db)
     });
@@ -161,9 +163,9 @@ fn a_service_runs_as_its_user_with_its_limits_or_not_at_all() {
     application.until_running("one");
     let said = output(&application, "one");
     let lines: Vec<&str> = said.lines().collect();
-    let nobody = std::fs::read_to_string("/etc/passwd").expect("it is there");
+    let nobody = std::fs::read_to_string("/etc/passwd").expect("the file exists");
     let nobody = nobody.lines().find(|line| line.starts_with("nobody:"));
-    let fields: Vec<&str> = nobody.expect("there is one").split(':').collect();
+    let fields: Vec<&str> = nobody.expect("the user exists").split(':').collect();
     assert_eq!(lines, [fields[2], fields[3], "77", "nobody"]);
     for (name, words) in [
         ("two", "no user no-such-user"),
@@ -173,7 +175,7 @@ fn a_service_runs_as_its_user_with_its_limits_or_not_at_all() {
         let view = application.view(name);
         let failure = &view["instances"][0]["last"]["failure"];
         assert_eq!(failure["step"], "user", "{view}");
-        let found = failure["words"].as_str().expect("it says why");
+        let found = failure["words"].as_str().expect("the refusal has a detail");
         assert!(found.contains(words), "{found}");
         assert_eq!(output(&application, name), "");
     }
@@ -185,13 +187,13 @@ fn another_user_can_say_that_it_is_ready_without_a_way_into_the_data_directory()
         return left_out("notices of other users: only root starts their services");
     }
     // It has a directory that it may write to, and the data of the other is root's alone.
-    let inner = tempfile::tempdir().expect("a temporary directory");
+    let inner = tempfile::tempdir().expect("a temporary directory can be created");
     rustix::fs::chown(
         inner.path(),
         Some(rustix::fs::Uid::from_raw(65534)),
         Some(rustix::fs::Gid::from_raw(65534)),
     )
-    .expect("root may");
+    .expect("root may do this");
     let application = Application::start(&format!(
         "{}user = \"65534\"\ngroup = \"65534\"\ndir = \"{}\"\n",
         notifier("db"),

@@ -11,12 +11,12 @@ fn replay(arguments: &[&str], log: &str) -> Output {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let mut input = child.stdin.take().expect("it was asked for");
+    let mut child = command.spawn().expect("the program can be run");
+    let mut input = child.stdin.take().expect("it was requested");
     // A program that has seen enough closes its input; that is its right.
     drop(input.write_all(log.as_bytes()));
     drop(input);
-    child.wait_with_output().expect("it ends")
+    child.wait_with_output().expect("the process ends")
 }
 
 fn words(bytes: &[u8]) -> String {
@@ -93,9 +93,9 @@ fn a_log_from_the_manual_is_decided_and_expires() {
 
 #[test]
 fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let file = files.path().join("log.jsonl");
-    let text = |path: &Path| path.to_str().expect("a plain name").to_owned();
+    let text = |path: &Path| path.to_str().expect("the path is UTF-8").to_owned();
     let log = r#"{"actor":"lock","message":"drain"}"#;
     let first = replay(&["-", "--export", &text(&file)], log);
     assert!(first.status.success(), "{}", words(&first.stderr));
@@ -104,11 +104,11 @@ fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
         "{}",
         words(&first.stderr)
     );
-    let written = std::fs::read_to_string(&file).expect("it was written");
+    let written = std::fs::read_to_string(&file).expect("the file was written");
     let again = replay(&[&text(&file), "--export", &text(&file)], "");
     assert_eq!(again.status.code(), Some(3));
     assert_eq!(
-        std::fs::read_to_string(&file).expect("it is still there"),
+        std::fs::read_to_string(&file).expect("it still exists"),
         written
     );
     let verified = replay(&[&text(&file), "--verify"], "");
@@ -128,7 +128,7 @@ fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
 
 #[test]
 fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let cases: [(&str, &[u8], &str); 3] = [
         ("load.py", b"import os\n", "line 1: column 1: "),
         ("00000001.seg", b"\xff\xfe", "it is not UTF-8"),
@@ -140,8 +140,8 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
     ];
     for (name, content, expected) in cases {
         let file = files.path().join(name);
-        std::fs::write(&file, content).expect("it can be written");
-        let path = file.to_str().expect("a plain name");
+        std::fs::write(&file, content).expect("the file is writable");
+        let path = file.to_str().expect("the path is UTF-8");
         let output = replay(&[path, "--verify"], "");
         let said = words(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{said}");
@@ -151,7 +151,7 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
         assert!(output.stdout.is_empty(), "{name}: nothing was whole");
     }
     let absent = files.path().join("absent");
-    let output = replay(&[absent.to_str().expect("a plain name")], "");
+    let output = replay(&[absent.to_str().expect("the path is UTF-8")], "");
     assert_eq!(output.status.code(), Some(3));
     assert!(words(&output.stderr).contains("help:"));
 }

@@ -15,11 +15,11 @@ use tempfile::TempDir;
 fn replay(log: &Path, flags: &[&str]) -> Output {
     let mut command = sexton();
     command.arg("replay").arg(log).args(flags);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it is text")
+    String::from_utf8(bytes.to_vec()).expect("the bytes are UTF-8")
 }
 
 /// The same past twice: trimmed with its snapshots, and the whole journal alone.
@@ -34,27 +34,30 @@ struct Pasts {
 
 impl Pasts {
     fn make() -> Self {
-        let files = tempfile::tempdir().expect("a directory can be made");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
         let keep = || copy(&trimmed.join("journal"), &whole.join("journal"));
-        let node = Node::open(settings(&trimmed)).expect("it opens");
+        let node = Node::open(settings(&trimmed)).expect("the directory opens");
         let handle = node.handle();
         request(&handle, 0..600);
         keep();
-        wait(handle.checkpoint()).expect("it is taken");
+        wait(handle.checkpoint()).expect("the lock is granted");
         request(&handle, 600..900);
         keep();
-        let older = wait(handle.checkpoint()).expect("it is taken").upto.0;
+        let older = wait(handle.checkpoint())
+            .expect("the lock is granted")
+            .upto
+            .0;
         request(&handle, 900..2000);
         keep();
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
         keep();
         assert!(
             !trimmed.join("journal/00000001.seg").exists(),
             "it is trimmed"
         );
         let said = replay(&whole, &["--state", "--json"]);
-        let said: Value = serde_json::from_slice(&said.stdout).expect("it is JSON");
+        let said: Value = serde_json::from_slice(&said.stdout).expect("the bytes are JSON");
         let last = said["last"].as_u64().expect("it is a number");
         Self {
             _files: files,
@@ -92,8 +95,8 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
             "{until}: {said}"
         );
         let (short, long): (Value, Value) = (
-            serde_json::from_slice(&short.stdout).expect("it is JSON"),
-            serde_json::from_slice(&long.stdout).expect("it is JSON"),
+            serde_json::from_slice(&short.stdout).expect("the bytes are JSON"),
+            serde_json::from_slice(&long.stdout).expect("the bytes are JSON"),
         );
         assert_eq!(short["actors"], long["actors"], "{until}");
         assert!(
@@ -108,10 +111,10 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
 fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     let pasts = Pasts::make();
     for _ in 0..2 {
-        let node = Node::open(settings(&pasts.trimmed)).expect("it opens");
+        let node = Node::open(settings(&pasts.trimmed)).expect("the directory opens");
         request(&node.handle(), 2000..2010);
-        wait(node.handle().checkpoint()).expect("it is taken");
-        node.stop().expect("it stops");
+        wait(node.handle().checkpoint()).expect("the lock is granted");
+        node.stop().expect("the node stops");
     }
     let there = first_there(&pasts.trimmed);
     let shown = replay(&pasts.trimmed, &[]);
@@ -133,7 +136,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
 
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = pasts.whole.join("log.jsonl");
-    std::fs::write(&log, &exported.stdout).expect("it can be written");
+    std::fs::write(&log, &exported.stdout).expect("the file is writable");
     let elsewhere = replay(&log, &[]);
     assert_eq!(
         elsewhere.status.code(),
@@ -143,7 +146,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     );
     assert_eq!(text(&elsewhere.stdout), text(&shown.stdout));
 
-    std::fs::remove_dir_all(pasts.trimmed.join("snapshots")).expect("it is there");
+    std::fs::remove_dir_all(pasts.trimmed.join("snapshots")).expect("the directory exists");
     let alone = replay(&pasts.trimmed, &[]);
     assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
     assert_eq!(numbers(&text(&alone.stdout)), numbers(&text(&shown.stdout)));
@@ -157,7 +160,7 @@ fn numbers(shown: &str) -> Vec<u64> {
 
 fn inspected(data: &Path) -> Value {
     let output = sexton().arg("inspect").arg(data).arg("--json").output();
-    serde_json::from_slice(&output.expect("it runs").stdout).expect("it is JSON")
+    serde_json::from_slice(&output.expect("the command runs").stdout).expect("the bytes are JSON")
 }
 
 /// The first number that the journal has.
@@ -201,13 +204,13 @@ fn states_are_compared_with_what_checkpoints_noted() {
     let planted = if digest.starts_with('0') { "1" } else { "0" };
     let other = format!(r#"{before}"digest":"{planted}{}"#, &digest[1..]);
     let log = pasts.whole.join("log.jsonl");
-    std::fs::write(&log, other).expect("it can be written");
+    std::fs::write(&log, other).expect("the file is writable");
     let verified = replay(&log, &["--verify"]);
     let said = text(&verified.stdout);
     assert_eq!(verified.status.code(), Some(1), "{said}");
     assert!(said.contains("a checkpoint has digest"), "{said}");
     let said = replay(&log, &["--verify", "--json"]);
-    let said: Value = serde_json::from_slice(&said.stdout).expect("it is JSON");
+    let said: Value = serde_json::from_slice(&said.stdout).expect("the bytes are JSON");
     assert_eq!(said["checkpoints"]["compared"], 3 * actors);
     assert_eq!(
         said["checkpoints"]["differing"].as_array().map(Vec::len),
@@ -233,13 +236,13 @@ fn what_is_gone_is_refused_in_words() {
     }
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = text(&exported.stdout);
-    let header: Value =
-        serde_json::from_str(log.lines().next().expect("it has a header")).expect("it is JSON");
+    let header: Value = serde_json::from_str(log.lines().next().expect("it has a header"))
+        .expect("the text is JSON");
     let after = first_there(&pasts.trimmed) - 1;
     assert_eq!(header["after"], after);
     assert!(text(&exported.stderr).contains("it begins in the middle"));
     let file = pasts.whole.join("log.jsonl");
-    std::fs::write(&file, log).expect("it can be written");
+    std::fs::write(&file, log).expect("the file is writable");
     let refused = replay(&file, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
@@ -257,11 +260,11 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
     let begins_with = |said: &str| {
         let (_, after) = said
             .split_once("begins with snapshot ")
-            .expect("it says so");
+            .expect("the message has this part");
         after[..1].to_owned()
     };
     let first = begins_with(&text(&replay(&pasts.trimmed, &["--verify"]).stderr));
-    std::fs::write(snapshots.join(&first).join("conf"), "").expect("it can be written");
+    std::fs::write(snapshots.join(&first).join("conf"), "").expect("the file is writable");
     let other = replay(&pasts.trimmed, &["--verify"]);
     let said = text(&other.stderr);
     assert_eq!(other.status.code(), Some(0), "{said}");
@@ -270,7 +273,7 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
         said.contains(&format!("snapshot {first} is damaged: conf has 0 bytes")),
         "{said}"
     );
-    std::fs::remove_dir_all(snapshots).expect("it is there");
+    std::fs::remove_dir_all(snapshots).expect("the directory exists");
     let refused = replay(&pasts.trimmed, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");

@@ -18,11 +18,11 @@ fn jobs() -> (Tree, tempfile::TempDir) {
     let (mut tree, _) = Tree::to_come();
     let flags = ["--data", text(&tree.data), "--beanstalk", "127.0.0.1:0"];
     tree.daemon = Some(Daemon::serve(&flags));
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let pixels: Vec<u8> = (0..4 * 4 * 3).collect();
     let picture = [b"P6\n4 4\n255\n".as_slice(), &pixels].concat();
-    std::fs::write(files.path().join("cat.ppm"), picture).expect("it can be written");
-    std::fs::write(files.path().join("notes.ppm"), "eggs").expect("it can be written");
+    std::fs::write(files.path().join("cat.ppm"), picture).expect("the file is writable");
+    std::fs::write(files.path().join("notes.ppm"), "eggs").expect("the file is writable");
     for order in ["cat.ppm 2", "cat.ppm 1", "notes.ppm 2"] {
         tree.well(&["queue", "push", "resize", order]);
     }
@@ -61,11 +61,18 @@ fn the_worker_with_greenstalk_does_its_jobs() {
         return;
     };
     let (tree, files) = jobs();
-    let address = tree.daemon.as_ref().expect("one runs").beanstalk();
+    let address = tree
+        .daemon
+        .as_ref()
+        .expect("a server is running")
+        .beanstalk();
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let mut worker = Command::new(python);
     worker.arg(example("worker.py")).args([&host, &port]);
-    let output = worker.current_dir(files.path()).output().expect("it runs");
+    let output = worker
+        .current_dir(files.path())
+        .output()
+        .expect("the command runs");
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     assert_eq!(left["phase"], "delayed", "it was released: {left}");
@@ -81,7 +88,10 @@ fn the_script_under_work_does_the_same_jobs() {
     let (tree, files) = jobs();
     let script = example("resize");
     let mut work = tree.command(&["work", "resize", "--", text(&script)]);
-    let output = work.current_dir(files.path()).output().expect("it runs");
+    let output = work
+        .current_dir(files.path())
+        .output()
+        .expect("the command runs");
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     let error = left["error"].as_str().unwrap_or_default();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// How a command that does not stay ended: exit status, standard output, standard error on one line.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
-    let output = command.output().expect("the program starts");
+    let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let errors = text(&output.stderr);
     let line = errors.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -40,17 +40,18 @@ fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) 
 }
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory")
+    tempfile::tempdir().expect("a temporary directory can be created")
 }
 
 /// A directory in which so many locks were requested, and that was left in good order.
 fn used(locks: u32) -> TempDir {
     let files = files();
     let daemon = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     for number in 0..locks {
         let lock = request("k", &number.to_string(), "alice", (600, 60, 0));
-        assert_eq!(client.number(&lock).expect("an answer"), 1);
+        assert_eq!(client.number(&lock).expect("the server answers"), 1);
     }
     daemon.signal(rustix::process::Signal::TERM);
     let (status, log) = daemon.end();
@@ -180,7 +181,7 @@ fn localhost_is_an_address_and_a_variable_that_is_none_of_ours_is_named() {
     assert!(daemon.beanstalk().ip().is_loopback());
     let refused = refused(&["--memory", "--lockserver", "localhost:many"]);
     says(refused, 2, &["expected an address and port"]);
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let mut status = sexton();
     status.args(["status", "--data", text(files.path())]);
     let (_, _, quiet) = run(&mut status);
@@ -204,7 +205,10 @@ fn what_looks_like_a_negative_number_is_not_taken_for_a_value() {
 #[test]
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken
+        .local_addr()
+        .expect("a bound socket has an address")
+        .to_string();
     let found = refused(&["--memory", "--lockserver", &address]);
     says(
         found,
@@ -221,13 +225,20 @@ fn an_address_in_use_is_named() {
 #[test]
 fn a_start_that_fails_for_its_address_leaves_no_directory() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken
+        .local_addr()
+        .expect("a bound socket has an address")
+        .to_string();
     let files = files();
     let data = files.path().join("below/data");
     for door in ["--lockserver", "--beanstalk", "--http"] {
         let found = refused(&["--data", text(&data), door, &address]);
         says(found, 3, &[&address, "in use"]);
-        let left = files.path().read_dir().expect("it is there").count();
+        let left = files
+            .path()
+            .read_dir()
+            .expect("the directory exists")
+            .count();
         assert_eq!(left, 0, "{door}");
     }
 }
@@ -236,7 +247,7 @@ fn a_start_that_fails_for_its_address_leaves_no_directory() {
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();
     let file = files.path().join("notes");
-    std::fs::write(&file, "x").expect("it can be written");
+    std::fs::write(&file, "x").expect("the file is writable");
     let found = refused(&["--data", text(&file)]);
     says(found, 3, &[text(&file), "it is a file, not a directory"]);
 }
@@ -245,12 +256,16 @@ fn a_directory_that_is_none_is_said_to_be_a_file() {
 fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     let files = files();
     let first = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(first.lockserver()).expect("the server accepts the connection");
     let lock = request("k", "i", "alice", (60, 60, 0));
-    assert_eq!(client.number(&lock).expect("an answer"), 1);
+    assert_eq!(client.number(&lock).expect("the server answers"), 1);
     first.kill();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("it is bound").to_string();
+    let address = taken
+        .local_addr()
+        .expect("a bound socket has an address")
+        .to_string();
     let found = refused_at(files.path(), &["--http", &address]);
     assert!(!found.1.contains("panicked"), "{}", found.1);
     says(found, 3, &["http", "in use"]);
@@ -268,7 +283,7 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         3,
         &[text(&hosts), "No such file"],
     );
-    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("a file is written");
+    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("the file is writable");
     let words = [
         text(&hosts),
         "line 3",
@@ -276,7 +291,7 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         "neither an address nor a prefix",
     ];
     says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &words);
-    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("a file is written");
+    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("the file is writable");
     says(
         refused_at(&data, &["--hosts", text(&hosts)]),
         3,
@@ -301,24 +316,29 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
             "--data directory",
         ],
     );
-    std::fs::remove_file(files.path().join("lock")).expect("anybody with the right may do that");
+    std::fs::remove_file(files.path().join("lock")).expect("any user with this right may do so");
     let found = refused_at(files.path(), &[]);
     says(
         found,
         3,
         &["another coordinator holds it", "is not recorded yet"],
     );
-    let mut client = Client::connect(first.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(first.lockserver()).expect("the server accepts the connection");
     let lock = request("k", "i", "alice", (60, 60, 0));
     assert_eq!(
-        client.number(&lock).expect("an answer"),
+        client.number(&lock).expect("the server answers"),
         1,
         "the first goes on"
     );
     first.kill();
     let second = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(second.lockserver()).expect("let in");
-    assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
+    let mut client =
+        Client::connect(second.lockserver()).expect("the server accepts the connection");
+    assert_eq!(
+        client.owner("k", "i").expect("the server answers"),
+        b"alice"
+    );
 }
 
 #[test]
@@ -328,14 +348,14 @@ fn a_newer_journal_is_left_alone() {
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(&segment)
-        .expect("it is there");
-    let mut header = std::fs::read(&segment).expect("it reads");
+        .expect("the file exists");
+    let mut header = std::fs::read(&segment).expect("the file is readable");
     header[8..12].copy_from_slice(&3_u32.to_le_bytes());
     let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..32]);
     header[12..16].copy_from_slice(&sum.to_le_bytes());
     file.write_all_at(&header[..32], 0)
         .expect("it takes the version");
-    let before = std::fs::read(&segment).expect("it reads");
+    let before = std::fs::read(&segment).expect("the file is readable");
     let words = [
         "journal/00000001.seg",
         "format 3 is newer than 2",
@@ -343,7 +363,7 @@ fn a_newer_journal_is_left_alone() {
     ];
     says(refused_at(files.path(), &[]), 3, &words);
     assert!(
-        std::fs::read(&segment).expect("it reads") == before,
+        std::fs::read(&segment).expect("the file is readable") == before,
         "nothing was changed"
     );
 }
@@ -354,19 +374,19 @@ fn a_damaged_journal_names_file_offset_and_number() {
     // What a snapshot holds already would be passed over.
     std::fs::remove_dir_all(files.path().join("snapshots")).expect("there are some");
     let segment = first_segment(&files);
-    let bytes = std::fs::read(&segment).expect("it reads");
+    let bytes = std::fs::read(&segment).expect("the file is readable");
     let used = bytes
         .iter()
         .rposition(|byte| *byte != 0)
-        .expect("something is in it");
+        .expect("it is not empty");
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(&segment)
-        .expect("it is there");
+        .expect("the file exists");
     for place in [40, used / 3, used / 2] {
         file.write_all_at(&[bytes[place] ^ 0x10], place as u64)
-            .expect("it takes the flip");
-        let before = std::fs::read(&segment).expect("it reads");
+            .expect("the file is writable");
+        let before = std::fs::read(&segment).expect("the file is readable");
         let (status, errors) = refused_at(files.path(), &[]);
         let words = [
             "journal/00000001.seg",
@@ -387,18 +407,19 @@ fn a_damaged_journal_names_file_offset_and_number() {
             "byte {place}, said {offset}"
         );
         assert!(
-            std::fs::read(&segment).expect("it reads") == before,
+            std::fs::read(&segment).expect("the file is readable") == before,
             "nothing was changed"
         );
         file.write_all_at(&bytes[place..=place], place as u64)
-            .expect("it takes the byte back");
+            .expect("the connection is open");
     }
     // And whole again, it opens; flips in the zeros do no harm to what is there.
     file.write_all_at(&[0x10], used as u64 + 5000)
-        .expect("it takes the flip");
+        .expect("the file is writable");
     let daemon = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
-    assert_eq!(client.list("k").expect("an answer").len(), 20);
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    assert_eq!(client.list("k").expect("the server answers").len(), 20);
     assert!(
         daemon.log().contains("cut the unfinished end"),
         "{}",
@@ -410,16 +431,16 @@ fn a_damaged_journal_names_file_offset_and_number() {
 fn a_directory_that_cannot_be_written_is_named() {
     let files = files();
     let file = files.path().join("file");
-    std::fs::write(&file, "no directory").expect("a file is written");
+    std::fs::write(&file, "no directory").expect("the file is writable");
     says(
         refused_at(&file.join("data"), &[]),
         3,
         &["create", text(&file), "Not a directory"],
     );
     let locked = files.path().join("locked");
-    std::fs::create_dir(&locked).expect("a folder is created");
+    std::fs::create_dir(&locked).expect("the directory can be created");
     let nobody_writes = std::fs::Permissions::from_mode(0o500);
-    std::fs::set_permissions(&locked, nobody_writes).expect("it is ours");
+    std::fs::set_permissions(&locked, nobody_writes).expect("the file belongs to this user");
     if rustix::process::geteuid().is_root() {
         println!("left out: a directory without permission, as root has every permission");
     } else {
@@ -470,7 +491,7 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
             wanted.display()
         );
         let mode = std::fs::metadata(wanted)
-            .expect("it is there")
+            .expect("the file exists")
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o700, "nobody else looks in");
@@ -494,7 +515,8 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
 #[test]
 fn debug_prints_each_command_with_its_answer() {
     let daemon = Daemon::serve(&["--memory", "-d", "--log", "error"]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     let mut asked = request("acct", "42", "alice", (60, 30, 5));
     asked.extend(lockserver::find_owner("acct", "42"));
     asked.extend(lockserver::find_contender("acct", "42", "bob"));
@@ -503,7 +525,7 @@ fn debug_prints_each_command_with_its_answer() {
     asked.extend(lockserver::release("acct", "*", "alice"));
     asked.extend(lockserver::release_all("alice"));
     asked.push(9);
-    client.send(&asked).expect("it takes them");
+    client.send(&asked).expect("the server reads the requests");
     client.receive_all().expect("answers, and the end");
     daemon.until_logged("not one of 01 to 08");
     daemon.until_logged(r#"release all "alice" -> 0 ended"#);

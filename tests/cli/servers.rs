@@ -22,9 +22,9 @@ fn servers_are_looked_up_when_they_are_wanted() {
         "{refused:?}"
     );
 
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
-    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("it is written");
+    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("the file is writable");
     let lease = |what: &[&str]| {
         let set = [&["lease", "set", REFRESH], what].concat();
         tree.well(&set);
@@ -47,12 +47,12 @@ fn servers_are_looked_up_when_they_are_wanted() {
 
     // A task that finds no server that is enabled has them looked up, and runs then.
     tree.well(&["server", "disable", "A"]);
-    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("it is written");
+    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("the file is writable");
     tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
     has("B").expect("it ran there");
 
     // So does one that cannot be launched.
-    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("it is written");
+    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("the file is writable");
     tree.well(&["task", "add", "--", "/nowhere/program"]);
     until("the inventory is brought", || has("C"));
 }
@@ -60,36 +60,36 @@ fn servers_are_looked_up_when_they_are_wanted() {
 #[test]
 fn an_inventory_is_watched() {
     let tree = Tree::start();
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
     let from = text(&inventory);
-    std::fs::write(&inventory, "[").expect("it is written");
+    std::fs::write(&inventory, "[").expect("the file is writable");
     let refused = tree.run(&["server", "update", "--from", "-", "--watch"]);
     assert_eq!(refused.status, 2, "{refused:?}");
 
     let mut watching = tree.command(&["server", "update", "--from", from, "--watch"]);
     watching.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut watching = watching.spawn().expect("it begins");
+    let mut watching = watching.spawn().expect("the command can be run");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
         listed
             .contains(&format!(r#""server":"{host}""#))
             .then_some(())
     };
-    let mut told = BufReader::new(watching.stderr.take().expect("it is piped"));
+    let mut told = BufReader::new(watching.stderr.take().expect("the stream is a pipe"));
     let mut line = String::new();
-    told.read_line(&mut line).expect("it is read");
+    told.read_line(&mut line).expect("the output is UTF-8");
     assert!(line.contains("failed to read the inventory"), "{line}");
     for host in ["A", "B"] {
         let text = format!(r#"[{{"host":"{host}"}}]"#);
-        std::fs::write(&inventory, text).expect("it is written");
+        std::fs::write(&inventory, text).expect("the file is writable");
         until("the file was seen", || has(host));
     }
     assert!(has("A").is_none(), "it is in the inventory no more");
-    watching.kill().expect("it runs");
-    watching.wait().expect("it ends");
+    watching.kill().expect("the process is running");
+    watching.wait().expect("the process ends");
     let mut rest = String::new();
-    told.read_to_string(&mut rest).expect("it is read");
+    told.read_to_string(&mut rest).expect("the output is UTF-8");
     // While it was written it may have been read in the middle.
     assert!(rest.lines().count() <= 2, "{rest}");
 }
@@ -113,13 +113,17 @@ fn an_inventory_comes_from_a_command_or_a_url() {
     );
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let at = listener.local_addr().expect("it has one");
+    let at = listener
+        .local_addr()
+        .expect("a bound socket has an address");
     let server = std::thread::Builder::new()
         .spawn(move || {
             for status in ["200 OK", "500 Oh no"] {
-                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let (mut stream, _) = listener.accept().expect("a client connects");
                 let mut request = [0; 1024];
-                let _count = stream.read(&mut request).expect("it asks");
+                let _count = stream
+                    .read(&mut request)
+                    .expect("the client sends a request");
                 let body = r#"[{"host":"A","max_procs":3}]"#;
                 let head = format!(
                     "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -127,10 +131,10 @@ fn an_inventory_comes_from_a_command_or_a_url() {
                 );
                 stream
                     .write_all((head + body).as_bytes())
-                    .expect("it is read");
+                    .expect("the server reads the request");
             }
         })
-        .expect("it begins");
+        .expect("the command can be run");
     let url = format!("http://{at}/servers.json");
     let update = tree.run(&["server", "update", "--from", &url]);
     assert_eq!(update.out, "0 added, 0 removed, 1 changed\n", "{update:?}");
@@ -147,7 +151,7 @@ fn an_inventory_comes_from_a_command_or_a_url() {
 #[test]
 fn an_inventory_has_room_for_thousands_of_other_machines() {
     let tree = Tree::start();
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
     let update = |count: usize| {
         let host = |nth| {
@@ -155,7 +159,7 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
             format!(r#"{{"host":"{host}","max_procs":4,"ssh":{{"to":"deploy@{host}"}}}}"#)
         };
         let hosts: Vec<String> = (0..count).map(host).collect();
-        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("it is written");
+        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("the file is writable");
         tree.run(&["server", "update", "--from", text(&inventory)])
     };
     let added = update(1000);
@@ -175,21 +179,21 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
 
 #[test]
 fn a_server_announces_itself_by_url() {
-    let files = tempdir().expect("there is room");
+    let files = tempdir().expect("the disk has space");
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
     let url = format!("http://{}", daemon.http());
     let announce = || {
         let mut announce = sexton();
         announce.args(["server", "announce", "--url", &url]);
-        done(announce.output().expect("it runs"))
+        done(announce.output().expect("the command runs"))
     };
     let refused = announce();
     assert_eq!(refused.status, 1, "{refused:?}");
     let here = |words: &[&str]| {
         let mut asking = sexton();
         asking.env("SEXTON_DATA", &data).args(words);
-        let done = done(asking.output().expect("it runs"));
+        let done = done(asking.output().expect("the command runs"));
         assert_eq!(done.status, 0, "{done:?}");
         done.out
     };

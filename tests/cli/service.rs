@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory")
+    tempfile::tempdir().expect("a temporary directory can be created")
 }
 
 /// A service manager's ear.
@@ -24,16 +24,16 @@ struct NotifySocket(UnixDatagram);
 
 impl NotifySocket {
     fn at(path: &Path) -> Self {
-        let socket = UnixDatagram::bind(path).expect("a socket");
+        let socket = UnixDatagram::bind(path).expect("a socket can be created");
         socket
             .set_read_timeout(Some(patience::PATIENCE))
-            .expect("a limit");
+            .expect("the timeout is not zero");
         Self(socket)
     }
 
     fn receive(&self) -> String {
         let mut told = [0; 512];
-        let len = self.0.recv(&mut told).expect("it is told something");
+        let len = self.0.recv(&mut told).expect("the client receives a line");
         let told = told.get(..len).expect("it is as long as it says");
         String::from_utf8_lossy(told).into_owned()
     }
@@ -74,14 +74,14 @@ fn a_service_manager_is_told_of_start_and_stop() {
     command.env("NOTIFY_SOCKET", &path);
     let daemon = Daemon::start(command);
     let started = ear.until("READY=1");
-    let first = started.first().expect("something was said");
+    let first = started.first().expect("something was printed");
     assert!(first.starts_with("STATUS="), "{first}");
     assert!(has(first, "EXTEND_TIMEOUT_USEC=60000000"), "{first}");
     let ready = started.iter().filter(|notice| has(notice, "READY=1"));
     assert_eq!(ready.count(), 1, "{started:?}");
-    let mut client = Client::connect(daemon.lockserver()).expect("the door is open");
+    let mut client = Client::connect(daemon.lockserver()).expect("the listener is open");
     let lock = request("k", "i", "alice", (600, 60, 0));
-    assert_eq!(client.number(&lock).expect("an answer"), 1);
+    assert_eq!(client.number(&lock).expect("the server answers"), 1);
 
     daemon.signal(Signal::USR2);
     ear.until("STATUS=draining");
@@ -101,11 +101,12 @@ fn a_service_manager_is_told_of_start_and_stop() {
 fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
     use std::os::linux::net::SocketAddrExt as _;
     let name = format!("sexton-test-{}", std::process::id());
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
-    let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket"));
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)
+        .expect("the name is short enough");
+    let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket can be created"));
     ear.0
         .set_read_timeout(Some(patience::PATIENCE))
-        .expect("a limit");
+        .expect("the timeout is not zero");
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", format!("@{name}"));
     let daemon = Daemon::start(command);
@@ -181,7 +182,9 @@ fn passed(passed: Passed, flags: &[&str]) -> Command {
 
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener
+        .local_addr()
+        .expect("a bound socket has an address");
     (listener, address)
 }
 
@@ -190,7 +193,7 @@ fn refused(mut command: Command) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .and_then(std::process::Child::wait_with_output)
-        .expect("the program starts");
+        .expect("the program can be run");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     errors
@@ -198,9 +201,13 @@ fn refused(mut command: Command) -> String {
 
 fn healthy(mut stream: impl std::io::Read + std::io::Write) -> bool {
     let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(asked.as_bytes()).expect("it takes it");
+    stream
+        .write_all(asked.as_bytes())
+        .expect("the connection is open");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream
+        .read_to_string(&mut answer)
+        .expect("the server answers");
     answer.starts_with("HTTP/1.1 200")
 }
 
@@ -212,28 +219,37 @@ fn passed_listeners_become_doors() {
     let (lockserver, lockserver_at) = listener();
     let (http, http_at) = listener();
     // Who connects before it runs is served once it does.
-    let early = TcpStream::connect(lockserver_at).expect("it listens already");
+    let early = TcpStream::connect(lockserver_at).expect("the server is already listening");
     let descriptors = Passed {
         names: "lockserver:http",
         descriptors: [Some(lockserver.into()), Some(http.into())],
     };
     let mut command = passed(descriptors, &["--memory"]);
     command.env("NOTIFY_SOCKET", &notify);
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
     let mut greeting = [0];
-    (&early).read_exact(&mut greeting).expect("it greets");
+    (&early)
+        .read_exact(&mut greeting)
+        .expect("the server sends its greeting");
     assert_eq!(greeting, [1]);
-    let mut client = Client::connect(lockserver_at).expect("let in");
+    let mut client = Client::connect(lockserver_at).expect("the server accepts the connection");
     let lock = request("k", "i", "alice", (600, 60, 0));
-    assert_eq!(client.number(&lock).expect("an answer"), 1);
-    assert!(healthy(TcpStream::connect(http_at).expect("it listens")));
+    assert_eq!(client.number(&lock).expect("the server answers"), 1);
+    assert!(healthy(
+        TcpStream::connect(http_at).expect("the server is listening")
+    ));
     let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::TERM).expect("it is there");
-    assert!(child.wait().expect("it is our child").success());
+    kill_process(pid, Signal::TERM).expect("the process exists");
+    assert!(
+        child
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
 
     let path = files.path().join("passed.sock");
-    let socket = UnixListener::bind(&path).expect("a socket");
+    let socket = UnixListener::bind(&path).expect("a socket can be created");
     let descriptors = Passed {
         names: "socket",
         descriptors: [Some(socket.into()), None],
@@ -253,10 +269,16 @@ fn passed_listeners_become_doors() {
     ];
     let mut command = passed(descriptors, &flags);
     command.env("NOTIFY_SOCKET", &notify);
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
-    assert!(healthy(UnixStream::connect(&path).expect("it listens")));
-    let mode = path.metadata().expect("it is there").permissions().mode();
+    assert!(healthy(
+        UnixStream::connect(&path).expect("the server is listening")
+    ));
+    let mode = path
+        .metadata()
+        .expect("the file exists")
+        .permissions()
+        .mode();
     assert_eq!(
         mode & 0o777,
         0o660,
@@ -264,8 +286,13 @@ fn passed_listeners_become_doors() {
     );
     assert!(!data.join("sexton.sock").exists(), "one socket is enough");
     let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::TERM).expect("it is there");
-    assert!(child.wait().expect("it is our child").success());
+    kill_process(pid, Signal::TERM).expect("the process exists");
+    assert!(
+        child
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
     assert!(path.exists(), "the file is the manager's");
 }
 
@@ -304,11 +331,11 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     );
     assert!(said.contains("lockserver: this listener is off"), "{said}");
     let (listener, at) = listener();
-    let connected = TcpStream::connect(at).expect("it listens");
+    let connected = TcpStream::connect(at).expect("the server is listening");
     let said = refuse("lockserver", Some(connected.into()), None, memory);
     assert!(said.contains("it does not listen"), "{said}");
     drop(listener);
-    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let file = std::fs::File::open("/dev/null").expect("the file exists");
     let said = refuse("http", Some(file.into()), None, memory);
     assert!(said.contains("not a socket"), "{said}");
     // The rules for an address hold for a passed one.
@@ -341,11 +368,11 @@ fn the_units_are_well_formed() {
         "sexton-http.socket",
         "sexton-socket.socket",
     ] {
-        let unit = std::fs::read_to_string(root.join(name)).expect("it is there");
+        let unit = std::fs::read_to_string(root.join(name)).expect("the file exists");
         // The program is where this build put it.
         let unit = unit.replace("/usr/local/bin/sexton", PROGRAM);
         let path = files.path().join(name);
-        std::fs::write(&path, unit).expect("a file is written");
+        std::fs::write(&path, unit).expect("the file is writable");
         units.push(path);
     }
     let verified = Command::new("systemd-analyze")
@@ -358,7 +385,7 @@ fn the_units_are_well_formed() {
         Err(error) => println!("left out: `systemd-analyze verify` of the units, {error}"),
     }
     // What the unit sets is a setting.
-    let unit = std::fs::read_to_string(&units[0]).expect("it is there");
+    let unit = std::fs::read_to_string(&units[0]).expect("the file exists");
     assert!(unit.contains("Type=notify") && unit.contains("WatchdogSec="));
     for line in unit
         .lines()
@@ -366,7 +393,7 @@ fn the_units_are_well_formed() {
     {
         let (name, value) = line.split_once('=').expect("a variable");
         let shown = sexton().arg("config").env(name, value).output();
-        let shown = shown.expect("the program starts");
+        let shown = shown.expect("the program can be run");
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(shown.contains(name), "{shown}");
     }
@@ -407,13 +434,17 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
             .args([env!("CARGO_BIN_EXE_sexton"), "beanstalkd", "-l"])
             .arg(format!("unix:{}", socket.display()))
             .spawn()
-            .expect("it starts");
+            .expect("the command starts");
         // It listens before it hears signals, and serves after that: process 1 is not ended by one that it does not hear.
         let mut client = until("it listens", || UnixStream::connect(&socket).ok());
-        client.write_all(b"list-tube-used\r\n").expect("it is read");
-        client.read_exact(&mut [0]).expect("it is answered");
-        kill_process(child_of(unshare.id()), signal).expect("it is there");
-        let ended = unshare.wait().expect("it ends");
+        client
+            .write_all(b"list-tube-used\r\n")
+            .expect("the server reads the request");
+        client
+            .read_exact(&mut [0])
+            .expect("the request is answered");
+        kill_process(child_of(unshare.id()), signal).expect("the process exists");
+        let ended = unshare.wait().expect("the process ends");
         assert_eq!(ended.code(), Some(status), "{signal:?}");
     }
 }
@@ -429,23 +460,29 @@ fn as_process_1_it_stops_in_good_order() {
         let mut unshare = Command::new("unshare");
         unshare.args(["--pid", "--fork", "--kill-child"]);
         let daemon = Daemon::start(serve_by(unshare, &["--data", text(&data)]));
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client =
+            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
         let lock = request("k", "i", "alice", (600, 60, 0));
-        assert_eq!(client.number(&lock).expect("an answer"), 1);
+        assert_eq!(client.number(&lock).expect("the server answers"), 1);
         let mut status = sexton();
         status.args(["status", "--json", "--data", text(&data)]);
-        let status = status.output().expect("the program starts");
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("it is JSON");
+        let status = status.output().expect("the program runs");
+        let status: serde_json::Value =
+            serde_json::from_slice(&status.stdout).expect("the bytes are JSON");
         assert_eq!(status["pid"], 1);
 
         let unshare = daemon.pid().as_raw_nonzero().get().cast_unsigned();
-        kill_process(child_of(unshare), signal).expect("it is there");
+        kill_process(child_of(unshare), signal).expect("the process exists");
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
 
         let again = Daemon::serve(&["--data", text(&data)]);
         again.until_logged("clean=true");
-        let mut client = Client::connect(again.lockserver()).expect("let in");
-        assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
+        let mut client =
+            Client::connect(again.lockserver()).expect("the server accepts the connection");
+        assert_eq!(
+            client.owner("k", "i").expect("the server answers"),
+            b"alice"
+        );
     }
 }

@@ -26,7 +26,7 @@ impl Application {
     }
 
     fn with(config: &str, flags: &[&'static str]) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let mut application = Self {
             daemon: None,
             files,
@@ -43,7 +43,7 @@ impl Application {
 
     fn write(&self, config: &str) {
         let file = self.files.path().join("sexton.toml");
-        std::fs::write(file, config).expect("it can be written");
+        std::fs::write(file, config).expect("the file is writable");
     }
 
     pub(crate) fn serve(&mut self) {
@@ -54,12 +54,12 @@ impl Application {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server is running").kill();
     }
 
     /// Stops it in good order; what it logged.
     fn stop(&mut self) -> String {
-        let daemon = self.daemon.take().expect("one runs");
+        let daemon = self.daemon.take().expect("a server is running");
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert!(status.success(), "{log}");
@@ -69,7 +69,12 @@ impl Application {
     pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
         let words = [&["service"], words].concat();
         let mut command = command(&self.data(), &words);
-        done(command.stdin(Stdio::null()).output().expect("it runs"))
+        done(
+            command
+                .stdin(Stdio::null())
+                .output()
+                .expect("the command runs"),
+        )
     }
 
     pub(crate) fn well(&self, words: &[&str]) -> String {
@@ -80,15 +85,15 @@ impl Application {
 
     pub(crate) fn view(&self, name: &str) -> Value {
         let printed = self.well(&["status", name, "--json"]);
-        let mut said: Value = serde_json::from_str(&printed).expect("it is JSON");
+        let mut said: Value = serde_json::from_str(&printed).expect("the text is JSON");
         let view = said.pointer_mut("/services/0").map(Value::take);
-        view.expect("it is there")
+        view.expect("it exists")
     }
 
     pub(crate) fn status(&self, name: &str) -> String {
         let view = self.view(name);
         let status = view.pointer("/status").and_then(Value::as_str);
-        status.expect("it stands somehow").to_owned()
+        status.expect("it has a status").to_owned()
     }
 
     /// The PID of the first process of a service, if it runs.
@@ -136,8 +141,8 @@ fn lives(pid: i32) -> bool {
 }
 
 fn kill(pid: i32) {
-    let pid = Pid::from_raw(pid).expect("it is a PID");
-    kill_process(pid, Signal::KILL).expect("it is there");
+    let pid = Pid::from_raw(pid).expect("the PID is not 0");
+    kill_process(pid, Signal::KILL).expect("the process exists");
 }
 
 #[test]
@@ -176,7 +181,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
          intensity = 2\nperiod = \"1h\"\nbackoff = { first = \"10ms\", max = \"20ms\" }\n",
     );
     application.until_status("bad", "failed");
-    let daemon = application.daemon.as_ref().expect("it runs");
+    let daemon = application.daemon.as_ref().expect("the node is running");
     daemon.until_logged("service-failed service=bad");
     let listed = application.well(&[]);
     assert!(
@@ -189,7 +194,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
         (restarts.as_u64(), view["instances"][0]["pid"].as_u64()),
         (Some(2), None)
     );
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
     application.well(&["start", "bad"]);
     assert!(application.running("bad").is_some());
 }
@@ -203,7 +208,7 @@ fn a_wait_before_a_restart_is_shown_and_a_start_ends_it() {
     application.until_status("slow", "backoff");
     let listed = application.well(&[]);
     assert!(listed.contains("again in"), "{listed}");
-    std::fs::write(application.files.path().join("go"), "").expect("it can be written");
+    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
     application.well(&["start", "slow"]);
     assert!(application.running("slow").is_some());
 }
@@ -290,7 +295,7 @@ fn a_reload_touches_only_what_changed() {
     // What is wrong changes nothing.
     application.write("[services.same]\ncommand = [\"true\"]\nafter = [\"none\"]\n");
     assert_eq!(application.run(&["reload"]).status, 1);
-    let daemon = application.daemon.as_ref().expect("it runs");
+    let daemon = application.daemon.as_ref().expect("the node is running");
     daemon.until_logged("there is no service none");
     assert_eq!(application.running("same"), Some(same));
 }
@@ -317,7 +322,7 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
 /// What a command prints that asks the coordinator.
 fn done_of(application: &Application, words: &[&str]) -> String {
     let mut command = command(&application.data(), words);
-    done(command.output().expect("it runs")).out
+    done(command.output().expect("the command runs")).out
 }
 
 #[test]
@@ -388,7 +393,7 @@ fn output_is_kept_over_restarts() {
     );
     let file = application.data().join("services/web/stdout.log");
     assert_eq!(
-        std::fs::read_to_string(file).expect("it is there"),
+        std::fs::read_to_string(file).expect("the file exists"),
         "web 1\nweb 1\n"
     );
 }
@@ -407,7 +412,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
         (failure == "environment").then_some(())
     });
     let file = application.files.path().join("secrets.env");
-    std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("it can be written");
+    std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("the file is writable");
     application.well(&["start", "web"]);
     let wrote = until("it wrote", || {
         Some(application.well(&["logs", "web"])).filter(|it| it.lines().count() == 2)
@@ -416,7 +421,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
         .files
         .path()
         .canonicalize()
-        .expect("it is there");
+        .expect("the path exists");
     assert_eq!(wrote, format!("{}\ntell-nobody\n", dir.display()));
     let listed = application.well(&["status", "--json"]);
     assert!(!listed.contains("tell-nobody"), "{listed}");
@@ -424,17 +429,17 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
 
 /// What `sexton config` and `sexton serve` have against a file, its path left out.
 fn refused(config: &str) -> String {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let file = files.path().join("sexton.toml");
     let data = files.path().join("data");
-    std::fs::write(&file, config).expect("it can be written");
+    std::fs::write(&file, config).expect("the file is writable");
     let found = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).args(["--config", text(&file)]);
         command.args(["--data", text(&data)]);
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("the command runs");
         assert_eq!(output.status.code(), Some(2), "{config}: {output:?}");
-        String::from_utf8(output.stderr).expect("it is text")
+        String::from_utf8(output.stderr).expect("the bytes are UTF-8")
     };
     let words = found(&["config"]);
     assert_eq!(found(&["serve"]), words);
@@ -521,35 +526,39 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
 
 #[test]
 fn services_need_a_directory() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let file = files.path().join("sexton.toml");
-    std::fs::write(&file, format!("memory = true\n[services.a]\n{LONG}")).expect("it is written");
+    std::fs::write(&file, format!("memory = true\n[services.a]\n{LONG}"))
+        .expect("the file is writable");
     let mut command = sexton();
     command.args(["serve", "--config", text(&file)]);
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command runs");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let words = String::from_utf8(output.stderr).expect("it is text");
+    let words = String::from_utf8(output.stderr).expect("the bytes are UTF-8");
     assert!(words.contains("need a data directory"), "{words}");
 }
 
 #[test]
 fn the_configuration_shows_services() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let file = files.path().join("sexton.toml");
     let config =
         format!("[services.web]\n{LONG}stop_signal = \"INT\"\ngrace = \"5s\"\nintensity = false\n");
-    std::fs::write(&file, config).expect("it can be written");
+    std::fs::write(&file, config).expect("the file is writable");
     let shown = |words: &[&str]| {
         let mut command = sexton();
         command
             .args(["config", "--config", text(&file)])
             .args(words);
-        let output = command.env("HOME", "/nowhere").output().expect("it runs");
+        let output = command
+            .env("HOME", "/nowhere")
+            .output()
+            .expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        String::from_utf8(output.stdout).expect("it is text")
+        String::from_utf8(output.stdout).expect("the bytes are UTF-8")
     };
     assert!(shown(&[]).contains("sleep 1000"));
-    let said: Value = serde_json::from_str(&shown(&["--json"])).expect("it is JSON");
+    let said: Value = serde_json::from_str(&shown(&["--json"])).expect("the text is JSON");
     let web = &said["services"]["web"];
     assert_eq!(web["stop_signal"], 2);
     assert_eq!(web["grace_ms"], 5000);
@@ -571,12 +580,16 @@ fn metrics_count_processes_and_services() {
     until("it is back", || {
         application.running("web").filter(|pid| *pid != web)
     });
-    let daemon = application.daemon.as_ref().expect("it runs");
-    let mut stream = std::net::TcpStream::connect(daemon.http()).expect("it listens");
+    let daemon = application.daemon.as_ref().expect("the node is running");
+    let mut stream = std::net::TcpStream::connect(daemon.http()).expect("the server is listening");
     let asked = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(asked.as_bytes()).expect("it is read");
+    stream
+        .write_all(asked.as_bytes())
+        .expect("the server reads the request");
     let mut page = String::new();
-    stream.read_to_string(&mut page).expect("it is text");
+    stream
+        .read_to_string(&mut page)
+        .expect("the answer is UTF-8");
     for line in [
         "sexton_processes{status=\"running\"} 1",
         "sexton_services{status=\"running\"} 1",

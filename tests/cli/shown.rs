@@ -178,14 +178,14 @@ impl Reader {
     /// A file in its directory.
     pub(crate) fn file(&self, name: &str, text: &str) {
         let file = self.files.join(name);
-        std::fs::write(&file, text).expect("it can be written");
+        std::fs::write(&file, text).expect("the file is writable");
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&file, mode).expect("it is ours");
+        std::fs::set_permissions(&file, mode).expect("the file belongs to this user");
     }
 
     /// What stands in its directory.
     pub(crate) fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.files.join(name)).expect("it is there")
+        std::fs::read_to_string(self.files.join(name)).expect("the file exists")
     }
 
     /// A path or a port of a page as it is for this reader.
@@ -276,12 +276,12 @@ static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 /// Ports that nobody has, below those that the system gives out by itself. Each reader gets others, also while no coordinator
 /// of an earlier one listens yet.
 fn free_ports() -> [u16; 3] {
-    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("it is small") * 30;
+    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("the value is small") * 30;
     std::array::from_fn(|_| {
         let mut ports =
             std::iter::repeat_with(|| begin + NEXT_PORT.fetch_add(1, Ordering::Relaxed));
         let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-        free.expect("it looks until there is one")
+        free.expect("the search ends only when one is found")
     })
 }
 

@@ -14,11 +14,11 @@ fn serve(files: &TempDir, more: &[&str]) -> Daemon {
 }
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory")
+    tempfile::tempdir().expect("a temporary directory can be created")
 }
 
 fn number(client: &mut Client, command: &[u8]) -> u16 {
-    client.number(command).expect("an answer")
+    client.number(command).expect("the server answers")
 }
 
 #[test]
@@ -26,7 +26,8 @@ fn int_term_and_tstp_save_and_end_well() {
     for signal in [Signal::INT, Signal::TERM, Signal::TSTP] {
         let files = files();
         let daemon = serve(&files, &[]);
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client =
+            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
         assert_eq!(
             number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
             1
@@ -46,8 +47,12 @@ fn int_term_and_tstp_save_and_end_well() {
 
         let again = serve(&files, &[]);
         again.until_logged("clean=true");
-        let mut client = Client::connect(again.lockserver()).expect("let in");
-        assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
+        let mut client =
+            Client::connect(again.lockserver()).expect("the server accepts the connection");
+        assert_eq!(
+            client.owner("k", "i").expect("the server answers"),
+            b"alice"
+        );
         let place = lockserver::find_contender("k", "i", "bob");
         assert_eq!(number(&mut client, &place), 2, "{signal:?}");
     }
@@ -57,41 +62,41 @@ fn int_term_and_tstp_save_and_end_well() {
 fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
     let files = files();
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8\n").expect("the file is writable");
     let daemon = serve(&files, &["--hosts", text(&hosts)]);
     let greeting = || {
-        let mut client = Client::dial(daemon.lockserver()).expect("the port is open");
-        client.receive(1).expect("a greeting")
+        let mut client = Client::dial(daemon.lockserver()).expect("the server is listening");
+        client.receive(1).expect("the server sends a greeting")
     };
     assert_eq!(greeting(), [0], "only the lab");
 
-    std::fs::write(&hosts, "10.0.0.0/8\n127.0.0.0/8\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8\n127.0.0.0/8\n").expect("the file is writable");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the hosts list changed and is in force");
     assert_eq!(greeting(), [1], "and this machine");
 
-    std::fs::write(&hosts, "10.0.0.0/8\n\nlocalhost\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8\n\nlocalhost\n").expect("the file is writable");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the old hosts list stays in force");
     let log = daemon.log();
     let said = log
         .lines()
         .find(|line| line.contains("stays in force"))
-        .expect("it is there");
+        .expect("it exists");
     assert!(
         said.contains(text(&hosts)) && said.contains("line 3") && said.contains("ERROR"),
         "{said}"
     );
     assert_eq!(greeting(), [1], "the old list");
 
-    std::fs::remove_file(&hosts).expect("it is ours");
+    std::fs::remove_file(&hosts).expect("the file belongs to this user");
     daemon.signal(Signal::HUP);
     until("the second error is logged", || {
         (daemon.log().matches("stays in force").count() == 2).then_some(())
     });
     assert_eq!(greeting(), [1], "the old list");
 
-    std::fs::write(&hosts, "# nobody\n").expect("a file is written");
+    std::fs::write(&hosts, "# nobody\n").expect("the file is writable");
     daemon.signal(Signal::HUP);
     until("nobody is let in", || (greeting() == [0]).then_some(()));
 }
@@ -100,7 +105,7 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
 fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     let files = files();
     let config = files.path().join("sexton.toml");
-    let write = |text: &str| std::fs::write(&config, text).expect("a file is written");
+    let write = |text: &str| std::fs::write(&config, text).expect("the file is writable");
     write("lock-entries = 100\n");
     let daemon = serve(&files, &["--config", text(&config)]);
     daemon.signal(Signal::HUP);
@@ -117,7 +122,8 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     write("lock-entries = 0\n");
     daemon.signal(Signal::HUP);
     daemon.until_logged("failed to reload, the old settings stay in force");
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -128,7 +134,8 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
 fn usr1_takes_a_checkpoint() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -136,14 +143,21 @@ fn usr1_takes_a_checkpoint() {
     daemon.signal(Signal::USR1);
     daemon.until_logged("took the checkpoint requested by SIGUSR1");
     let slots = files.path().join("data/snapshots");
-    assert!(slots.read_dir().expect("it is there").next().is_some());
+    assert!(
+        slots
+            .read_dir()
+            .expect("the directory exists")
+            .next()
+            .is_some()
+    );
 }
 
 #[test]
 fn usr1_writes_statistics_and_locks() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -159,17 +173,17 @@ fn usr1_writes_statistics_and_locks() {
     let data = files.path().join("data");
     let (statistics, locks) = (data.join("lockserver.stats"), data.join("lockserver.locks"));
     // What stands there before is replaced as a whole: a reader that has it open goes on reading the old one.
-    std::fs::write(&statistics, "old").expect("a file is written");
-    let old = std::fs::File::open(&statistics).expect("it is there");
+    std::fs::write(&statistics, "old").expect("the file is writable");
+    let old = std::fs::File::open(&statistics).expect("the file exists");
     daemon.signal(Signal::USR1);
     daemon.until_logged("wrote lockserver.stats and lockserver.locks");
 
-    let written = std::fs::read_to_string(&statistics).expect("the statistics are there");
+    let written = std::fs::read_to_string(&statistics).expect("the statistics exist");
     let lines: Vec<(&str, u64)> = written
         .lines()
         .map(|line| {
             let (name, value) = line.split_once(' ').expect("a name and a value");
-            (name, value.parse().expect("a number"))
+            (name, value.parse().expect("the text is a number"))
         })
         .collect();
     assert_eq!(lines.len(), 15, "{written}");
@@ -184,7 +198,7 @@ fn usr1_writes_statistics_and_locks() {
     }
     let before = std::io::read_to_string(old).expect("the old file reads");
     assert_eq!(before, "old", "replaced by rename");
-    let written = std::fs::read_to_string(&locks).expect("the locks are there");
+    let written = std::fs::read_to_string(&locks).expect("the locks exist");
     let lines: Vec<&str> = written.lines().skip(1).collect();
     let bobs = r#""a b" "" "bob\n" 1 0 1 2"#;
     let [first, ..] = lines.as_slice() else {
@@ -200,8 +214,8 @@ fn usr1_writes_statistics_and_locks() {
         ]
     );
     let left: Vec<_> = std::fs::read_dir(&data)
-        .expect("it is there")
-        .map(|entry| entry.expect("it reads").file_name())
+        .expect("the directory exists")
+        .map(|entry| entry.expect("the directory is readable").file_name())
         .filter(|name| name.to_string_lossy().ends_with(".tmp"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
@@ -212,7 +226,8 @@ fn usr1_without_files_says_so_and_goes_on() {
     let daemon = Daemon::serve(&["--memory"]);
     daemon.signal(Signal::USR1);
     daemon.until_logged("SIGUSR1 ignored");
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -224,7 +239,8 @@ fn sys_and_usr2_drain() {
     for signal in [Signal::SYS, Signal::USR2] {
         let files = files();
         let mut daemon = serve(&files, &[]);
-        let mut client = Client::connect(daemon.lockserver()).expect("let in");
+        let mut client =
+            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
         assert_eq!(
             number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
             1
@@ -247,13 +263,13 @@ fn sys_and_usr2_drain() {
             1,
             "a renewal"
         );
-        assert!(client.renew("k", "i", "bob").expect("an answer"));
+        assert!(client.renew("k", "i", "bob").expect("the server answers"));
         assert_eq!(
             number(&mut client, &lockserver::release("k", "i", "alice")),
             1
         );
         assert_eq!(
-            client.owner("k", "i").expect("an answer"),
+            client.owner("k", "i").expect("the server answers"),
             b"bob",
             "who waits still inherits"
         );
@@ -268,7 +284,8 @@ fn sys_and_usr2_drain() {
         assert!(log.contains("drained"), "{log}");
 
         let again = serve(&files, &[]);
-        let mut client = Client::connect(again.lockserver()).expect("let in");
+        let mut client =
+            Client::connect(again.lockserver()).expect("the server accepts the connection");
         let newcomer = request("k", "i", "erin", (60, 30, 5));
         assert_eq!(
             number(&mut client, &newcomer),
@@ -298,7 +315,8 @@ fn a_drain_with_nothing_held_ends_at_once() {
 #[test]
 fn a_drain_ends_when_the_last_time_to_live_is_over() {
     let daemon = Daemon::serve(&["--memory"]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (1, 0, 0))),
         1
@@ -312,7 +330,8 @@ fn a_drain_ends_when_the_last_time_to_live_is_over() {
 fn a_drain_can_still_be_stopped() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client = Client::connect(daemon.lockserver()).expect("let in");
+    let mut client =
+        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 0, 0))),
         1
@@ -323,6 +342,10 @@ fn a_drain_can_still_be_stopped() {
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(0), "{log}");
     let again = serve(&files, &[]);
-    let mut client = Client::connect(again.lockserver()).expect("let in");
-    assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
+    let mut client =
+        Client::connect(again.lockserver()).expect("the server accepts the connection");
+    assert_eq!(
+        client.owner("k", "i").expect("the server answers"),
+        b"alice"
+    );
 }

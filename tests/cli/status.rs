@@ -27,12 +27,16 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
 
 /// Its status, asked with these headers.
 fn get(coordinator: &Daemon, headers: &str) -> String {
-    let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
+    let mut stream = TcpStream::connect(coordinator.http()).expect("the server is listening");
     let request =
         format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).expect("it is read");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the server reads the request");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream
+        .read_to_string(&mut answer)
+        .expect("the server answers");
     answer
 }
 
@@ -49,25 +53,25 @@ fn status(data: &Path, flags: &[&str]) -> Output {
         .arg(data)
         .args(flags)
         .output()
-        .expect("it runs")
+        .expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it is text")
+    String::from_utf8(bytes.to_vec()).expect("the bytes are UTF-8")
 }
 
 fn write_private(file: &Path, text: &str) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(file).expect("it can be written");
+    let mut opened = options.open(file).expect("the file is writable");
     opened
         .write_all(text.as_bytes())
-        .expect("it can be written");
+        .expect("the file is writable");
 }
 
 #[test]
 fn a_person_and_a_program_read_the_status() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let data = directory.path().join("data");
     let coordinator = start(&data, &[]);
     let shown = status(&data, &[]);
@@ -105,7 +109,7 @@ fn a_person_and_a_program_read_the_status() {
     );
 
     let checkpoint = sexton().args(["checkpoint", "--data"]).arg(&data).output();
-    ended(checkpoint.expect("it runs"), 0);
+    ended(checkpoint.expect("the command runs"), 0);
     let page = text(&status(&data, &[]).stdout);
     let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
@@ -116,7 +120,7 @@ fn a_person_and_a_program_read_the_status() {
     assert!(snapshots.contains("on disk"), "{snapshots}");
 
     let json: serde_json::Value =
-        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("it is JSON");
+        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("the bytes are JSON");
     assert_eq!(json["pid"], number);
     assert_eq!(json["doors"]["http"], http);
     let following = &json["following"];
@@ -136,7 +140,7 @@ fn a_person_and_a_program_read_the_status() {
 
 #[test]
 fn without_a_coordinator_the_status_says_what_was_tried() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let refused = |data: &Path, expected: &str| {
         let refused = status(data, &[]);
         let [page, error] = ended(refused, 3);
@@ -170,7 +174,7 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
 
 #[test]
 fn a_token_is_read_again_at_hup_and_never_told() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let (data, file) = (
         directory.path().join("data"),
         directory.path().join("token"),
@@ -178,7 +182,7 @@ fn a_token_is_read_again_at_hup_and_never_told() {
     write_private(&file, TOKEN);
     let flags = [
         "--token-file",
-        file.to_str().expect("it is text"),
+        file.to_str().expect("the path is UTF-8"),
         "--log",
         "trace",
         "-d",
@@ -212,13 +216,13 @@ fn a_token_is_read_again_at_hup_and_never_told() {
 
 #[test]
 fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let (data, file) = (
         directory.path().join("data"),
         directory.path().join("token"),
     );
     let refused = |data: &Path, flags: &[&str], status: i32, expected: &[&str]| {
-        let output = serve(data, flags).output().expect("it runs");
+        let output = serve(data, flags).output().expect("the command runs");
         let [page, error] = ended(output, status);
         assert_eq!(page, "");
         let joined = error.replace(['\n', ' '], "");
@@ -230,7 +234,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
         }
         assert!(!error.contains("staple"), "{error}");
     };
-    let token = file.to_str().expect("it is text");
+    let token = file.to_str().expect("the path is UTF-8");
     refused(&data, &["--http", "0.0.0.0:0"], 2, &["needs a token file"]);
     refused(
         &data,
@@ -239,7 +243,8 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
         &["token", "No such file"],
     );
     write_private(&file, TOKEN);
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))
+        .expect("the file belongs to this user");
     refused(&data, &["--token-file", token], 3, &["0644", "chmod 600"]);
     let long = directory.path().join("x".repeat(120));
     refused(&long, &[], 3, &["107", "shorter data directory"]);
@@ -247,7 +252,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let data = directory.path().join("data");
     let _coordinator = start(&data, &[]);
     for words in [
@@ -256,11 +261,11 @@ fn a_reader_that_has_gone_is_no_failure() {
         &["checkpoint"],
         &["checkpoint", "--json"],
     ] {
-        let (reader, writer) = std::io::pipe().expect("there is one");
+        let (reader, writer) = std::io::pipe().expect("a pipe can be created");
         drop(reader);
         let mut command = sexton();
         command.args(words).arg("--data").arg(&data).stdout(writer);
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("the command runs");
         let [_, error] = ended(output, 0);
         assert_eq!(error, "", "{words:?}");
     }

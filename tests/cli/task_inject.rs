@@ -49,7 +49,9 @@ fn a_launch_that_fails_is_tried_again() {
             );
             assert_eq!(task["attempts"], 2, "{point}: {task}");
             assert_eq!(first(&task).0, "not-launched", "{point}: {task}");
-            let failure = task["past"][0]["failure"].as_str().expect("it says why");
+            let failure = task["past"][0]["failure"]
+                .as_str()
+                .expect("the refusal has a detail");
             assert!(failure.starts_with(step), "{point}: {failure}");
         }
     }
@@ -215,10 +217,10 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
             if point == "within-cleanup:stop" {
                 continue;
             }
-            let id = task["id"].as_u64().expect("a number");
+            let id = task["id"].as_u64().expect("the value is a number");
             until("what cleans up has ended", || {
                 let told = tree.well(&["task", "transcript", &id.to_string(), "--json"]);
-                let told: Value = serde_json::from_str(&told).expect("it is JSON");
+                let told: Value = serde_json::from_str(&told).expect("the text is JSON");
                 let phases = told["stories"][0]["phases"].as_array()?.iter();
                 phases
                     .into_iter()
@@ -271,11 +273,11 @@ fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
         assert_no_thread_is_taken(&tree);
     }
     let status = tree.well(&["status", "--json"]);
-    let status: Value = serde_json::from_str(&status).expect("it is JSON");
+    let status: Value = serde_json::from_str(&status).expect("the text is JSON");
     for (actor, restarts, rebuilds) in [("dispatch", 4, 4), ("lock", 4, 0)] {
         let actors = status["actors"].as_array().expect("actors").iter();
         let mut those = actors.filter(|it| it["name"] == actor);
-        let record = those.next().expect("it is there");
+        let record = those.next().expect("it exists");
         let counted = (record["restarts"].as_u64(), record["rebuilds"].as_u64());
         assert_eq!(
             counted,
@@ -295,7 +297,7 @@ fn a_coordinator_makes_no_faults_unless_it_is_allowed_to() {
         "{refused:?}"
     );
     let listed = tree.well(&["task", "list", "--json"]);
-    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
+    let listed: Value = serde_json::from_str(&listed).expect("the text is JSON");
     assert_eq!(
         listed["tasks"].as_array().map(Vec::len),
         Some(0),

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 /// Adds jobs until one is refused for want of space.
 pub(crate) fn fill(tree: &Tree) {
-    let daemon = tree.daemon.as_ref().expect("one runs");
+    let daemon = tree.daemon.as_ref().expect("a server is running");
     // A disk with room for the first two segments of the journal, and not for the third.
     daemon.limit_files(Some(3 << 20));
     let long = "x".repeat(60_000);
@@ -36,7 +36,7 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     for id in [held, other] {
         let task = show(&tree, id);
         assert_eq!(task["status"], "not-started", "{task}");
-        let why = task["why"].as_str().expect("it says why");
+        let why = task["why"].as_str().expect("the refusal has a detail");
         let words = "disk space is low: the journal has ";
         assert!(
             why.starts_with(words) && why.ends_with(" 2.0 MiB free"),
@@ -51,11 +51,11 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     assert_eq!(used.count(), 1, "only that of the task that runs");
     tree.assert_all_agrees();
     // What runs goes on, and ends.
-    std::fs::write(&file, "").expect("it can be written");
+    std::fs::write(&file, "").expect("the file is writable");
     assert_eq!(over(&tree, runs)["exit"], "completed");
     tree.assert_all_agrees();
 
-    let daemon = tree.daemon.as_ref().expect("one runs");
+    let daemon = tree.daemon.as_ref().expect("a server is running");
     daemon.limit_files(None);
     for id in [held, other] {
         assert_eq!(over(&tree, id)["exit"], "completed");

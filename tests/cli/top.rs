@@ -25,16 +25,16 @@ fn top(data: &Path) -> Command {
 }
 
 fn serve(data: &Path) -> Daemon {
-    Daemon::serve(&["--data", data.to_str().expect("it is text")])
+    Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")])
 }
 
 fn output(mut command: Command) -> Output {
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 #[test]
 fn where_nobody_looks_one_frame_is_printed() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let coordinator = serve(directory.path());
     let [page, _] = ended(output(top(directory.path())), 0);
     let pid = coordinator.pid().as_raw_nonzero().to_string();
@@ -42,7 +42,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     let first = format!("serving  sexton {version}, process {pid}, up 0 s, fsync always");
     let begin = page.lines().next().unwrap_or("");
     // It may have been up for longer on a busy machine.
-    let (before, _) = first.split_once("up").expect("it says so");
+    let (before, _) = first.split_once("up").expect("the message has this part");
     assert!(begin.starts_with(before), "{page}");
     for words in [
         "lockserver/s",
@@ -69,7 +69,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     let mut once = top(directory.path());
     once.args(["--once", "--json"]);
     let [line, _] = ended(output(once), 0);
-    let line: Value = serde_json::from_str(&line).expect("it is JSON");
+    let line: Value = serde_json::from_str(&line).expect("the text is JSON");
     assert_eq!(line["status"]["pid"].to_string(), pid);
     assert!(
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
@@ -82,13 +82,13 @@ fn where_nobody_looks_one_frame_is_printed() {
 
 #[test]
 fn jobs_and_the_beanstalkd_door_are_shown() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
-    let data = directory.path().to_str().expect("it is text");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let data = directory.path().to_str().expect("the path is UTF-8");
     let door = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
     let coordinator = Daemon::serve(&[&["--data", data], &door[..]].concat());
-    let connect = || Client::connect(coordinator.beanstalk()).expect("it listens");
+    let connect = || Client::connect(coordinator.beanstalk()).expect("the server is listening");
     let mut client = connect();
-    let mut ask = |command: &str| client.ask(command).expect("an answer").line;
+    let mut ask = |command: &str| client.ask(command).expect("the server answers").line;
     for (id, delay) in [0, 0, 0, 0, 1000].into_iter().enumerate() {
         let put = ask(&format!("put 0 {delay} 600 4\r\nwork"));
         assert_eq!(put, format!("INSERTED {}", id + 1));
@@ -101,15 +101,18 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
         ("watch empty", "WATCHING 2"),
         ("ignore default", "WATCHING 1"),
     ] {
-        assert_eq!(waiting.ask(command).expect("an answer").line, reply);
+        assert_eq!(
+            waiting.ask(command).expect("the server answers").line,
+            reply
+        );
     }
-    waiting.send(b"reserve\r\n").expect("it is read");
+    waiting.send(b"reserve\r\n").expect("the receiver exists");
     // All places are taken.
     assert!(connect().receive().is_err());
     let line = until("a status of one that waits", || {
         let mut once = top(directory.path());
         once.args(["--once", "--json"]);
-        let line: Value = serde_json::from_slice(&output(once).stdout).expect("it is JSON");
+        let line: Value = serde_json::from_slice(&output(once).stdout).expect("the bytes are JSON");
         (line["status"]["queues"]["waiting"] == 1).then_some(line)
     });
     assert_eq!(line["per_second"]["jobs_added"], 0.0);
@@ -124,7 +127,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
         (&commands["put"], &commands["reserve"]),
         (&5.into(), &3.into())
     );
-    let queues = line["queues"].as_array().expect("a list");
+    let queues = line["queues"].as_array().expect("the value is a list");
     let default = queues.iter().find(|queue| queue["queue"] == "default");
     let default = default.expect("the tube that has jobs is among them");
     assert_eq!(
@@ -155,7 +158,7 @@ fn words_of(page: &str) -> String {
 
 #[test]
 fn without_a_coordinator_one_frame_is_an_error_that_helps() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     for flags in [&["--once"][..], &["--once", "--json"]] {
         let mut command = top(directory.path());
         command.args(flags);
@@ -175,7 +178,7 @@ fn without_a_coordinator_one_frame_is_an_error_that_helps() {
 
 #[test]
 fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let coordinator = serve(directory.path());
     let before = coordinator.pid().as_raw_nonzero().to_string();
     let mut command = top(directory.path());
@@ -183,10 +186,13 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
         .arg("--json")
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it starts");
-    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+        .expect("the command starts");
+    let mut lines = BufReader::new(watching.stdout.take().expect("the stream is a pipe")).lines();
     let mut line_with = |wanted: &dyn Fn(&Value) -> bool| loop {
-        let line = lines.next().expect("it goes on").expect("it is text");
+        let line = lines
+            .next()
+            .expect("another item follows")
+            .expect("the line is UTF-8");
         let line: Value = serde_json::from_str(&line).expect("each line is JSON");
         if wanted(&line) {
             return line;
@@ -213,8 +219,8 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
         "no rate across two processes: {line}"
     );
     line_with(&|line| line["per_second"].is_object());
-    watching.kill().expect("it runs");
-    watching.wait().expect("it is our child");
+    watching.kill().expect("the process is running");
+    watching.wait().expect("the process is a child of this one");
 }
 
 /// `sexton top` on a terminal of 80 by 24.
@@ -231,8 +237,8 @@ impl Terminal {
     fn open(mut command: Command) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
             .expect("there are terminals");
-        grantpt(&ours).expect("it is ours");
-        unlockpt(&ours).expect("it is ours");
+        grantpt(&ours).expect("the terminal belongs to this process");
+        unlockpt(&ours).expect("the terminal belongs to this process");
         let name = ptsname(&ours, Vec::new()).expect("it has a name");
         // It must not become the terminal of this test.
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -246,12 +252,12 @@ impl Terminal {
         };
         tcsetwinsize(&theirs, size).expect("it has a size");
         let before = modes(&theirs);
-        let end = || Stdio::from(theirs.try_clone().expect("there are descriptors"));
+        let end = || Stdio::from(theirs.try_clone().expect("descriptors are left"));
         command.env("TERM", "xterm-256color");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
-        let process = process.expect("it starts");
+        let process = process.expect("the command can be run");
         let ours = File::from(ours);
-        let seen = Gathered::from(ours.try_clone().expect("there are descriptors"));
+        let seen = Gathered::from(ours.try_clone().expect("descriptors are left"));
         Self {
             ours,
             theirs,
@@ -270,13 +276,17 @@ impl Terminal {
     }
 
     fn press(&mut self, keys: &str) {
-        self.ours.write_all(keys.as_bytes()).expect("it is read");
+        self.ours
+            .write_all(keys.as_bytes())
+            .expect("the server reads the request");
     }
 
     /// Waits for the end, which must be a good one, and for the ordinary screen.
     fn ends(&mut self) {
         let status = until("the end of top", || {
-            self.process.try_wait().expect("it is our child")
+            self.process
+                .try_wait()
+                .expect("the process is a child of this one")
         });
         assert!(status.success(), "{status}: {}", self.seen.so_far());
         until("the ordinary screen", || {
@@ -342,7 +352,7 @@ impl Drop for Terminal {
 
 #[test]
 fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let coordinator = serve(directory.path());
     for end in ["q", "\u{3}", "\u{1b}", "SIGTERM"] {
         let mut command = top(directory.path());
@@ -355,7 +365,8 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
             "it reads single keys"
         );
         if end == "SIGTERM" {
-            kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+            kill_process(Pid::from_child(&terminal.process), Signal::TERM)
+                .expect("the process is running");
         } else {
             terminal.press(end);
         }
@@ -372,7 +383,8 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
                 .contains("\u{1b}[?1049h")
                 .then_some(())
         });
-        kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("it runs");
+        kill_process(Pid::from_child(&terminal.process), Signal::TERM)
+            .expect("the process is running");
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before);
     }
@@ -381,7 +393,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
 
 #[test]
 fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let coordinator = serve(directory.path());
     let mut terminal = Terminal::open(top(directory.path()));
     terminal.until_shown("serving");

@@ -23,20 +23,20 @@ impl Frozen {
             return None;
         }
         let path = Path::new(FREEZERS).join(format!("sexton-test-{}", std::process::id()));
-        fs::create_dir(&path).expect("root makes groups");
+        fs::create_dir(&path).expect("root may create groups");
         Some(Self(path))
     }
 
     fn freeze(&self, pid: Pid) {
         let pid = pid.as_raw_nonzero().to_string();
-        fs::write(self.0.join("cgroup.procs"), pid).expect("root moves processes");
+        fs::write(self.0.join("cgroup.procs"), pid).expect("root may move processes");
         self.set("FROZEN");
     }
 
     fn set(&self, state: &str) {
-        fs::write(self.state(), state).expect("root freezes groups");
+        fs::write(self.state(), state).expect("root may freeze groups");
         until("the group has come to it", || {
-            let now = fs::read_to_string(self.state()).expect("it reads");
+            let now = fs::read_to_string(self.state()).expect("the file is readable");
             (now.trim() == state).then_some(())
         });
     }
@@ -71,10 +71,14 @@ impl Drop for Killed {
 
 fn holder(tree: &Tree) -> Option<Value> {
     let printed = tree.well(&["lock", "list", "k", "--json"]);
-    let said: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let said: Value = serde_json::from_str(&printed).expect("the text is JSON");
     let locks = said.pointer("/locks").and_then(Value::as_array);
     let holds = |it: &&Value| it.pointer("/place") == Some(&1.into());
-    locks.expect("a list").iter().find(holds).cloned()
+    locks
+        .expect("the value is a list")
+        .iter()
+        .find(holds)
+        .cloned()
 }
 
 fn is(entry: Option<&Value>, path: &str, value: &Value) -> Option<()> {
@@ -92,22 +96,23 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     run.args(["echo $$ > $0.new; mv $0.new $0; exec sleep 1000000"])
         .arg(&pid_file);
     run.stdout(Stdio::null()).stderr(Stdio::null());
-    let run = Killed(run.spawn().expect("it runs"));
+    let run = Killed(run.spawn().expect("the command starts"));
     let pid = until("it runs", || fs::read_to_string(&pid_file).ok());
-    let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID");
+    let pid =
+        Pid::from_raw(pid.trim().parse().expect("the text is a number")).expect("the PID is not 0");
     // Its lock has a time by now, after which it is killed.
     until("its lock has a time", || {
         holder(&tree)?.pointer("/remaining_ms")?.as_u64()
     });
     frozen.freeze(pid);
     let of_run = Pid::from_child(&run.0);
-    kill_process(of_run, Signal::STOP).expect("it is ours");
+    kill_process(of_run, Signal::STOP).expect("this user may signal it");
     until("its tree is being stopped", || {
         is(holder(&tree).as_ref(), "/fencing", &true.into())
     });
     let mut waits = tree.command(&["lock", "run", "k", "--", "touch"]);
     waits.arg(&next).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut waits = Killed(waits.spawn().expect("it runs"));
+    let mut waits = Killed(waits.spawn().expect("the command starts"));
     let status = until("it does not end, and that is said", || {
         let status = tree.well(&["status"]);
         status.contains("SIGKILL does not end").then_some(status)
@@ -120,7 +125,14 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     let said = tree.run(&["lock", "run", "--no-wait", "k", "--", "true"]);
     assert_eq!(said.status, 1, "{said:?}");
     tree.well(&["lock", "release", "k", "--force"]);
-    assert_eq!(waits.0.wait().expect("it is ours").code(), Some(0));
+    assert_eq!(
+        waits
+            .0
+            .wait()
+            .expect("the process is a child of this one")
+            .code(),
+        Some(0)
+    );
     assert!(next.exists(), "the next had the lock");
     assert!(
         Path::new("/proc").join(&number).exists(),

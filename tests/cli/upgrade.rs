@@ -18,7 +18,7 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let data = files.path().join("data");
         Self { files, data }
     }
@@ -49,7 +49,7 @@ impl Site {
     fn ask(&self, words: &[&str]) -> String {
         let mut command = sexton();
         command.env("SEXTON_DATA", &self.data).args(words);
-        let done = done(command.output().expect("it runs"));
+        let done = done(command.output().expect("the command runs"));
         assert_eq!(done.status, 0, "{done:?}");
         done.out
     }
@@ -61,7 +61,7 @@ impl Site {
     }
 
     fn record(&self, id: &str) -> Value {
-        serde_json::from_str(&self.ask(&["ps", id, "--json"])).expect("it is JSON")
+        serde_json::from_str(&self.ask(&["ps", id, "--json"])).expect("the text is JSON")
     }
 
     fn keeper(&self) -> Option<Pid> {
@@ -72,7 +72,7 @@ impl Site {
     /// Waits until the keeper executes this file.
     fn until_executed(&self, program: &Path) {
         let file = |path: &Path| std::fs::metadata(path).map(|it| (it.dev(), it.ino()));
-        let wanted = file(program).expect("it is there");
+        let wanted = file(program).expect("it exists");
         until("the keeper executes the new program", || {
             let keeper = self.keeper()?.as_raw_nonzero();
             let executed = file(Path::new(&format!("/proc/{keeper}/exe")));
@@ -107,8 +107,8 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     let after = site.serve(&program);
     site.until_executed(&program);
     assert_eq!(site.keeper(), keeper);
-    let keeper = keeper.expect("one runs").as_raw_nonzero();
-    let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("it is there");
+    let keeper = keeper.expect("a keeper is running").as_raw_nonzero();
+    let words = std::fs::read(format!("/proc/{keeper}/cmdline")).expect("the file exists");
     assert!(words.starts_with(b"sexton\0keeper\0"), "{words:?}");
 
     // It is the parent still: nobody else is told a code.

@@ -38,7 +38,7 @@ pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Command
 
 /// Type, status and error of each job.
 pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
-    let listed = said["jobs"].as_array().expect("a list");
+    let listed = said["jobs"].as_array().expect("the value is a list");
     let word = |job: &Value, what: &str| job[what].as_str().expect("a word").to_owned();
     let jobs = listed.iter().map(|job| {
         assert!(job["time"].is_u64(), "{job}");
@@ -52,11 +52,11 @@ pub(crate) fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
     let all = [&["work"], words, &["--", "sh", "-c", script]].concat();
     let mut command = tree.command(&all);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
-    command.spawn().expect("it runs")
+    command.spawn().expect("the command starts")
 }
 
 pub(crate) fn pid(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("a PID")).expect("a PID")
+    Pid::from_raw(i32::try_from(child.id()).expect("a PID fits")).expect("the PID is not 0")
 }
 
 /// A script that runs until a file is there, and notes that it began and that it ended.
@@ -92,7 +92,7 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
         (&said["reached"], &said["backoffs"]),
         (&json!("none-ready"), &json!({}))
     );
-    let written = std::fs::read_to_string(&out).expect("it ran");
+    let written = std::fs::read_to_string(&out).expect("the command wrote the file");
     assert_eq!(written, format!("to: ann\n{id} mails mails 1\n"));
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
 
@@ -145,9 +145,19 @@ fn a_job_is_done_when_all_that_its_command_started_has_ended() {
     let mut running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     assert_eq!(job(&tree, &id)["phase"], "claimed");
-    assert!(running.try_wait().expect("it is ours").is_none());
-    std::fs::write(&gate, "").expect("it can be written");
-    assert!(running.wait().expect("it is ours").success());
+    assert!(
+        running
+            .try_wait()
+            .expect("the process is a child of this one")
+            .is_none()
+    );
+    std::fs::write(&gate, "").expect("the file is writable");
+    assert!(
+        running
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
 }
 
@@ -205,10 +215,15 @@ fn several_run_beside_each_other() {
     let (script, gate, log) = gated(&tree);
     let mut running = begin(&tree, &["mails", "--procs", "3"], &script);
     until_lines(&log, 3);
-    let noted = std::fs::read_to_string(&log).expect("it is there");
+    let noted = std::fs::read_to_string(&log).expect("the file exists");
     assert_eq!(noted, "begin\nbegin\nbegin\n");
-    std::fs::write(&gate, "").expect("it can be written");
-    assert!(running.wait().expect("it is ours").success());
+    std::fs::write(&gate, "").expect("the file is writable");
+    assert!(
+        running
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
@@ -220,9 +235,13 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     let id = push(&tree, "mails", "x");
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    std::fs::write(&gate, "").expect("it can be written");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::TERM).expect("the process is running");
+    std::fs::write(&gate, "").expect("the file is writable");
+    let done = done(
+        running
+            .wait_with_output()
+            .expect("the process is a child of this one"),
+    );
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.err.contains("stopped"), "{done:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
@@ -235,10 +254,10 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
         let queue = tree.get("/v1/queues/queue?queue=mails");
         (queue["waiting"] == 1).then_some(())
     });
-    kill_process(pid(&idle), Signal::TERM).expect("it runs");
+    kill_process(pid(&idle), Signal::TERM).expect("the process is running");
     assert!(
         idle.wait_with_output()
-            .expect("it is ours")
+            .expect("the process is a child of this one")
             .status
             .success()
     );
@@ -258,13 +277,17 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     assert_eq!(job(&tree, &id)["phase"], "claimed", "its command lives");
     let early = tree.run(&["queue", "pop", "mails"]);
     assert_eq!(early.status, 1, "nobody has it beside it: {early:?}");
-    std::fs::write(&gate, "").expect("it can be written");
-    let is_killed = running.wait().expect("it is ours").code().is_none();
+    std::fs::write(&gate, "").expect("the file is writable");
+    let is_killed = running
+        .wait()
+        .expect("the process is a child of this one")
+        .code()
+        .is_none();
     if is_killed {
         until("it is ready again", || {
             (job(&tree, &id)["phase"] == "ready").then_some(())
         });
-        let noted = std::fs::read_to_string(&log).expect("it is there");
+        let noted = std::fs::read_to_string(&log).expect("the file exists");
         assert_eq!(noted, "begin\nend\n", "its command has ended");
         let (said, _) = work(&tree, &["mails"], "test $SEXTON_JOB_ATTEMPT = 2");
         assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
@@ -274,12 +297,12 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
 
 #[test]
 fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
-    killed(|_, running| running.kill().expect("it runs"));
+    killed(|_, running| running.kill().expect("the process is running"));
 }
 
 #[test]
 fn a_job_goes_on_through_a_crash_of_the_coordinator() {
-    killed(|tree, _| tree.daemon.take().expect("one runs").kill());
+    killed(|tree, _| tree.daemon.take().expect("a server is running").kill());
 }
 
 #[test]
@@ -327,7 +350,7 @@ fn a_run_goes_on_though_nobody_takes_what_it_says() {
     let mut command = tree.command(&words);
     let full = std::fs::File::options().write(true).open("/dev/full");
     command.stderr(full.expect("every Linux has it"));
-    assert!(command.status().expect("it runs").success());
+    assert!(command.status().expect("the command runs").success());
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
@@ -345,17 +368,17 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     ];
     let mut command = tree.command(&all.concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("it runs");
+    let child = command.spawn().expect("the command starts");
     until_lines(&log, 2);
     let cancel = ["queue", "cancel", &id, "--reason", "wrong file"];
     assert_eq!(tree.well(&cancel), "cancelled 1 job\n");
     assert_eq!(tree.well(&cancel), "already abandoned or cancelled\n");
-    let done = done(child.wait_with_output().expect("it ends"));
+    let done = done(child.wait_with_output().expect("the process ends"));
     let said = serde_json::from_str(&done.out);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
-        let is_there = test_kill_process(pid.expect("a PID")).is_ok();
+        let is_there = test_kill_process(pid.expect("the text is a PID")).is_ok();
         assert!(!is_there, "{number} is left");
     }
     let job = job(&tree, &id);

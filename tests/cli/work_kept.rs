@@ -95,9 +95,11 @@ fn whoever_waits_hears_of_the_end() {
     let id = push(&tree, "sums", "x");
     let mut waiting = tree.command(&["queue", "result", &id, "--wait", "1m"]);
     waiting.stdout(std::process::Stdio::piped());
-    let waiting = waiting.spawn().expect("it runs");
+    let waiting = waiting.spawn().expect("the command starts");
     work(&tree, &["sums", "--keep-result", "1h"], "echo well");
-    let told = waiting.wait_with_output().expect("it is ours");
+    let told = waiting
+        .wait_with_output()
+        .expect("the process is a child of this one");
     assert!(told.status.success(), "{told:?}");
     assert_eq!(told.stdout, b"well\n");
 }

@@ -32,7 +32,7 @@ fn lines(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
 }
 
 fn outcomes(said: &Value) -> Vec<(&str, &str)> {
-    let jobs = said["jobs"].as_array().expect("a list").iter();
+    let jobs = said["jobs"].as_array().expect("the value is a list").iter();
     let of = |job: &'_ Value, name| -> &'static str {
         let word = job[name].as_str().unwrap_or("").to_owned();
         Box::leak(word.into_boxed_str())
@@ -56,7 +56,7 @@ fn one_command_works_on_one_job_after_another() {
     let script = format!("test $SEXTON_JOB_LINES = 3 || exit 1; {}", worker(&each));
     let (said, done) = lines(&tree, &["mails"], &script);
     assert_eq!(outcomes(&said), [("ok", ""); 3], "{done:?}");
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     let noted: Vec<(&str, &str)> = noted.lines().filter_map(|it| it.split_once(' ')).collect();
     let bodies: Vec<&str> = noted.iter().map(|(_, body)| *body).collect();
     assert_eq!(bodies, ["a", "b", "c"]);
@@ -80,21 +80,25 @@ fn there_are_as_many_as_are_to_run_and_they_end_with_the_run() {
     let words = ["mails", "--wait", "--lines", "--procs", "3"];
     let running = begin(&tree, &words, &worker(&each));
     until_lines(&log, 3);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     let mut pids: Vec<i32> = noted.lines().filter_map(|it| it.parse().ok()).collect();
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len(), 3, "{noted}");
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("the file is writable");
     until("all are done", || {
         (tree.get("/v1/status")["queues"]["jobs"]["claimed"] == 0).then_some(())
     });
     // They wait for more, and end when there is none.
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    kill_process(pid(&running), Signal::TERM).expect("the process is running");
+    let done = done(
+        running
+            .wait_with_output()
+            .expect("the process is a child of this one"),
+    );
     assert_eq!(done.status, 0, "{done:?}");
     for number in pids {
-        let one = rustix::process::Pid::from_raw(number).expect("a PID");
+        let one = rustix::process::Pid::from_raw(number).expect("the PID is not 0");
         assert!(test_kill_process(one).is_err(), "{number} has ended");
     }
 }
@@ -147,10 +151,13 @@ fn broken(each: &str, words: &[&str]) -> String {
     let outcomes = outcomes(&said);
     assert_eq!(outcomes.len(), 2, "{done:?}");
     assert_eq!((outcomes[0].0, outcomes[1].0), ("failed", "ok"), "{done:?}");
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let one = number.parse().ok().and_then(rustix::process::Pid::from_raw);
-        assert!(test_kill_process(one.expect("a PID")).is_err(), "{number}");
+        assert!(
+            test_kill_process(one.expect("the text is a PID")).is_err(),
+            "{number}"
+        );
     }
     outcomes[0].1.to_owned()
 }
@@ -202,7 +209,7 @@ fn a_line_that_comes_late_ends_the_worker_before_its_next_job() {
         let error = shown["error"].as_str().unwrap_or_default().to_owned();
         error.contains("while it had no job").then_some(())
     });
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    kill_process(pid(&running), Signal::TERM).expect("the process is running");
     drop(running.wait_with_output());
 }
 
@@ -221,12 +228,14 @@ fn a_worker_that_ends_while_it_has_no_job_costs_no_job_a_try() {
         });
         until_lines(&log, count);
         // Its socket is closed when it is gone.
-        let noted = std::fs::read_to_string(&log).expect("it ran");
+        let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = noted.lines().last().and_then(|it| it.parse().ok());
-        let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a PID");
+        let pid = pid
+            .and_then(rustix::process::Pid::from_raw)
+            .expect("the text is a PID");
         until("it has ended", || test_kill_process(pid).err());
     }
-    kill_process(pid(&running), Signal::TERM).expect("it runs");
+    kill_process(pid(&running), Signal::TERM).expect("the process is running");
     drop(running.wait_with_output());
 }
 
@@ -256,7 +265,7 @@ fn the_worker_in_python_of_the_page_works() {
     let file = tree.data.join("worker.py");
     let resize = "def resize(path):\n    print('stray')\n    if path == 'bad':\n        raise ValueError('no picture')\n";
     let program = format!("{resize}{}", block.expect("a block in Python"));
-    std::fs::write(&file, program).expect("it can be written");
+    std::fs::write(&file, program).expect("the file is writable");
     for body in ["good", "bad", "böse \" \\ \u{1F600}"] {
         push(&tree, "thumbs", body);
     }

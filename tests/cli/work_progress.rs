@@ -17,15 +17,15 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     }
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
     let ours = ours.expect("a terminal");
-    grantpt(&ours).expect("it is ours");
-    unlockpt(&ours).expect("it is ours");
+    grantpt(&ours).expect("the terminal belongs to this process");
+    unlockpt(&ours).expect("the terminal belongs to this process");
     let name = ptsname(&ours, Vec::new()).expect("it has a name");
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let theirs = rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
     let command = ["--", "sleep", "1"];
     let mut command = tree.command(&[&["work", "mails"], words, &command].concat());
     command.stdout(Stdio::null()).stderr(theirs);
-    let mut running = command.spawn().expect("it runs");
+    let mut running = command.spawn().expect("the command starts");
     drop(command);
     let mut ours = File::from(ours);
     let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
@@ -33,7 +33,12 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
-    assert!(running.wait().expect("it is ours").success());
+    assert!(
+        running
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
     String::from_utf8_lossy(&seen).into_owned()
 }
 
@@ -101,7 +106,7 @@ fn who_works_on_what_since_when_and_on_which_try() {
     let mut lines = listed.lines();
     let heads: Vec<&str> = lines.next().unwrap_or("").split_whitespace().collect();
     assert!(heads.contains(&"SINCE"), "{listed}");
-    let process = claimed["process"].as_str().expect("it is bound");
+    let process = claimed["process"].as_str().expect("the claim is bound");
     assert!(
         lines.next().is_some_and(|it| it.contains(process)),
         "{listed}"
@@ -110,6 +115,11 @@ fn who_works_on_what_since_when_and_on_which_try() {
     let labels = json!({"job": id, "queue": "mails", "attempt": "1"});
     let is_it = |record: &&Value| record["labels"] == labels;
     assert_eq!(records.iter().filter(is_it).count(), 1, "{records:?}");
-    std::fs::write(&gate, "").expect("it can be written");
-    assert!(running.wait().expect("it is ours").success());
+    std::fs::write(&gate, "").expect("the file is writable");
+    assert!(
+        running
+            .wait()
+            .expect("the process is a child of this one")
+            .success()
+    );
 }

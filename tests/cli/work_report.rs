@@ -22,8 +22,8 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     );
     let told = tree.data.join("told");
     let mut events = tree.command(&["events", "--kind", "progress,claimed", "--json"]);
-    events.stdout(std::fs::File::create(&told).expect("it can be written"));
-    let mut events = events.spawn().expect("it runs");
+    events.stdout(std::fs::File::create(&told).expect("the file is writable"));
+    let mut events = events.spawn().expect("the command starts");
     // It is heard from the first claim on that it tells of.
     until("events are told", || {
         let other = push(&tree, "other", "x");
@@ -41,8 +41,8 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
         assert!(line.contains("\"text\":\"page 2 of 5\""), "{line}");
         Some(())
     });
-    events.kill().expect("it runs");
-    events.wait().expect("it is ours");
+    events.kill().expect("the process is running");
+    events.wait().expect("the process is a child of this one");
     let shown = job(&tree, &id);
     assert_eq!(
         (&shown["percent"], &shown["report"], &shown["phase"]),
@@ -52,8 +52,12 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     assert!(page.contains("done: 40 % page 2 of 5"), "{page}");
     let list = tree.well(&["queue", "show", "--list"]);
     assert!(list.contains("40 % page 2 of 5"), "{list}");
-    std::fs::write(&gate, "").expect("it can be written");
-    let done = done(running.wait_with_output().expect("it is ours"));
+    std::fs::write(&gate, "").expect("the file is writable");
+    let done = done(
+        running
+            .wait_with_output()
+            .expect("the process is a child of this one"),
+    );
     assert_eq!(done.status, 0, "{done:?}");
 }
 
@@ -110,7 +114,7 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     );
     let (said, _) = work(&tree, &["mails", "--allow-secrets"], &script);
     assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     let noted: Vec<&str> = noted.lines().collect();
     assert_eq!((noted[0], noted[1], noted[3]), ("1", "2", "0"), "{noted:?}");
     assert_eq!(noted[2].len(), 32, "{noted:?}");
@@ -136,9 +140,9 @@ fn a_report_of_a_claim_that_is_lost_is_refused() {
     let running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     tree.well(&["queue", "flush", "mails"]);
-    std::fs::write(&gate, "").expect("it can be written");
+    std::fs::write(&gate, "").expect("the file is writable");
     drop(running.wait_with_output());
-    let noted = std::fs::read_to_string(&log).expect("it ran");
+    let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     assert_eq!(noted, "begin\n1\n", "{}", job(&tree, &id));
 }
 
@@ -181,7 +185,9 @@ fn a_command_that_reports_without_end_is_heard_now_and_then() {
     push(&tree, "mails", "x");
     let released = || {
         let status = tree.get("/v1/status");
-        status["journal"]["released"].as_u64().expect("a number")
+        status["journal"]["released"]
+            .as_u64()
+            .expect("the value is a number")
     };
     let before = released();
     let script = r#"read -r line <&3; id=${line#*\"id\":}; id=${id%%,*}; i=0

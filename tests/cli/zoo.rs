@@ -14,7 +14,9 @@ use serde_json::Value;
 /// How many processes have this record in their environment.
 fn members(id: &str) -> usize {
     let variable = format!("SEXTON_PROCESS_ID={id}");
-    let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+    let processes = std::fs::read_dir("/proc")
+        .expect("the file system is mounted")
+        .flatten();
     let environments = processes.filter_map(|it| std::fs::read(it.path().join("environ")).ok());
     let has_it = |environment: &Vec<u8>| {
         let mut all = environment.split(|byte| *byte == 0);
@@ -35,7 +37,7 @@ fn ended(tree: &Tree, id: &str) {
 fn zoo(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";
-    std::fs::write(&chain, script).expect("it can be written");
+    std::fs::write(&chain, script).expect("the file is writable");
     let chain = format!("sh {} & exec sleep 1000", text(&chain));
     for (animal, script, members_min) in [
         ("escapee", "setsid sleep 1000 & exec sleep 1000", 2),
@@ -62,7 +64,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
             let pid = record["output_held_by"][0]["pid"].as_i64();
             let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
             let pid = pid.unwrap_or_else(|| panic!("it is named: {record}"));
-            kill_process(pid, Signal::KILL).expect("it is ours");
+            kill_process(pid, Signal::KILL).expect("this user may signal it");
             until("it is gone", || (members(&id) == 0).then_some(()));
             continue;
         }
@@ -100,7 +102,9 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     let mark = format!("{}", 2_000_000 + std::process::id());
     let id = tree.detach(&format!("(env -i setsid sleep {mark} &); exec sleep 1000"));
     let stray = || {
-        let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let processes = std::fs::read_dir("/proc")
+            .expect("the file system is mounted")
+            .flatten();
         let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         pids.find(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline"));
@@ -113,7 +117,11 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
         Some(tree.record(&id)).filter(|record| record["unknown"] == 1)
     });
     assert_eq!(record["status"], "stopping", "{record}");
-    kill_process(Pid::from_raw(stray).expect("it is one"), Signal::KILL).expect("it is ours");
+    kill_process(
+        Pid::from_raw(stray).expect("the PID is not 0"),
+        Signal::KILL,
+    )
+    .expect("this user may signal it");
     until("nothing is left", || {
         (tree.record(&id)["status"] == "exited").then_some(())
     });
@@ -133,12 +141,15 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
     let grandchild = format!("{run} sh -c '{script}'");
     let child = tree.data.join("child.sh");
     let script = format!("{grandchild}; exec sleep 1000\n");
-    std::fs::write(&child, script).expect("it can be written");
+    std::fs::write(&child, script).expect("the file is writable");
     let parent = tree.detach(&format!("{run} sh {}; exec sleep 1000", text(&child)));
     let other = tree.detach("exec sleep 1000");
     let below = until("both have been launched", || {
         let page = tree.get(&format!("/v1/processes/descendants?id={parent}"));
-        let below = page["processes"].as_array().expect("a list").clone();
+        let below = page["processes"]
+            .as_array()
+            .expect("the value is a list")
+            .clone();
         let running = below.iter().filter(|it| it["status"] == "running").count();
         (running == 2 && deaf.exists()).then_some(below)
     });
@@ -156,7 +167,12 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
         panic!("two are below it: {below:?}");
     };
     assert_eq!(grandchild["parent"], child["id"], "{grandchild}");
-    let id = |record: &Value| record["id"].as_str().expect("it has one").to_owned();
+    let id = |record: &Value| {
+        record["id"]
+            .as_str()
+            .expect("the value is a string")
+            .to_owned()
+    };
     assert_eq!(end(&id(child)), exited(15));
     assert_eq!(end(&id(grandchild)), exited(9));
     assert_eq!(tree.record(&other)["status"], "running");

@@ -150,7 +150,7 @@ impl Lease {
         let file = file.append(true).create(true).open(&self.file);
         let line = format!("q {request}\n");
         let wrote = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        wrote.expect("there is room");
+        wrote.expect("the disk has space");
         let mut command = sexton();
         command.env("SEXTON_DATA", self.host.data());
         let period = format!("{PERIOD}ms");
@@ -159,7 +159,10 @@ impl Lease {
         command.arg(&self.file).arg(&request);
         command.arg(self.chance.below(8).to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn().expect("it runs");
+        let child = command
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command starts");
         (request, child)
     }
 
@@ -172,7 +175,11 @@ impl Lease {
             self.kill(&mut waiting);
         }
         for (request, mut caller) in detached {
-            if caller.wait().expect("it is ours").success() {
+            if caller
+                .wait()
+                .expect("the process is a child of this one")
+                .success()
+            {
                 self.acknowledged.insert(request);
             }
         }
@@ -203,7 +210,7 @@ impl Lease {
     fn kill(&mut self, callers: &mut [Child]) {
         match self.chance.below(6) {
             0 => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server is running").kill();
                 self.daemon = Some(self.host.start());
                 self.killed.coordinators += 1;
             }
@@ -212,9 +219,12 @@ impl Lease {
                 self.killed.keepers += 1;
             }
             2 | 3 => {
-                let nth = usize::try_from(self.chance.below(2)).expect("it is small");
+                let nth = usize::try_from(self.chance.below(2)).expect("the value is small");
                 let caller = callers.get_mut(nth).expect("there are two");
-                let is_running = caller.try_wait().expect("it is ours").is_none();
+                let is_running = caller
+                    .try_wait()
+                    .expect("the process is a child of this one")
+                    .is_none();
                 // It may have ended between the two.
                 drop(caller.kill());
                 self.killed.callers += u64::from(is_running);
@@ -240,13 +250,13 @@ impl Lease {
 
     /// Ends the coordinator, and reads in the journal when each pass began: no two within one period. How many did.
     fn judge(mut self) -> (Observations, Killed, u64) {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server is running").kill();
         let mut replay = sexton();
         replay.args(["replay", "--actor", "lease", "--json"]);
         replay.arg(self.host.data());
-        let [log, _] = ended(replay.output().expect("it runs"), 0);
+        let [log, _] = ended(replay.output().expect("the command runs"), 0);
         let records = log.lines().map(|line| {
-            let record: Value = serde_json::from_str(line).expect("it is JSON");
+            let record: Value = serde_json::from_str(line).expect("the text is JSON");
             record
         });
         let begun: Vec<u64> = records.filter_map(|record| began(&record)).collect();

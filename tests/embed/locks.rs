@@ -135,7 +135,7 @@ fn a_holder_is_told_of_its_loss() {
 fn wait_in_line(locks: &Locks) -> Vec<Token> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
-        .expect("a runtime can be made");
+        .expect("a runtime can be created");
     runtime.block_on(async {
         let waiters: Vec<_> = (0..WAITERS)
             .map(|number| {
@@ -150,7 +150,7 @@ fn wait_in_line(locks: &Locks) -> Vec<Token> {
             .collect();
         let mut tokens = Vec::new();
         for waiter in waiters {
-            let token = waiter.await.expect("it does not panic");
+            let token = waiter.await.expect("the thread does not panic");
             tokens.push(token.expect("its turn comes"));
         }
         tokens

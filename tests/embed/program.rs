@@ -100,7 +100,7 @@ fn one_clock_moves_several_nodes_and_outlives_them() {
 /// With files too: a start begins every span again, at the time where the clock stands.
 #[test]
 fn a_restart_goes_on_at_the_time_of_the_clock() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let clock = ManualClock::default();
     let config = || Config {
         clock: Some(clock.clone()),
@@ -139,9 +139,9 @@ fn whoever_embeds_a_node_is_told_that_it_halted_and_goes_on() {
 
 /// The signals that this process catches, as the kernel tells them.
 fn caught() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line = status.lines().find(|line| line.starts_with("SigCgt"));
-    line.expect("it tells of signals").to_owned()
+    line.expect("the shell reports signals").to_owned()
 }
 
 #[test]

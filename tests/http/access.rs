@@ -75,7 +75,7 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
 
     let (door, file) = (opened.door(), opened.directory.path().join("token"));
     assert!(
-        door.reload_token().expect("it can be read") == Some(false),
+        door.reload_token().expect("the token file is readable") == Some(false),
         "nothing changed"
     );
     write_private(&file, "short");
@@ -90,7 +90,7 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(with(TOKEN).status, 200, "the old one stays in force");
     write_private(&file, "another-token-of-the-right-length\n");
     assert_eq!(
-        door.reload_token().expect("it can be read"),
+        door.reload_token().expect("the token file is readable"),
         Some(true),
         "it changed"
     );
@@ -105,8 +105,8 @@ const RUN_TOKEN: &str = "correct-horse-that-runs";
 fn with_both_tokens() -> Opened {
     Opened::configured(|config| {
         launches(config);
-        let http = config.http.as_mut().expect("it has one");
-        let socket = http.socket.as_ref().expect("it has one");
+        let http = config.http.as_mut().expect("HTTP is configured");
+        let socket = http.socket.as_ref().expect("the socket is configured");
         let data = socket.parent().expect("it is below");
         let file = data.with_file_name("token");
         write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n"));
@@ -123,7 +123,9 @@ fn what_a_task_printed_is_for_those_who_may_run_commands() {
     let opened = with_both_tokens();
     let task = json!({"launch": {"command": ["sh", "-c", "echo secret"], "dir": "/"}});
     let mut adding = opened.begin_with("/v1/tasks/add", &with(RUN_TOKEN), &task);
-    let added = answers(&read_all(&mut adding)).pop().expect("an answer");
+    let added = answers(&read_all(&mut adding))
+        .pop()
+        .expect("the server answers");
     let id = added.json()["id"].clone();
     let path = format!("/v1/tasks/transcript?id={id}");
     let told = until("it is over", || {
@@ -148,7 +150,9 @@ fn a_token_of_the_scope_run_starts_processes() {
     assert_eq!(opened.get("/v1/status", &plain).status, 200);
     for path in ["/v1/processes", "/v1/processes/count", "/v1/services"] {
         let refused = opened.get(path, &plain).because(403, "out-of-scope");
-        let detail = refused["detail"].as_str().expect("it says why");
+        let detail = refused["detail"]
+            .as_str()
+            .expect("the refusal has a detail");
         assert!(
             detail.contains("a token of the scope run") && detail.contains("openssl rand"),
             "{detail}"
@@ -161,8 +165,11 @@ fn a_token_of_the_scope_run_starts_processes() {
     assert_eq!(opened.get("/v1/status", &runs).status, 200);
     let mut launching = opened.begin_with(LAUNCH, &runs, &command);
     let answer = answers(&read_all(&mut launching)).pop();
-    let record = answer.expect("an answer").json();
-    let id = record["id"].as_str().expect("it has one").to_owned();
+    let record = answer.expect("the server answers").json();
+    let id = record["id"]
+        .as_str()
+        .expect("the value is a string")
+        .to_owned();
     assert_eq!(record["status"], "running");
     assert_eq!(
         opened.get("/v1/processes/count", &runs).json(),
@@ -205,7 +212,7 @@ fn a_token_stands_in_no_answer() {
 
 #[test]
 fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     let file = directory.path().join("token");
     let open = || {
         let http = HttpConfig {
@@ -226,14 +233,16 @@ fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
     write_private(&file, TOKEN);
     open().expect("it is a good one");
     for mode in [0o640, 0o604, 0o620, 0o644] {
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("it is ours");
-        let exposed = open().expect_err("others may use it");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode))
+            .expect("the file belongs to this user");
+        let exposed = open().expect_err("other users may use it");
         assert!(
             exposed.contains(&format!("{mode:04o}")) && !exposed.contains("staple"),
             "{exposed}"
         );
     }
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
+        .expect("the file belongs to this user");
     for wrong in [
         "",
         "\n",

@@ -75,7 +75,11 @@ impl<'o> Browser<'o> {
     pub(crate) fn do_and_look(&self, path: &str, fields: &str) -> String {
         let answer = self.send(path, fields);
         assert_eq!(answer.status, 303, "{path}: {answer:?}");
-        self.page(answer.header("location").expect("it says where"))
+        self.page(
+            answer
+                .header("location")
+                .expect("the answer has a Location"),
+        )
     }
 }
 

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 /// A job for this queue.
 fn job(queue: &str) -> Put {
-    let queue = queue.try_into().expect("it is a name");
+    let queue = queue.try_into().expect("the name is valid");
     Put::new(queue, Body::new(*b"x"))
 }
 
 fn names(list: &Value, field: &str) -> Vec<String> {
-    let rows = list.as_array().expect("a list");
+    let rows = list.as_array().expect("the value is a list");
     let name = |row: &Value| row[field].as_str().expect("it has a name").to_owned();
     rows.iter().map(name).collect()
 }
@@ -34,7 +34,7 @@ fn the_busiest_queues_and_the_locks_that_most_wait_for_come_first() {
     let requests = owners
         .iter()
         .map(|owner| request(&lock(owner), owner.as_bytes()));
-    run(opened.handle().locks().batch(requests.collect())).expect("it runs");
+    run(opened.handle().locks().batch(requests.collect())).expect("the node answers");
     let told = opened.get("/v1/busiest?limit=2", "").json();
     assert_eq!(names(&told["queues"], "queue"), ["many", "few"]);
     assert_eq!(told["queues"][0]["ready"], 3);
@@ -59,9 +59,12 @@ fn many_queues_are_looked_at_share_by_share() {
         run(opened.handle().queues().put_all(jobs.collect())).expect("they are added");
     }
     let last = vec![job("q8-999")];
-    run(opened.handle().queues().put_all(last)).expect("it is added");
+    run(opened.handle().queues().put_all(last)).expect("the node adds it");
     let first = opened.get("/v1/busiest?limit=100", "").json();
-    let next = first["next"].as_str().expect("it goes on").to_owned();
+    let next = first["next"]
+        .as_str()
+        .expect("more queues follow")
+        .to_owned();
     let second = opened.get(&format!("/v1/busiest?limit=100&after={next}"), "");
     let second = second.json();
     assert_eq!(second["next"], Value::Null);

@@ -15,16 +15,16 @@ fn happen(handle: &Handle, pairs: u32) {
         items.push(request(&pair.to_be_bytes(), b"busy"));
     }
     items.push(Item::Message(Message::ReleaseAll {
-        owner: Name::new(*b"busy").expect("it is short"),
+        owner: Name::new(*b"busy").expect("the name is short"),
     }));
-    run(handle.locks().batch(items)).expect("it runs");
+    run(handle.locks().batch(items)).expect("the node answers");
 }
 
 /// A node without files, for what is about streams alone.
 fn in_memory() -> Opened {
     Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     })
 }
 
@@ -39,10 +39,10 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
         happen(&opened.handle(), 10_000);
         rounds += 1;
     }
-    run(opened.handle().locks().batch(vec![request(b"end", b"me")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"end", b"me")])).expect("the node answers");
     let mut lost = Vec::new();
     loop {
-        let event = slow.next().expect("it goes on");
+        let event = slow.next().expect("another item follows");
         if event.kind == "lost" {
             lost.push(event.data);
             continue;

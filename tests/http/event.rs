@@ -50,7 +50,11 @@ fn the_life_of_a_lock_is_told_in_order() {
     expected["position"] = passed[1].id.as_str().into();
     expected["owner"] = "two".into();
     expected["at"] = passed[1].data["at"].clone();
-    expected["token"] = passed[0].id.parse::<u64>().expect("a number").into();
+    expected["token"] = passed[0]
+        .id
+        .parse::<u64>()
+        .expect("the text is a number")
+        .into();
     expected["ttl"] = 7.into();
     assert_eq!(passed[1].data, expected);
     drop(waiting);
@@ -106,7 +110,7 @@ fn a_listener_goes_on_where_it_was() {
         acquire(&opened, key, "o");
     }
     while ids.len() < 3 {
-        let told = first.next().expect("it goes on");
+        let told = first.next().expect("another item follows");
         if told.data["owner"] == "o" {
             ids.push(told.id);
         }
@@ -115,7 +119,7 @@ fn a_listener_goes_on_where_it_was() {
         let mut listener = Listener::new(&opened, target, headers);
         // Those who went away leave their places whenever it is noticed.
         loop {
-            let told = listener.next().expect("it goes on");
+            let told = listener.next().expect("another item follows");
             if told.data["key"] != "a" {
                 return told;
             }
@@ -251,9 +255,9 @@ fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
     let mut stream = opened.connect();
     stream
         .write_all(b"GET /v1/events HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
-        .expect("it is read");
+        .expect("the server reads the request");
     let mut first = [0; 12];
-    stream.read_exact(&mut first).expect("it answers");
+    stream.read_exact(&mut first).expect("the server answers");
     assert_eq!(&first, b"HTTP/1.0 200");
     acquire(&opened, "a", "one");
     opened.stop();
@@ -282,10 +286,10 @@ const REQUEST: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
 fn a_program_that_embeds_the_node_listens_too() {
     let mut opened = Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     });
     let handle = opened.handle();
-    let mut events = run(handle.events(None)).expect("it runs");
+    let mut events = run(handle.events(None)).expect("the node answers");
     assert!(events.at_once().is_none());
     acquire(&opened, "a", "one");
     let Some(Notification::Event(event)) = run(events.next()) else {
@@ -293,7 +297,7 @@ fn a_program_that_embeds_the_node_listens_too() {
     };
     assert_eq!((event.actor, event.what.kind), ("lock", "granted"));
     assert_eq!(event.what.subject(), Some(&b"a"[..]));
-    let mut again = run(handle.events(Some(Position::default()))).expect("it runs");
+    let mut again = run(handle.events(Some(Position::default()))).expect("the node answers");
     assert!(matches!(again.at_once(), Some(Notification::Lost { .. })));
     assert_eq!(again.at_once(), Some(Notification::Event(event)));
     opened.stop();

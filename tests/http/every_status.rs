@@ -112,22 +112,30 @@ impl PendingRequest {
         };
         let mut stream = send(address, &text);
         if closes {
-            stream.shutdown(Shutdown::Write).expect("it is open");
+            stream
+                .shutdown(Shutdown::Write)
+                .expect("the connection is open");
         }
         received(&mut stream)
     }
 }
 
 fn send(address: SocketAddr, text: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the server is listening");
     let patience = Some(Duration::from_mins(1));
-    stream.set_read_timeout(patience).expect("it can be set");
-    stream.write_all(text.as_bytes()).expect("it is read");
+    stream
+        .set_read_timeout(patience)
+        .expect("the option can be set");
+    stream
+        .write_all(text.as_bytes())
+        .expect("the server reads the request");
     stream
 }
 
 fn received(stream: &mut TcpStream) -> Answer {
-    answers(&read_all(stream)).pop().expect("an answer")
+    answers(&read_all(stream))
+        .pop()
+        .expect("the server answers")
 }
 
 /// Nodes in the states in which they answer so.
@@ -143,7 +151,7 @@ struct Nodes {
 }
 
 fn hold(opened: &Opened) {
-    run(opened.handle().locks().batch(vec![request(b"held", b"me")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"held", b"me")])).expect("the node answers");
 }
 
 impl Nodes {
@@ -158,9 +166,9 @@ impl Nodes {
         // Where snapshots are to be, a file stands.
         let snapshots = panicking.directory.path().join("data/snapshots");
         if snapshots.exists() {
-            std::fs::remove_dir_all(&snapshots).expect("it is ours");
+            std::fs::remove_dir_all(&snapshots).expect("the directory belongs to this user");
         }
-        std::fs::write(&snapshots, "no folder").expect("it is ours");
+        std::fs::write(&snapshots, "no folder").expect("the file belongs to this user");
         let crowded = Opened::with(|http| http.connections_max = 1);
         let taken = crowded.connect();
         let stats = || crowded.door().stats();
@@ -178,7 +186,7 @@ impl Nodes {
             panicking,
             memory: Opened::configured(|config| {
                 config.data = None;
-                config.http.as_mut().expect("it has one").socket = None;
+                config.http.as_mut().expect("HTTP is configured").socket = None;
             }),
             draining: Opened::new(),
             crowded: (crowded, taken),
@@ -341,7 +349,7 @@ struct FullDisk {
 
 impl FullDisk {
     fn fill() -> Self {
-        let files = tempfile::tempdir().expect("a directory can be made");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let data = files.path().join("data");
         queue_status::abandon(&data);
         let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
@@ -370,7 +378,9 @@ impl FullDisk {
             };
             let text: String = (0..200).map(asking).collect();
             let mut stream = send(self.daemon.http(), &text);
-            stream.shutdown(Shutdown::Write).expect("it is open");
+            stream
+                .shutdown(Shutdown::Write)
+                .expect("the connection is open");
             let answers = answers(&read_all(&mut stream));
             if answers.iter().any(|answer| answer.status == 507) {
                 return;

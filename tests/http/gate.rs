@@ -29,26 +29,37 @@ impl Gate {
 
     fn stand(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().expect("nobody panics here");
+        let mut state = state
+            .lock()
+            .expect("no thread panics while holding the lock");
         state.is_reached = true;
         changed.notify_all();
         while !state.is_open {
-            state = changed.wait(state).expect("nobody panics here");
+            state = changed
+                .wait(state)
+                .expect("no thread panics while holding the lock");
         }
     }
 
     /// Waits until an actor stands before it.
     pub(crate) fn reached(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().expect("nobody panics here");
+        let mut state = state
+            .lock()
+            .expect("no thread panics while holding the lock");
         while !state.is_reached {
-            state = changed.wait(state).expect("nobody panics here");
+            state = changed
+                .wait(state)
+                .expect("no thread panics while holding the lock");
         }
     }
 
     pub(crate) fn open(&self) {
         let (state, changed) = &*self.0;
-        state.lock().expect("nobody panics here").is_open = true;
+        state
+            .lock()
+            .expect("no thread panics while holding the lock")
+            .is_open = true;
         changed.notify_all();
     }
 }

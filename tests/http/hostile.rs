@@ -73,16 +73,20 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
         "POST /v1/queues/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 22000000\r\n\r\n";
     let part = vec![b' '; 128 << 10];
     let refused = |stream: &TcpStream| {
-        stream.set_nonblocking(true).expect("it can be set");
+        stream.set_nonblocking(true).expect("the option can be set");
         let answered = stream.peek(&mut [0]).is_ok();
-        stream.set_nonblocking(false).expect("it can be set");
+        stream
+            .set_nonblocking(false)
+            .expect("the option can be set");
         answered
     };
     let mut halves = Vec::new();
     // Each holds 16 MiB and more; the listener has 256.
     let mut last = loop {
         let mut stream = opened.connect();
-        stream.write_all(head.as_bytes()).expect("it is read");
+        stream
+            .write_all(head.as_bytes())
+            .expect("the server reads the request");
         let mut parts = 0;
         while parts < 136 && !refused(&stream) {
             // It may be refused, and closed, in between.
@@ -114,7 +118,7 @@ fn a_head_that_comes_too_slowly_is_given_up() {
     // The second request of a connection is under the same bound as the first.
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal")
-        .expect("it is read");
+        .expect("the server reads the request");
     let text = read_all(&mut stream);
     let found = answers(&text);
     assert_eq!(found.len(), 2, "{text}");
@@ -130,17 +134,22 @@ fn requests_are_answered_in_order_on_one_connection() {
     let requests = paths.map(one).concat().repeat(40);
     // Split anywhere, a request is the same.
     let mut stream = opened.connect();
-    let mut reading = stream.try_clone().expect("it is open");
+    let mut reading = stream.try_clone().expect("the connection is open");
     let writing = std::thread::Builder::new().spawn(move || {
         for bytes in requests.as_bytes().chunks(7) {
-            stream.write_all(bytes).expect("it is read");
+            stream
+                .write_all(bytes)
+                .expect("the server reads the request");
         }
         stream
             .shutdown(std::net::Shutdown::Write)
-            .expect("it is open");
+            .expect("the connection is open");
     });
     let found = answers(&read_all(&mut reading));
-    writing.expect("a thread").join().expect("it ends well");
+    writing
+        .expect("a thread")
+        .join()
+        .expect("the thread does not panic");
     let statuses: Vec<u16> = found.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 404, 200, 200, 200].repeat(40));
     assert!(found[3].body.ends_with("# EOF\n") && found[4].body == "ok\n");
@@ -158,9 +167,9 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
             // One answered request each shows that each has its place.
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .expect("it is read");
+                .expect("the server reads the request");
             let mut first = [0; 12];
-            stream.read_exact(&mut first).expect("it answers");
+            stream.read_exact(&mut first).expect("the server answers");
             assert_eq!(&first, b"HTTP/1.1 200");
             stream
         })
@@ -189,7 +198,7 @@ fn a_client_that_never_reads_holds_up_nobody() {
     let patience = std::time::Duration::from_secs(1);
     greedy
         .set_write_timeout(Some(patience))
-        .expect("it can be set");
+        .expect("the option can be set");
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     // It is no longer read from once its answers lie unread; what it asked for is a small part of what it sent.
     let mut sent = 0;

@@ -17,7 +17,7 @@ pub(crate) fn is_ours(path: &str) -> bool {
 }
 
 fn named(name: &str) -> Name {
-    Name::try_from(name).expect("it is short")
+    Name::try_from(name).expect("the name is short")
 }
 
 /// A lease with a pass that a client runs; the token of that.
@@ -29,9 +29,9 @@ fn claimed(opened: &Opened, name: &str) -> u64 {
         no_delay: true,
         ..Requesting::default()
     };
-    let requested = run(leases.request(requesting)).expect("it is answered");
+    let requested = run(leases.request(requesting)).expect("the request is answered");
     let current = requested.lease.lease.current;
-    current.expect("somebody runs it").token.0
+    current.expect("the lease has a current pass").token.0
 }
 
 /// A place that waits for its turn.
@@ -48,7 +48,7 @@ fn next(opened: &Opened, name: &str) -> u64 {
         ..Requesting::default()
     };
     run(leases.request(requesting))
-        .expect("it is answered")
+        .expect("the request is answered")
         .place
         .0
 }
@@ -59,7 +59,7 @@ pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest 
     let lease = || {
         let set = opened.handle().leases();
         let name = named("well");
-        run(set.set(&name, Setting::Period(1))).expect("it is set");
+        run(set.set(&name, Setting::Period(1))).expect("the node accepts the setting");
         "well"
     };
     let body = match path {
@@ -101,7 +101,7 @@ fn conflict(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let body = match path {
         "/v1/leases/run" | "/v1/leases/claim" => {
             let off = named("off");
-            run(leases.set(&off, Setting::Disabled(true))).expect("it is set");
+            run(leases.set(&off, Setting::Disabled(true))).expect("the node accepts the setting");
             match path {
                 "/v1/leases/run" => json!({"name": "off", "launch": {"command": ["true"]}}),
                 _ => json!({"name": "off"}),

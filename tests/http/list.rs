@@ -10,7 +10,7 @@ use std::net::TcpStream;
 fn take_long_ones(opened: &Opened, count: u32) {
     let name = |number: u32| [&number.to_be_bytes()[..], &[1; 241]].concat();
     let items = (0..count).map(|number| request(&name(number), &[1; 245]));
-    run(opened.handle().locks().batch(items.collect())).expect("it runs");
+    run(opened.handle().locks().batch(items.collect())).expect("the node answers");
 }
 
 /// Longer than any list, and much shorter than one that is not bounded.
@@ -26,7 +26,7 @@ fn a_list_ends_early_where_it_is_long_and_goes_on_from_there() {
         let answer: Answer = opened.get(&format!("/v1/locks?limit=1000{after}"), "");
         assert!(answer.body.len() < ANSWER_BYTES, "{}", answer.body.len());
         let told = answer.json();
-        for lock in told["locks"].as_array().expect("a list") {
+        for lock in told["locks"].as_array().expect("the value is a list") {
             assert!(found.insert(lock["token"].as_u64()), "each is listed once");
         }
         match told["next"].as_str() {
@@ -49,7 +49,7 @@ fn lists_that_nobody_reads_cost_little() {
             let mut stream = opened.connect();
             stream
                 .write_all(b"GET /v1/locks?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .expect("it is read");
+                .expect("the server reads the request");
             stream
         })
         .collect();

@@ -32,7 +32,9 @@ impl Listener {
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n");
         let token = format!("Authorization: Bearer {TOKEN}\r\n");
         let request = format!("{head}{token}{headers}\r\n");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the server reads the request");
         let mut listener = Self {
             reader: BufReader::new(stream),
             rest: String::new(),
@@ -68,7 +70,7 @@ impl Listener {
             let told = ReceivedEvent {
                 id: field("id: ").to_owned(),
                 kind: field("event: ").to_owned(),
-                data: serde_json::from_str(field("data: ")).expect("it is JSON"),
+                data: serde_json::from_str(field("data: ")).expect("the text is JSON"),
             };
             assert_eq!(lines.next(), None);
             assert_eq!(told.data["kind"], told.kind.as_str());
@@ -97,7 +99,7 @@ impl Listener {
             }
             let size = usize::from_str_radix(&self.line(), 16).expect("a chunk says its size");
             let mut chunk = vec![0; size];
-            self.reader.read_exact(&mut chunk).expect("it is all there");
+            self.reader.read_exact(&mut chunk).expect("it is complete");
             assert_eq!(self.line(), "");
             if size == 0 {
                 assert_eq!(self.rest, "", "an event is whole");
@@ -110,7 +112,7 @@ impl Listener {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let read = self.reader.read_line(&mut line).expect("it is text");
+        let read = self.reader.read_line(&mut line).expect("the line is UTF-8");
         assert!(read > 0, "the stream was cut off");
         line.truncate(line.trim_end().len());
         line

@@ -143,7 +143,7 @@ fn what_is_kept_for_the_coordinator_is_forbidden() {
 fn bounds_are_answered() {
     let opened = Opened::configured(|config| {
         config.rules.lock.entries_max = 1;
-        config.http.as_mut().expect("it has one").waits_max = 0;
+        config.http.as_mut().expect("HTTP is configured").waits_max = 0;
     });
     let fields = |key: &str, wait: u64| json!({"key": key, "owner": "o", "wait": wait});
     assert_eq!(opened.post(ACQUIRE, &fields("a", 0)).status, 200);

@@ -42,9 +42,13 @@ fn get(daemon: &Daemon, path: &str) -> Value {
 }
 
 fn send(daemon: &Daemon, request: &str) -> Answer {
-    let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
-    stream.write_all(request.as_bytes()).expect("it is read");
-    answers(&read_all(&mut stream)).pop().expect("an answer")
+    let mut stream = TcpStream::connect(daemon.http()).expect("the server is listening");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the server reads the request");
+    answers(&read_all(&mut stream))
+        .pop()
+        .expect("the server answers")
 }
 
 /// Something of everything, each under its key; what it came to.
@@ -82,7 +86,7 @@ fn key_is_reused(daemon: &Daemon) {
 
 #[test]
 fn what_was_done_is_known_after_a_kill() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
@@ -99,7 +103,7 @@ fn what_was_done_is_known_after_a_kill() {
 
 #[test]
 fn what_was_done_is_known_when_the_journal_is_trimmed() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
@@ -125,7 +129,7 @@ fn what_was_done_is_known_when_the_journal_is_trimmed() {
 
 #[test]
 fn an_exported_log_has_what_was_done_under_which_key() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
     let daemon = start(&data);
     work(&daemon);
@@ -141,7 +145,7 @@ fn an_exported_log_has_what_was_done_under_which_key() {
     };
     replay(&[text(&data), "--verify"]);
     replay(&[text(&data), "--export", text(&export)]);
-    let log = std::fs::read_to_string(&export).expect("it was written");
+    let log = std::fs::read_to_string(&export).expect("the file was written");
     let keys = log.lines().filter(|line| line.contains(r#""key":"#));
     let lengths: Vec<usize> = keys
         .filter_map(|line| {
@@ -156,7 +160,7 @@ fn an_exported_log_has_what_was_done_under_which_key() {
 
 #[test]
 fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let data = files.path().join("data");
     let daemon = start(&data);
     let one = json!({"key": "a", "owner": "one", "ttl": 6000});
@@ -165,9 +169,11 @@ fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
         let fields = json!({"key": "a", "owner": owner, "wait": 3600}).to_string();
         let length = fields.len();
         let head = format!("POST {ACQUIRE} HTTP/1.1\r\nHost: localhost\r\n{header}");
-        let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
+        let mut stream = TcpStream::connect(daemon.http()).expect("the server is listening");
         let request = format!("{head}Content-Length: {length}\r\n\r\n{fields}");
-        stream.write_all(request.as_bytes()).expect("it is read");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the server reads the request");
         while place(&daemon, owner) != 200 {
             std::thread::yield_now();
         }

@@ -147,7 +147,7 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
     );
     let set = entered
         .header("set-cookie")
-        .expect("it sets one")
+        .expect("the answer sets the header")
         .to_owned();
     let mut parts = set.split("; ");
     let login = parts.next().expect("it has a value").to_owned();
@@ -200,7 +200,10 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
         &opened.directory.path().join("token"),
         "another-token-of-the-right-length\n",
     );
-    opened.door().reload_token().expect("it can be read");
+    opened
+        .door()
+        .reload_token()
+        .expect("the token file is readable");
     assert_eq!(opened.get("/", &cookie).status, 401);
 }
 
@@ -223,12 +226,12 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     let opened = Opened::new();
     let held = || {
         let owner = run(opened.handle().locks().owner(
-            &"a".try_into().expect("a name"),
-            &"".try_into().expect("a name"),
+            &"a".try_into().expect("the name is valid"),
+            &"".try_into().expect("the name is valid"),
         ));
-        owner.expect("it runs").is_some()
+        owner.expect("the node answers").is_some()
     };
-    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     let browser = Browser::new(&opened);
     let force = |headers: &str| browser.send_from("/page/lock/force", headers, "key=a");
     for headers in [
@@ -248,12 +251,16 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     }
     assert!(held());
     // Also where nothing else is asked for: a browser may be forwarded to the socket.
-    let mut stream = UnixStream::connect(opened.socket()).expect("it listens");
+    let mut stream = UnixStream::connect(opened.socket()).expect("the server is listening");
     let kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5";
     let head = "POST /page/lock/force HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let foreign = format!("{head}Origin: http://evil.example\r\n{kind}\r\n\r\nkey=a");
-    stream.write_all(foreign.as_bytes()).expect("it is read");
-    let answer = answers(&read_all(&mut stream)).pop().expect("it answers");
+    stream
+        .write_all(foreign.as_bytes())
+        .expect("the server reads the request");
+    let answer = answers(&read_all(&mut stream))
+        .pop()
+        .expect("the server answers");
     is_page(&answer, 403);
     assert!(held());
     // Nor is a page shown there under a name that somebody else lets point here.

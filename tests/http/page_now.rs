@@ -34,7 +34,7 @@ fn changes_are_counted_for_each_actor() {
     let handle = opened.handle();
     let counts = || [ActorId::LOCK, ActorId::QUEUE].map(|actor| handle.entries_of(actor));
     let [locks, queues] = counts();
-    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     assert_eq!(counts(), [locks + 1, queues]);
     let page = Browser::new(&opened).page("/");
     shows(
@@ -47,7 +47,7 @@ fn changes_are_counted_for_each_actor() {
 fn what_is_amiss_stands_first() {
     let opened = Opened::new();
     let (handle, browser) = (opened.handle(), Browser::new(&opened));
-    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("it runs");
+    run(handle.locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     handle.actors().queue.sabotage(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted <b>");
     }));
@@ -65,7 +65,7 @@ fn what_is_amiss_stands_first() {
         !page.contains("<b>") && !text(&page).contains("Nothing is stuck"),
         "{page}"
     );
-    run(handle.begin_drain(Drain::Locks)).expect("it runs");
+    run(handle.begin_drain(Drain::Locks)).expect("the node answers");
     shows(
         &browser.page("/"),
         &["Draining No new locks until the next start"],

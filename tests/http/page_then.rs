@@ -31,8 +31,8 @@ fn then(browser: &Browser<'_>, path: &str) -> String {
 
 /// What stands between two parts of a page.
 fn between<'p>(page: &'p str, begin: &str, end: &str) -> &'p str {
-    let (_, rest) = page.split_once(begin).expect("it begins");
-    rest.split_once(end).expect("it ends").0
+    let (_, rest) = page.split_once(begin).expect("the page has this part");
+    rest.split_once(end).expect("the text has this end").0
 }
 
 fn state(page: &str) -> &str {
@@ -47,7 +47,7 @@ fn around(page: &str) -> &str {
 fn digests(page: &str) -> BTreeMap<String, String> {
     let actors = state(page).split("<h3>").skip(1);
     let digest = |part: &str| {
-        let (name, rest) = part.split_once("</h3>").expect("a name");
+        let (name, rest) = part.split_once("</h3>").expect("the part has a heading");
         (
             name.to_owned(),
             between(rest, "Digest <code>", "</code>").to_owned(),
@@ -63,9 +63,9 @@ fn replayed(opened: &Opened, until: u64) -> Value {
         .arg("replay")
         .arg(opened.directory.path().join("data"));
     command.args(["--until", &until.to_string(), "--state", "--json"]);
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).expect("it is JSON")
+    serde_json::from_slice(&output.stdout).expect("the bytes are JSON")
 }
 
 /// Takes a lock; the number of the entry.
@@ -94,17 +94,17 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
         let said = replayed(&opened, at);
         let actors = said["actors"].as_object().expect("it names actors");
         let its = |(name, actor): (&String, &Value)| {
-            let digest = actor["digest"].as_str().expect("it has one");
+            let digest = actor["digest"].as_str().expect("the value is a string");
             (name.clone(), digest.to_owned())
         };
         let expected: BTreeMap<String, String> = actors.iter().map(its).collect();
         assert_eq!(digests(&page), expected, "after {at}");
         let locks = actors["lock"]["state"]["entries"]
             .as_array()
-            .expect("a list");
+            .expect("the value is a list");
         assert_eq!(locks.len(), nth + 1);
         for lock in locks {
-            let key = lock["key"].as_str().expect("it has one");
+            let key = lock["key"].as_str().expect("the value is a string");
             assert!(state(&page).contains(&format!("<bdi>{key}</bdi>")), "{key}");
         }
         let later = format!("<bdi>lock-{}</bdi>", nth + 1);
@@ -124,7 +124,7 @@ fn what_a_client_did_is_found_around_its_number() {
     let rows = text(around(&page));
     let (before, after) = rows
         .split_once("The state below is as of this point.")
-        .expect("it says where it stands");
+        .expect("the answer has a position");
     assert!(before.contains("granted key <account>"), "{before}");
     assert!(
         after.contains("added") && after.contains(&format!("job {job}")),
@@ -183,7 +183,7 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     }
     let beyond = then(&browser, "/page/then?at=18446744073709551615");
     let end = between(&beyond, " max=\"", "\"");
-    assert!(end.parse::<u64>().expect("a number") >= last);
+    assert!(end.parse::<u64>().expect("the text is a number") >= last);
     let words = format!("The journal ends at entry {end}: this is the state after it.");
     shows(&beyond, &["account", &words]);
     let there = then(&browser, &format!("/page/then?at={end}"));
@@ -257,7 +257,7 @@ fn commands_are_for_those_who_may_run_them() {
     let opened = launching();
     let command = json!({"command": ["sleep", "600"], "labels": {"secret": "swordfish"}});
     let launched = post(&opened, "/v1/processes/launch", &command);
-    let id = launched["id"].as_str().expect("it has one");
+    let id = launched["id"].as_str().expect("the value is a string");
     let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
     assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
     // The answer to a launch does not wait until its start is in the journal.
@@ -275,7 +275,7 @@ fn commands_are_for_those_who_may_run_them() {
 fn a_node_without_a_journal_says_so() {
     let opened = Opened::configured(|config| {
         config.data = None;
-        config.http.as_mut().expect("it has one").socket = None;
+        config.http.as_mut().expect("HTTP is configured").socket = None;
     });
     acquire(&opened, "account", "one");
     let browser = Browser::new(&opened);

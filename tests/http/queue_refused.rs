@@ -150,7 +150,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 fn a_field_that_is_wrong_is_named() {
     let opened = Opened::new();
     let rows = WRONG.iter().map(|(path, fields, field)| {
-        let fields: Value = serde_json::from_str(fields).expect("it is JSON");
+        let fields: Value = serde_json::from_str(fields).expect("the text is JSON");
         (*path, fields, *field)
     });
     let large = [
@@ -218,7 +218,7 @@ fn bounds_are_answered() {
         config.rules.queue.jobs_max = 2;
         config.rules.queue.queues_max = 1;
         config.rules.queue.types = [("closed".to_owned(), closed)].into();
-        config.http.as_mut().expect("it has one").waits_max = 0;
+        config.http.as_mut().expect("HTTP is configured").waits_max = 0;
     });
     let fields = |queue: &str| json!({"queue": queue, "body": "x"});
     opened

@@ -14,8 +14,11 @@ fn result(opened: &Opened, id: u64, more: &str) -> Value {
 /// Notes this result of a claim.
 fn keep(opened: &Opened, claim: &Value, more: &Value) -> Value {
     let mut fields = target(claim);
-    let parts = more.as_object().expect("an object").clone();
-    fields.as_object_mut().expect("an object").extend(parts);
+    let parts = more.as_object().expect("the value is an object").clone();
+    fields
+        .as_object_mut()
+        .expect("the value is an object")
+        .extend(parts);
     opened.post(KEEP, &fields).json()
 }
 
@@ -75,7 +78,7 @@ fn what_is_no_text_and_what_is_too_long_is_kept_from_its_end() {
     );
     assert_eq!(opened.post("/v1/queues/ack", &target(&claim)).status, 200);
     let told = result(&opened, id, "");
-    let output = told["output"].as_str().expect("it is text");
+    let output = told["output"].as_str().expect("the value is a string");
     assert_eq!(output.len(), 16_384);
     assert!(output.ends_with("xend"), "its end is kept");
 }
@@ -91,7 +94,7 @@ fn whoever_waits_is_told_when_the_job_is_over() {
         let waiting = scope.spawn(move || opened.get_over_socket(&path).json());
         keep(opened, &claim, &json!({"keep_ms": 60_000, "done": true}));
         assert_eq!(opened.post("/v1/queues/ack", &target(&claim)).status, 200);
-        let told = waiting.join().expect("it is answered");
+        let told = waiting.join().expect("the request is answered");
         assert_eq!(told["status"], "done");
     });
     // One that is over is told at once, and one whose wait is over as it is.

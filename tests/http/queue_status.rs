@@ -154,16 +154,16 @@ pub(crate) fn abandon(data: &Path) {
         max_tries: 1,
         ..TypeRules::default()
     };
-    let node = Node::open(config).expect("it opens");
+    let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     run(async {
-        let held = QueueName::parse(QUEUE.as_bytes()).expect("it is a name");
+        let held = QueueName::parse(QUEUE.as_bytes()).expect("the name is valid");
         let job = Put::new(held.clone(), Body::new(*b"x"));
-        queues.put(job).await.expect("it is added");
-        let claim = queues.pop(&[held]).await.expect("it answers");
+        queues.put(job).await.expect("the job is added");
+        let claim = queues.pop(&[held]).await.expect("the server answers");
         let claim = claim.expect("there is a job");
         let released = queues.release(claim.id, claim.token, (0, None)).await;
-        released.expect("it is claimed");
+        released.expect("the job is claimed");
     });
-    node.stop().expect("it stops well");
+    node.stop().expect("the node stops cleanly");
 }

@@ -43,12 +43,13 @@ fn the_status_tells_what_was_done() {
         request(b"a", b"two"),
         request(b"b", b"one"),
     ];
-    let done = run(opened.handle().locks().batch(items)).expect("it runs");
+    let done = run(opened.handle().locks().batch(items)).expect("the node answers");
     assert_eq!(done.len(), 3);
     let over_tcp = opened.get("/v1/status", "");
     assert_eq!(over_tcp.header("content-type"), Some("application/json"));
     for answer in [over_tcp, opened.get_over_socket("/v1/status")] {
-        let status: serde_json::Value = serde_json::from_str(&answer.body).expect("it is JSON");
+        let status: serde_json::Value =
+            serde_json::from_str(&answer.body).expect("the text is JSON");
         assert_eq!(
             (&status["lock_owners"], &status["lock_contenders"]),
             (&2.into(), &1.into())
@@ -58,9 +59,12 @@ fn the_status_tells_what_was_done() {
         assert_eq!(status["doors"]["http"], opened.address().to_string());
         assert_eq!(
             status["doors"]["socket"],
-            opened.socket().to_str().expect("text")
+            opened.socket().to_str().expect("the path is UTF-8")
         );
-        let mut actors = status["actors"].as_array().expect("a list").iter();
+        let mut actors = status["actors"]
+            .as_array()
+            .expect("the value is a list")
+            .iter();
         let locks = actors
             .find(|actor| actor["name"] == "lock")
             .expect("one has locks");
@@ -87,7 +91,7 @@ fn the_status_tells_what_was_done() {
 fn the_metrics_are_metrics_line_by_line() {
     let opened = Opened::new();
     let items = vec![request(b"a", b"one"), request(b"a", b"two")];
-    let done = run(opened.handle().locks().batch(items)).expect("it runs");
+    let done = run(opened.handle().locks().batch(items)).expect("the node answers");
     assert_eq!(done.len(), 2);
     opened.get("/nothing", "").problem(404);
     let page = opened.get("/metrics", "");
@@ -98,7 +102,7 @@ fn the_metrics_are_metrics_line_by_line() {
     let body = page
         .body
         .strip_suffix("# EOF\n")
-        .expect("the page is whole");
+        .expect("the page is complete");
     let mut types = std::collections::BTreeMap::new();
     let mut samples = std::collections::BTreeMap::new();
     for line in body.lines() {
@@ -106,7 +110,7 @@ fn the_metrics_are_metrics_line_by_line() {
             let mut words = comment.splitn(3, ' ');
             let (kind, name, rest) = (
                 words.next(),
-                words.next().expect("a name"),
+                words.next().expect("the line has a name"),
                 words.next().expect("a text"),
             );
             assert!(matches!(kind, Some("HELP" | "TYPE" | "UNIT")), "{line}");
@@ -121,7 +125,7 @@ fn the_metrics_are_metrics_line_by_line() {
         }
         let (series, value) = line.rsplit_once(' ').expect("a series and a value");
         assert!(value.parse::<f64>().is_ok(), "no number: {line}");
-        let name = series.split('{').next().expect("a name");
+        let name = series.split('{').next().expect("the line has a name");
         let family = types
             .keys()
             .rfind(|family| name.starts_with(family.as_str()))
@@ -140,7 +144,7 @@ fn the_metrics_are_metrics_line_by_line() {
         let value = samples.get(series);
         *value.unwrap_or_else(|| panic!("no {series} in {samples:#?}"))
     };
-    let number = |series: &str| at(series).parse::<f64>().expect("a number");
+    let number = |series: &str| at(series).parse::<f64>().expect("the text is a number");
     assert_eq!(at(r#"sexton_build_info{version="0.1.0"}"#), "1");
     assert_eq!(at("sexton_lock_owners"), "1");
     assert_eq!(at("sexton_lock_contenders"), "1");
@@ -161,7 +165,7 @@ fn the_metrics_tell_of_the_machine_and_of_the_process() {
         let (_, value) = lines
             .find(|(name, _)| *name == series)
             .unwrap_or_else(|| panic!("no {series} in {page}"));
-        value.parse::<f64>().expect("a number")
+        value.parse::<f64>().expect("the text is a number")
     };
     assert!(number(r#"sexton_host_load{minutes="15"}"#) >= 0.0);
     assert!(number("sexton_host_processors") >= 1.0);
@@ -185,8 +189,10 @@ fn the_metrics_count_those_who_come_to_the_beanstalkd_door() {
         });
     });
     let status = opened.get("/v1/status", "").json();
-    let address = status["doors"]["beanstalk"].as_str().expect("it is open");
-    let connect = || TcpStream::connect(address).expect("it listens");
+    let address = status["doors"]["beanstalk"]
+        .as_str()
+        .expect("the listener is open");
+    let connect = || TcpStream::connect(address).expect("the server is listening");
     let value = |series: &str| {
         let page = opened.get("/metrics", "").body;
         let line = page.lines().find_map(|line| line.strip_prefix(series));
@@ -221,10 +227,10 @@ fn the_metrics_speak_of_the_newest_snapshot() {
     let before = samples();
     assert_eq!(before["sexton_checkpoints_taken_total"], "0");
     assert!(!before.contains_key("sexton_checkpoint_duration_seconds"));
-    let taken = run(opened.handle().checkpoint()).expect("it is taken");
+    let taken = run(opened.handle().checkpoint()).expect("the node answers");
     let after = samples();
     let at = |series: &str| after[series].as_str();
-    let number = |series: &str| at(series).parse::<f64>().expect("a number");
+    let number = |series: &str| at(series).parse::<f64>().expect("the text is a number");
     assert_eq!(at("sexton_checkpoints_taken_total"), "1");
     assert_eq!(at("sexton_checkpoints_failed_total"), "0");
     assert_eq!(at("sexton_checkpoint_running"), "0");
@@ -295,16 +301,16 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
     let opened = Opened::new();
     let queues = opened.handle().queues();
     let put = |queue: &str| {
-        let queue = queue.try_into().expect("a name");
+        let queue = queue.try_into().expect("the name is valid");
         let added = run(queues.put(Put::new(queue, Body::new(*b"body"))));
-        added.expect("it is added");
+        added.expect("the node adds it");
     };
     for number in 0..105 {
         put(&format!("few-{number:03}"));
     }
     (0..3).for_each(|_| put("tenant:many"));
-    let many = ["tenant:many".try_into().expect("a name")];
-    run(queues.pop(&many)).expect("it is asked");
+    let many = ["tenant:many".try_into().expect("the name is valid")];
+    run(queues.pop(&many)).expect("the node answers");
     let page = opened.get("/metrics", "").body;
     let value = |series: &str| {
         let line = page.lines().find_map(|line| line.strip_prefix(series));

@@ -41,11 +41,11 @@ fn paused(opened: &Opened) -> u64 {
         ..Adding::default()
     };
     let added = run(opened.handle().tasks().add(adding));
-    added.expect("it is added").task.id
+    added.expect("the node adds it").task.id
 }
 
 fn named(name: &str) -> Name {
-    Name::try_from(name).expect("it is short")
+    Name::try_from(name).expect("the name is short")
 }
 
 /// A request that is answered as asked.
@@ -63,7 +63,7 @@ fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
         "/v1/servers/remove" => {
             let tasks = opened.handle().tasks();
             let added = tasks.server(named("removed"), ServerChange::Threads(1));
-            run(added).expect("it is added");
+            run(added).expect("the node adds it");
             json!({"server": "removed"})
         }
         "/v1/servers/refresh" => {
@@ -79,7 +79,7 @@ fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
 /// Makes the lease that looks servers up, and sets this of it.
 fn refreshing(opened: &Opened, setting: Setting) {
     let (leases, name) = (opened.handle().leases(), named(REFRESH));
-    run(leases.set(&name, setting)).expect("it is set");
+    run(leases.set(&name, setting)).expect("the node accepts the setting");
 }
 
 /// A request about one that is not there.

@@ -124,7 +124,9 @@ fn a_body_that_never_ends_is_given_up_and_holds_up_nobody() {
         .take(300)
         .map(|begun| {
             let mut stream = opened.connect();
-            stream.write_all(begun.as_bytes()).expect("it is read");
+            stream
+                .write_all(begun.as_bytes())
+                .expect("the server reads the request");
             stream
         })
         .collect();
@@ -132,7 +134,10 @@ fn a_body_that_never_ends_is_given_up_and_holds_up_nobody() {
     assert_eq!(opened.post(ACQUIRE, &fields).json()["place"], 1);
     for mut stream in slow {
         let text = read_all(&mut stream);
-        answers(&text).pop().expect("it is told").problem(408);
+        answers(&text)
+            .pop()
+            .expect("the client is notified")
+            .problem(408);
     }
     assert_ne!(opened.get("/v1/status", "").json()["http"], Value::Null);
 }

@@ -29,7 +29,10 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
     ];
     for frame in frames {
         let mut stranger = kept.connect();
-        stranger.socket.write_all(frame).expect("it is open");
+        stranger
+            .socket
+            .write_all(frame)
+            .expect("the connection is open");
         let answer = stranger.next();
         assert!(
             matches!(answer, Report::Refused { .. }),
@@ -41,7 +44,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
     // The coordinator itself is trusted no further.
     peer.socket
         .write_all(&[1, 0, 0, 0, 0xc1])
-        .expect("it is open");
+        .expect("the connection is open");
     assert!(matches!(peer.next(), Report::Refused { .. }));
     assert_eq!(peer.try_next(), None);
     assert_eq!(kept.hello().1[1..], [Report::Started(started)]);
@@ -55,13 +58,17 @@ fn frames_that_come_in_pieces_are_put_together() {
     let hello = framed(&Request::Hello { version: VERSION });
     let (last, before) = hello.split_last().expect("it is not empty");
     for byte in before {
-        peer.socket.write_all(&[*byte]).expect("it is open");
+        peer.socket
+            .write_all(&[*byte])
+            .expect("the connection is open");
         // When another is answered twice, it was read.
         for _ in 0..2 {
             other.ask(attempt(1));
         }
     }
-    peer.socket.write_all(&[*last]).expect("it is open");
+    peer.socket
+        .write_all(&[*last])
+        .expect("the connection is open");
     assert!(matches!(peer.next(), Report::Welcome { .. }));
     assert_eq!(peer.next(), Report::Told);
 }
@@ -73,14 +80,17 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
     let half = [0xff, 0xff];
     let mut silent = Vec::new();
     for _ in 0..1000 {
-        let mut socket = UnixStream::connect(kept.path("keeper.sock")).expect("it listens");
+        let mut socket =
+            UnixStream::connect(kept.path("keeper.sock")).expect("the server is listening");
         // Those beyond the bound may be closed already.
         drop(socket.write_all(&half));
         silent.push(socket);
     }
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
     let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds).expect("it lives").count();
+    let fds = std::fs::read_dir(fds)
+        .expect("the process is alive")
+        .count();
     assert!(fds < 200, "{fds} descriptors are open");
     // Also those that were let in are put out when they stay silent.
     for mut socket in silent {
@@ -105,7 +115,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     }
     peer.socket
         .set_write_timeout(Some(std::time::Duration::from_millis(200)))
-        .expect("there is one");
+        .expect("the timeout is not zero");
     let ask = framed(&Request::Ask {
         attempt: attempt(3),
     });
@@ -114,7 +124,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
     assert!(stopped, "it reads for ever");
     let status = format!("/proc/{}/statm", kept.pid());
-    let status = std::fs::read_to_string(status).expect("it lives");
+    let status = std::fs::read_to_string(status).expect("the process is alive");
     let pages: u64 = status
         .split_whitespace()
         .nth(1)
@@ -134,7 +144,7 @@ fn strangers_are_not_answered() {
     // Whoever opens the directory and the socket to all is still guarded by the kernel's word about the peer.
     for (path, mode) in [("", 0o755), ("keeper.sock", 0o666)] {
         let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(kept.path(path), mode).expect("it is ours");
+        std::fs::set_permissions(kept.path(path), mode).expect("the file belongs to this user");
     }
     let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         s.settimeout(60)\n\n\
@@ -148,11 +158,11 @@ fn strangers_are_not_answered() {
         let command = command.arg(&hello);
         command.uid(user).gid(user).current_dir("/").status()
     };
-    assert!(connect(65534).expect("python3 is there").success());
+    assert!(connect(65534).expect("python3 is installed").success());
     let (mut peer, _) = kept.hello();
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
     let mode = std::fs::metadata(kept.path("keeper.sock"))
-        .expect("it is there")
+        .expect("the file exists")
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o666, "it is what the test made it");
 }
@@ -162,7 +172,7 @@ fn the_socket_and_the_files_are_the_owners_alone() {
     let kept = Kept::new();
     for name in ["keeper.sock", "keeper.lock", "keeper.log"] {
         let mode = std::fs::metadata(kept.path(name))
-            .expect("it is there")
+            .expect("the file exists")
             .permissions();
         assert_eq!(mode.mode() & 0o777, 0o600, "{name}");
     }

@@ -18,7 +18,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     }
     peer.launch(attempt(50), kept.shell("exit 9"));
     let exited = peer.exit(attempt(50));
-    let null = std::fs::File::open("/dev/null").expect("it is there");
+    let null = std::fs::File::open("/dev/null").expect("the file exists");
     let mut caller = kept.connect();
     let parcel = Parcel {
         env: vec![bytes("PATH=/usr/bin:/bin")],
@@ -43,9 +43,9 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     for (number, started) in &alive {
         let pidfd = Pidfd::open(started.pid)
             .expect("it can be")
-            .expect("it lives");
+            .expect("the process is alive");
         let signal = if number % 2 == 0 { 9 } else { 15 };
-        pidfd.signal(signal).expect("it may be");
+        pidfd.signal(signal).expect("this user may signal it");
     }
     let mut statuses = BTreeMap::new();
     while statuses.len() < alive.len() {

@@ -30,10 +30,7 @@ pub(crate) fn bytes(text: impl AsRef<[u8]>) -> Bytes {
 }
 
 pub(crate) fn path_bytes(path: &Path) -> Bytes {
-    bytes(
-        path.to_str()
-            .expect("temporary directories have plain names"),
-    )
+    bytes(path.to_str().expect("the path is UTF-8"))
 }
 
 /// The attempt of this number.
@@ -52,7 +49,7 @@ impl Kept {
     /// Without.
     pub(crate) fn unkept() -> Self {
         Self {
-            data: tempfile::tempdir().expect("there is room"),
+            data: tempfile::tempdir().expect("the disk has space"),
             keeper: None,
         }
     }
@@ -64,12 +61,12 @@ impl Kept {
 
     /// Starts a keeper, and waits until it listens.
     pub(crate) fn start(&mut self) {
-        self.keeper = Some(self.try_start().expect("it listens"));
+        self.keeper = Some(self.try_start().expect("the server is listening"));
     }
 
     /// The same, by a command that executes what its further arguments say.
     pub(crate) fn start_by(&mut self, command: Command) {
-        self.keeper = Some(self.try_start_by(command).expect("it listens"));
+        self.keeper = Some(self.try_start_by(command).expect("the server is listening"));
     }
 
     /// Starts a keeper; what it said if it ended instead.
@@ -80,12 +77,19 @@ impl Kept {
     fn try_start_by(&self, mut command: Command) -> Result<Child, String> {
         let command = command.args(["keeper", "--data"]).arg(self.data.path());
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = streams.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut child = streams
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
         let mut words = String::new();
-        let mut errors = child.stderr.take().expect("it is piped");
-        let mut output = child.stdout.take().expect("it is piped");
-        output.read_to_string(&mut words).expect("it reads");
-        errors.read_to_string(&mut words).expect("it reads");
+        let mut errors = child.stderr.take().expect("the stream is a pipe");
+        let mut output = child.stdout.take().expect("the stream is a pipe");
+        output
+            .read_to_string(&mut words)
+            .expect("the output is UTF-8");
+        errors
+            .read_to_string(&mut words)
+            .expect("the output is UTF-8");
         // Its streams are closed when it listens, and when it is about to end.
         let listens = || {
             let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
@@ -94,34 +98,37 @@ impl Kept {
         if listens() {
             return Ok(child);
         }
-        child.wait().expect("it is our child");
+        child.wait().expect("the process is a child of this one");
         Err(words)
     }
 
     /// The PID of the keeper.
     pub(crate) fn pid(&self) -> u32 {
-        self.keeper.as_ref().expect("there is one").id()
+        self.keeper.as_ref().expect("the keeper was started").id()
     }
 
     /// Kills the keeper as a crash would.
     pub(crate) fn kill(&mut self) {
-        let mut keeper = self.keeper.take().expect("there is one");
-        keeper.kill().expect("it is there");
-        keeper.wait().expect("it is our child");
+        let mut keeper = self.keeper.take().expect("the keeper was started");
+        keeper.kill().expect("the process exists");
+        keeper.wait().expect("the process is a child of this one");
     }
 
     /// Whether the keeper has ended, and how.
     pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        let keeper = self.keeper.as_mut().expect("there is one");
-        keeper.try_wait().expect("it is our child")
+        let keeper = self.keeper.as_mut().expect("the keeper was started");
+        keeper
+            .try_wait()
+            .expect("the process is a child of this one")
     }
 
     /// A connection.
     pub(crate) fn connect(&self) -> Peer {
-        let socket = UnixStream::connect(self.path("keeper.sock")).expect("it listens");
+        let socket =
+            UnixStream::connect(self.path("keeper.sock")).expect("the server is listening");
         socket
             .set_read_timeout(Some(PATIENCE))
-            .expect("there is one");
+            .expect("the timeout is not zero");
         Peer { socket }
     }
 
@@ -161,7 +168,7 @@ impl Kept {
     pub(crate) fn make_fifo(&self) {
         let mode = rustix::fs::Mode::RWXU;
         let made = rustix::fs::mkfifoat(rustix::fs::CWD, self.path("fifo"), mode);
-        made.expect("there is room");
+        made.expect("the disk has space");
     }
 
     /// What a file has.
@@ -221,13 +228,15 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// A request as bytes.
 pub(crate) fn framed(request: &Request) -> Vec<u8> {
     let payload = rmp_serde::to_vec(request).expect("it encodes");
-    let length = u32::try_from(payload.len()).expect("it is short");
+    let length = u32::try_from(payload.len()).expect("the value is small");
     [length.to_le_bytes().as_slice(), &payload].concat()
 }
 
 impl Peer {
     pub(crate) fn send(&mut self, request: &Request) {
-        self.socket.write_all(&framed(request)).expect("it is read");
+        self.socket
+            .write_all(&framed(request))
+            .expect("the server reads the request");
     }
 
     /// The next report; `None` at the end of the connection.
@@ -246,7 +255,9 @@ impl Peer {
             }
         }
         let mut payload = vec![0; u32::from_le_bytes(length) as usize];
-        self.socket.read_exact(&mut payload).expect("it is whole");
+        self.socket
+            .read_exact(&mut payload)
+            .expect("the answer is complete");
         Some(rmp_serde::from_slice(&payload).expect("it is a report"))
     }
 
@@ -312,6 +323,9 @@ impl Peer {
 /// Waits until nobody has this PID, not even as a zombie.
 pub(crate) fn until_reaped(pid: u32) {
     until("the process is reaped", || {
-        proc::stat(pid).expect("it reads").is_none().then_some(())
+        proc::stat(pid)
+            .expect("the process exists")
+            .is_none()
+            .then_some(())
     });
 }

@@ -28,7 +28,7 @@ const PAIRS: [(&str, &[&str]); 6] = [
 fn schemes() -> Vec<BTreeMap<&'static str, [f64; 3]>> {
     let blocks = CSS.split(":root {").skip(1);
     let colours = |block: &'static str| {
-        let block = block.split('}').next().expect("it ends");
+        let block = block.split('}').next().expect("the text is not empty");
         let lines = block
             .lines()
             .filter_map(|line| line.trim().strip_prefix("--"));

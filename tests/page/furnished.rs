@@ -179,7 +179,7 @@ impl Furnished {
             config.services = services();
         });
         // From here on events are recorded.
-        drop(run(served.handle().events(None)).expect("it runs"));
+        drop(run(served.handle().events(None)).expect("the node answers"));
         locks(&served);
         let (abandoned, claimed) = jobs(&served);
         let process = processes(&served);
@@ -232,7 +232,7 @@ impl Furnished {
             let process = served.post("/v1/processes/launch", &launch)["id"].clone();
             let task = json!({"launch": launch, "name": name, "group": name, "work": name});
             let task = served.post("/v1/tasks/add", &task)["id"].clone();
-            let process = process.as_str().expect("it has one");
+            let process = process.as_str().expect("the value is a string");
             let all = [
                 "/".to_owned(),
                 "/page/locks".to_owned(),
@@ -276,7 +276,7 @@ impl Drop for Furnished {
         if !std::thread::panicking() {
             until("the end of what was started", || {
                 let totals = run(handle.processes().totals());
-                (totals.expect("it runs").live() == 0).then_some(())
+                (totals.expect("the node answers").live() == 0).then_some(())
             });
         }
     }
@@ -323,7 +323,10 @@ fn locks(served: &Served) {
 fn claim(served: &Served, queue: &str) -> (u64, Value) {
     let popped = served.post("/v1/queues/pop", &json!({"queues": [queue]}));
     let job = &popped["jobs"][0];
-    (job["id"].as_u64().expect("a number"), job["token"].clone())
+    (
+        job["id"].as_u64().expect("the value is a number"),
+        job["token"].clone(),
+    )
 }
 
 /// Claims a job and makes it fail for good; returns its id.
@@ -355,7 +358,10 @@ fn processes(served: &Served) -> String {
     let launch =
         json!({"command": ["sh", "-c", script], "type": "import", "labels": {"branch": "main"}});
     let parent = served.post("/v1/processes/launch", &launch);
-    let parent = parent["id"].as_str().expect("it has one").to_owned();
+    let parent = parent["id"]
+        .as_str()
+        .expect("the value is a string")
+        .to_owned();
     let below = json!({"command": ["sleep", "600"], "parent": parent});
     served.post("/v1/processes/launch", &below);
     parent
@@ -366,7 +372,7 @@ fn tasks(served: &Served) -> [u64; 3] {
         let launch = json!({"command": ["sh", "-c", script]});
         let task = json!({"launch": launch, "name": name, "group": "deploys", "work": work});
         let added = served.post("/v1/tasks/add", &task);
-        added["id"].as_u64().expect("a number")
+        added["id"].as_u64().expect("the value is a number")
     };
     let failed = add(
         "deploy us-1",
@@ -377,7 +383,7 @@ fn tasks(served: &Served) -> [u64; 3] {
     over.expect("it fails");
     let running = add("deploy eu-1", "eu-1", "exec sleep 600");
     until("it runs", || {
-        let task = run(served.handle().tasks().get(running)).expect("it is there");
+        let task = run(served.handle().tasks().get(running)).expect("it exists");
         (task.task.status.name() == "processing").then_some(())
     });
     let waiting = add("deploy eu-1 again", "eu-1", "true");

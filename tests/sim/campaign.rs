@@ -31,7 +31,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn number(name: &str) -> Option<u64> {
-    variable(name).map(|value| value.parse().expect("the variable holds a number"))
+    variable(name).map(|value| value.parse().expect("the variable is a number"))
 }
 
 fn wish() -> CampaignOptions {

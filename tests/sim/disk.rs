@@ -99,8 +99,11 @@ impl SimDisk {
     /// Flips one bit, on the platter and in memory. Which byte of which file is for the caller.
     pub(crate) fn flip(&self, name: &str, offset: usize, bit: u8) {
         let mut state = self.state();
-        let inode = *state.names.get(name).expect("the file is there");
-        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        let inode = *state.names.get(name).expect("the file exists");
+        let file = state
+            .inodes
+            .get_mut(inode)
+            .expect("every name has an inode");
         for bytes in [&mut file.bytes, &mut file.synced] {
             if let Some(byte) = bytes.get_mut(offset) {
                 *byte ^= 1 << bit;
@@ -111,8 +114,11 @@ impl SimDisk {
     /// Cuts a file short, on the platter and in memory.
     pub(crate) fn truncate(&self, name: &str, len: usize) {
         let mut state = self.state();
-        let inode = *state.names.get(name).expect("the file is there");
-        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        let inode = *state.names.get(name).expect("the file exists");
+        let file = state
+            .inodes
+            .get_mut(inode)
+            .expect("every name has an inode");
         file.bytes.truncate(len);
         file.synced.truncate(len);
     }
@@ -120,8 +126,11 @@ impl SimDisk {
     /// Zeroes a file from an offset on, on the platter and in memory.
     pub(crate) fn blank(&self, name: &str, from: usize) {
         let mut state = self.state();
-        let inode = *state.names.get(name).expect("the file is there");
-        let file = state.inodes.get_mut(inode).expect("names lead to inodes");
+        let inode = *state.names.get(name).expect("the file exists");
+        let file = state
+            .inodes
+            .get_mut(inode)
+            .expect("every name has an inode");
         for bytes in [&mut file.bytes, &mut file.synced] {
             bytes.get_mut(from..).unwrap_or(&mut []).fill(0);
         }

@@ -273,7 +273,7 @@ impl LeaseClients {
                 Message::Request(Box::new(asked))
             }
             2 => {
-                let code = u8::try_from(chance.below(2)).expect("a small number");
+                let code = u8::try_from(chance.below(2)).expect("the value is small");
                 Message::Finish { name, token, code }
             }
             3 => {
@@ -330,7 +330,7 @@ impl Clients<Leases> for LeaseClients {
         let names = ["a", "b", "c", "d"];
         Self {
             names: names
-                .map(|it| Name::try_from(it).expect("it is short"))
+                .map(|it| Name::try_from(it).expect("the name is short"))
                 .to_vec(),
             tokens: Vec::new(),
             processes: Vec::new(),

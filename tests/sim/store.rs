@@ -238,7 +238,7 @@ impl SimStore {
 
     /// Lays an item out for the log. A long value goes to a file of its own.
     fn lay_out(&self, key: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
-        let value = self.items.get(key).expect("what waits was put");
+        let value = self.items.get(key).expect("a waiting job was put before");
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("items are short");
         let (inside, outside) = if value.len() > VALUE_BYTES_MAX {
             let name = format!(

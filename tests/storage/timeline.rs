@@ -27,7 +27,7 @@ type Digests = BTreeMap<String, String>;
 
 /// A timeline of a directory, and where it copies snapshots to.
 fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
-    let scratch = tempfile::tempdir().expect("a temporary directory");
+    let scratch = tempfile::tempdir().expect("a temporary directory can be created");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
     let copies = CopiedStores::new(
         Arc::clone(&disk),
@@ -41,9 +41,9 @@ fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
 /// What a replay from the beginning comes to, entry by entry.
 fn replayed(data: &Path) -> Vec<(Seq, Digests)> {
     let disk = RealDisk::new(data);
-    let mut reader = Reader::open(&disk).expect("it opens");
+    let mut reader = Reader::open(&disk).expect("the journal is intact");
     let (mut replay, mut states) = (Replay::default(), Vec::new());
-    while let Some(record) = reader.next().expect("it reads") {
+    while let Some(record) = reader.next().expect("the record is readable") {
         replay.record(&record).expect("it replays");
         let state = replay.states();
         let digests = state.map(|(name, digest, _)| named(name, digest));
@@ -80,8 +80,8 @@ fn look(timeline: &mut Timeline, at: Seq, last: Seq) -> StateAt {
 
 #[test]
 fn every_moment_is_that_of_a_replay_from_the_beginning() {
-    let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(settings(files.path())).expect("it opens");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..400);
     let states = replayed(files.path());
     let (last, _) = states.last().cloned().expect("there are entries");
@@ -104,13 +104,13 @@ fn every_moment_is_that_of_a_replay_from_the_beginning() {
             assert_eq!(numbers(&state.after), after[..end], "after {seq}");
         }
     }
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
 fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
-    let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(settings(files.path())).expect("it opens");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..100);
     let early = replayed(files.path()).last().cloned().expect("entries");
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
@@ -123,13 +123,13 @@ fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
     assert!(state.after.is_empty(), "{:?}", state.after);
     let state = look(&mut timeline, late.0, late.0);
     assert_eq!((state.seq, digests(&state)), late);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 #[test]
 fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
-    let files = tempfile::tempdir().expect("a temporary directory");
-    let node = Node::open(settings(files.path())).expect("it opens");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..2000);
     let states = replayed(files.path());
     let (last, expected) = states.last().expect("there are entries");
@@ -148,7 +148,7 @@ fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     let error = timeline.state_at(None, *last, &mut |_| false);
     assert!(matches!(error, Err(TimelineError::Abandoned)), "{error:?}");
     assert_eq!(digests(&look(&mut timeline, *last, *last)), *expected);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }
 
 /// What `sexton replay` says of a directory up to a number.
@@ -156,17 +156,17 @@ fn replay(data: &Path, until: Seq) -> Output {
     let mut command = daemon::sexton();
     command.arg("replay").arg(data);
     command.args(["--until", &until.to_string(), "--state", "--json"]);
-    command.output().expect("it runs")
+    command.output().expect("the command runs")
 }
 
 #[test]
 fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     make(files.path());
     let disk = RealDisk::new(files.path());
-    let mut reader = Reader::open_present(&disk).expect("it opens");
+    let mut reader = Reader::open_present(&disk).expect("the journal is intact");
     assert!(reader.after() > Seq(0), "it was trimmed");
-    while reader.next().expect("it reads").is_some() {}
+    while reader.next().expect("the record is readable").is_some() {}
     let last = reader.tail().last;
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
     let first = look(&mut timeline, Seq(0), last);

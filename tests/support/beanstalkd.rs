@@ -57,7 +57,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the program starts");
+            .expect("the program can be run");
         let server = Self {
             child,
             socket,
@@ -86,9 +86,11 @@ impl Server {
 
     /// A new connection, on which a reply is waited for so long.
     pub(crate) fn connect_for(&self, patience: Duration) -> Client {
-        let stream = UnixStream::connect(&self.socket).expect("it listens");
+        let stream = UnixStream::connect(&self.socket).expect("the server is listening");
         let patience = Some(patience);
-        stream.set_read_timeout(patience).expect("a time above 0");
+        stream
+            .set_read_timeout(patience)
+            .expect("the timeout is not zero");
         Client {
             stream,
             received: Vec::new(),
@@ -117,7 +119,9 @@ impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.sent = String::from_utf8_lossy(bytes).into_owned();
-        self.stream.write_all(bytes).expect("it reads");
+        self.stream
+            .write_all(bytes)
+            .expect("the server reads the request");
     }
 
     /// Says that nothing more will be sent.
@@ -129,7 +133,7 @@ impl Client {
     /// Sends one command, its end left out, and waits for its reply, whose last end is left out too.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(format!("{command}\r\n").as_bytes());
-        let reply = self.reply().expect("a reply");
+        let reply = self.reply().expect("the server replies");
         String::from_utf8_lossy(&reply).trim_end().to_owned()
     }
 
@@ -169,7 +173,7 @@ impl Client {
 
     /// Everything until the server ends the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        while self.receive().expect("it ends") {}
+        while self.receive().expect("the server closes the connection") {}
         std::mem::take(&mut self.received)
     }
 

@@ -31,10 +31,10 @@ impl Coordinator {
 
     /// The same, with this in its configuration file.
     pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let data = files.path().join("data");
         let file = files.path().join("sexton.toml");
-        std::fs::write(&file, config).expect("it can be written");
+        std::fs::write(&file, config).expect("the file is writable");
         let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&file)]);
         Self {
             daemon,
@@ -59,7 +59,7 @@ impl Coordinator {
     }
 
     pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
-        done(self.command(words).output().expect("it runs"))
+        done(self.command(words).output().expect("the command runs"))
     }
 
     /// A command that ends well; what it printed.
@@ -75,7 +75,7 @@ impl Coordinator {
 
     pub(crate) fn json(&self, words: &[&str]) -> Value {
         let printed = self.well(&[words, &["--json"]].concat());
-        serde_json::from_str(&printed).expect("it is JSON")
+        serde_json::from_str(&printed).expect("the text is JSON")
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
 pub(crate) fn done(output: Output) -> CommandOutput {
     CommandOutput {
         status: output.status.code().expect("it ended by itself"),
-        out: String::from_utf8(output.stdout).expect("it is text"),
-        err: String::from_utf8(output.stderr).expect("it is text"),
+        out: String::from_utf8(output.stdout).expect("the bytes are UTF-8"),
+        err: String::from_utf8(output.stderr).expect("the bytes are UTF-8"),
     }
 }

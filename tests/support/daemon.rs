@@ -75,14 +75,14 @@ pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
 
 /// A path as flags are given it.
 pub(crate) fn text(path: &Path) -> &str {
-    path.to_str()
-        .expect("temporary directories have plain names")
+    path.to_str().expect("the path is UTF-8")
 }
 
 /// What a program printed, and beside it; it must have ended with this status.
 pub(crate) fn ended(output: Output, status: i32) -> [String; 2] {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
-    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it is text"))
+    [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8(bytes).expect("the bytes are UTF-8"))
 }
 
 impl Daemon {
@@ -115,7 +115,7 @@ impl Daemon {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("the program starts");
+            .expect("the program can be run");
         let errors = child.stderr.take().expect("standard error is piped");
         Self {
             child,
@@ -159,7 +159,7 @@ impl Daemon {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("the process is there");
+        kill_process(self.pid(), signal).expect("the process exists");
     }
 
     /// Lets none of its files grow beyond so many bytes.
@@ -192,15 +192,19 @@ impl Daemon {
     /// Waits for its end, and gives everything it logged.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let status = until("the process ends", || {
-            self.child.try_wait().expect("it is our child")
+            self.child
+                .try_wait()
+                .expect("the process is a child of this one")
         });
         (status, self.log.whole())
     }
 
     /// Ends it as a crash would.
     pub(crate) fn kill(mut self) {
-        self.child.kill().expect("the process is there");
-        self.child.wait().expect("it is our child");
+        self.child.kill().expect("the process exists");
+        self.child
+            .wait()
+            .expect("the process is a child of this one");
     }
 }
 
@@ -222,7 +226,7 @@ impl Gathered {
         let reader = std::thread::Builder::new()
             .name("gathering".to_owned())
             .spawn(read)
-            .expect("a thread starts");
+            .expect("a thread can be started");
         Self {
             words,
             reader: Some(reader),
@@ -240,7 +244,7 @@ impl Gathered {
     /// All of it, when its writers have closed it.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("reading does not panic");
+            reader.join().expect("the thread does not panic");
         }
         self.so_far()
     }

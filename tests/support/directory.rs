@@ -27,16 +27,16 @@ pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
 }
 
 fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
-    let about = std::fs::symlink_metadata(path).expect("it is there");
+    let about = std::fs::symlink_metadata(path).expect("the file exists");
     let content = about
         .is_file()
-        .then(|| std::fs::read(path).expect("it can be read"));
+        .then(|| std::fs::read(path).expect("the file is readable"));
     let changed = (about.mtime(), about.mtime_nsec());
     found.insert(name.to_owned(), (about.mode(), changed, content));
     if about.is_dir() {
-        for entry in std::fs::read_dir(path).expect("it can be read") {
-            let entry = entry.expect("it can be read");
-            let below = entry.file_name().into_string().expect("a plain name");
+        for entry in std::fs::read_dir(path).expect("the directory is readable") {
+            let entry = entry.expect("the directory is readable");
+            let below = entry.file_name().into_string().expect("the path is UTF-8");
             collect(&entry.path(), &format!("{name}/{below}"), found);
         }
     }
@@ -44,11 +44,11 @@ fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
 
 /// Copies a directory with everything in it.
 pub(crate) fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("it can be made");
-    for entry in std::fs::read_dir(from).expect("it can be read") {
-        let entry = entry.expect("it can be read");
+    std::fs::create_dir_all(to).expect("the directory can be created");
+    for entry in std::fs::read_dir(from).expect("the directory is readable") {
+        let entry = entry.expect("the directory is readable");
         let target = to.join(entry.file_name());
-        if entry.file_type().expect("it has one").is_dir() {
+        if entry.file_type().expect("an entry has a type").is_dir() {
             copy(&entry.path(), &target);
         } else {
             match std::fs::copy(entry.path(), target) {
@@ -70,7 +70,7 @@ pub(crate) fn settings(data: &Path) -> Config {
 
 /// A name.
 pub(crate) fn name(text: &str) -> Name {
-    Name::try_from(text).expect("it is short")
+    Name::try_from(text).expect("the name is short")
 }
 
 /// Asks for locks `from` to `to`, half of them under a key `even`, the others under `odd`; the third of three owners of
@@ -93,13 +93,13 @@ pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
 /// A past of two snapshots and a journal that was trimmed, left by a stop in good order: the newer snapshot is of the
 /// end, segments lie between it and the older one.
 pub(crate) fn make(data: &Path) {
-    let node = Node::open(settings(data)).expect("it opens");
+    let node = Node::open(settings(data)).expect("the directory opens");
     let handle = node.handle();
-    let checkpoint = || wait(handle.checkpoint()).expect("it is taken");
+    let checkpoint = || wait(handle.checkpoint()).expect("the lock is granted");
     request(&handle, 0..600);
     checkpoint();
     request(&handle, 600..900);
     checkpoint();
     request(&handle, 900..2000);
-    node.stop().expect("it stops");
+    node.stop().expect("the node stops");
 }

@@ -24,12 +24,12 @@ impl Kept {
     /// two calls.
     pub(crate) fn keep(&self) -> &Path {
         let (from, to) = (self.data.join("journal"), self.files.join("journal"));
-        std::fs::create_dir_all(&to).expect("a folder is created");
+        std::fs::create_dir_all(&to).expect("the directory can be created");
         let Ok(present) = std::fs::read_dir(from) else {
             return &self.files;
         };
         for file in present {
-            let name = file.expect("the folder reads").file_name();
+            let name = file.expect("the directory is readable").file_name();
             if Path::new(&name).extension().is_some_and(|it| it == "seg") {
                 keep(
                     &self.data.join("journal").join(&name),

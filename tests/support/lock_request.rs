@@ -5,7 +5,7 @@ use sexton::spine::delivery::Item;
 
 /// Requests a lock for ten minutes, or waits for it as long.
 pub(crate) fn request(key: &[u8], owner: &[u8]) -> Item<LockMachine> {
-    let name = |bytes: &[u8]| Name::new(bytes).expect("it is short");
+    let name = |bytes: &[u8]| Name::new(bytes).expect("the name is short");
     Item::Message(Message::Request {
         key: name(key),
         index: name(b""),

@@ -21,7 +21,7 @@ pub(crate) fn door() -> LockserverConfig {
 pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
     let node = Node::open(config).expect("the node opens");
     let address = node.handle().doors().lockserver;
-    (node, address.expect("the door was asked for"))
+    (node, address.expect("the listener was configured"))
 }
 
 /// Every lock entry of a node.

@@ -82,7 +82,7 @@ impl<M: Actor> Past<M> {
                 let decoded = Replica::<M>::decode(record).expect("it decodes");
                 self.replica
                     .commit(stamp, &decoded)
-                    .expect("what happened can happen again");
+                    .expect("a recorded outcome can be applied again");
                 self.entries.push(Entry {
                     seq: record.seq,
                     message: decoded.message,

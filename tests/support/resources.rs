@@ -30,10 +30,10 @@ pub(crate) fn connections(wanted: usize) -> usize {
 /// Resident memory of a process in KiB, by its number or `self`.
 pub(crate) fn resident(process: impl Display) -> u64 {
     let path = format!("/proc/{process}/status");
-    let status = std::fs::read_to_string(path).expect("the process is there");
+    let status = std::fs::read_to_string(path).expect("the process exists");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     number
         .and_then(|number| number.parse().ok())
-        .expect("the kernel says how much")
+        .expect("the kernel reports how much")
 }

@@ -60,8 +60,8 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
         return;
     };
     for entry in entries {
-        let entry = entry.expect("the folder reads");
-        let name = entry.file_name().into_string().expect("plain names");
+        let entry = entry.expect("the directory is readable");
+        let name = entry.file_name().into_string().expect("the path is UTF-8");
         let name = format!("{folder}{name}");
         match entry.metadata() {
             Ok(found) if found.is_dir() => list(root, &format!("{name}/"), files),

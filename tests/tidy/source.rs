@@ -91,9 +91,9 @@ fn walk(root: &Path, folder: &str) -> Vec<String> {
         "proptest-regressions",
     ];
     let mut found = Vec::new();
-    let entries = std::fs::read_dir(root.join(folder)).expect("a folder of the tree can be read");
+    let entries = std::fs::read_dir(root.join(folder)).expect("the directory is readable");
     for entry in entries {
-        let entry = entry.expect("a folder of the tree can be read");
+        let entry = entry.expect("the directory is readable");
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if folder.is_empty() {
             name.clone()

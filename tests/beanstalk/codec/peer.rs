@@ -43,7 +43,10 @@ impl Beanstalkd {
     /// Everything that it says to these bytes and their end.
     fn say(&self, input: &[u8]) -> Vec<u8> {
         let mut client = self.server.connect();
-        let mut writer = client.stream().try_clone().expect("a second handle");
+        let mut writer = client
+            .stream()
+            .try_clone()
+            .expect("a second handle can be opened");
         // It reads no further while its replies are not read.
         std::thread::scope(|threads| {
             let writing = threads.spawn(move || -> std::io::Result<()> {
@@ -53,7 +56,7 @@ impl Beanstalkd {
             let output = client.rest();
             writing
                 .join()
-                .expect("writing does not panic")
+                .expect("the thread does not panic")
                 .expect("it reads all of it");
             output
         })
@@ -171,8 +174,8 @@ fn random_sequences_come_to_the_same() {
         let mut input = Vec::new();
         // A line stays far from 224 bytes, which have rows of their own in the table.
         while input.len() < 150 {
-            let piece = chance.below(u64::try_from(PIECES.len()).expect("they are few"));
-            let piece = usize::try_from(piece).expect("it is small");
+            let piece = chance.below(u64::try_from(PIECES.len()).expect("the count is small"));
+            let piece = usize::try_from(piece).expect("the value is small");
             input.extend_from_slice(PIECES.get(piece).expect("it is one of them"));
         }
         if chance.below(4) == 0 {

@@ -37,7 +37,7 @@ fn dialogues() -> Vec<Dialogue> {
         let (who, rest) = line.split_once(' ').expect("somebody does something");
         let (what, words) = rest.split_at(1);
         let dialogue = dialogues.last_mut().expect("a dialogue has a name");
-        let what = what.chars().next().expect("it is one");
+        let what = what.chars().next().expect("the line is not empty");
         let words = words.strip_prefix(' ').unwrap_or(words);
         dialogue.lines.push((number + 1, who, what, words));
     }

@@ -44,7 +44,7 @@ pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result
                     return Err(format!("{seq} is decided otherwise: {was:?}, {again:?}"));
                 }
                 let committed = replica.commit(stamp, &entry);
-                committed.expect("what happened can happen again");
+                committed.expect("a recorded outcome can be applied again");
                 decided += 1;
             }
             Kind::Entry | Kind::Poisoned | Kind::End => {}

@@ -17,7 +17,7 @@ const ROUNDS: u32 = 4;
     reason = "a journal that is written to is not looked at, so nobody can tell when it is at rest"
 )]
 fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
-    let files = tempfile::tempdir().expect("a directory can be made");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let mut running = Running::start(files.path(), plant, ADDS);
     let mut lines = Vec::new();
     let answered = |lines: &[String]| {
@@ -28,7 +28,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
     };
     while answered(&lines) < 2 * ADDS as usize {
         let line = running.said.next().expect("it ended before it was killed");
-        lines.push(line.expect("it speaks"));
+        lines.push(line.expect("the peer sends a line"));
     }
     std::thread::sleep(lasts);
     running.kill();

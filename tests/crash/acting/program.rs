@@ -51,7 +51,7 @@ fn counters() {
     };
     let plant = said(PLANT).unwrap_or_default();
     let adds = said(ADDS).and_then(|adds| adds.parse().ok());
-    let adds: u32 = adds.expect("a number");
+    let adds: u32 = adds.expect("the variable is a number");
     runtime::block_on(async move {
         let (left, right, _thread) = open(&data, &plant);
         tokio::join!(add(left, adds), add(right, adds));
@@ -79,22 +79,22 @@ fn open(
     let past = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
     let past = past.expect("the journal reads");
     let clock = Arc::new(SystemClock::starting_at(past.tail.last_at));
-    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("there is a thread");
+    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("a thread can be started");
     let writer = Writer::open(
         Arc::clone(&disk),
         Sizes::default(),
         Box::new(filler),
         &past.tail,
     );
-    let mut writer = writer.expect("the journal is gone on with");
+    let mut writer = writer.expect("the journal is continued");
     let mut ledger = Ledger::new(clock, &past.tail, past.marked, false);
     let start = ledger.start(Chance([7; 32]));
     writer
         .write(&mut ledger.take_batch())
-        .expect("it is written");
+        .expect("the file is writable");
     writer.sync().expect("it is on disk");
     let _ = STARTED.set(start.stamp.seq);
-    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("there is a thread");
+    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("a thread can be started");
     let files = SpineFiles {
         journal,
         disk,

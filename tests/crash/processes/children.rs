@@ -38,7 +38,7 @@ impl Children {
     /// Those of this host.
     pub(crate) fn of(host: &Host) -> Self {
         let files = host.file("children");
-        std::fs::create_dir_all(&files).expect("there is room");
+        std::fs::create_dir_all(&files).expect("the disk has space");
         Self { files }
     }
 
@@ -76,11 +76,11 @@ impl Children {
 
     /// Lets it go.
     pub(crate) fn let_go(&self, number: u64) {
-        std::fs::write(self.file(number, "go"), "").expect("there is room");
+        std::fs::write(self.file(number, "go"), "").expect("the disk has space");
     }
 
     fn last(number: u64) -> Last {
-        let small = u8::try_from(number % 251).expect("it is small");
+        let small = u8::try_from(number % 251).expect("the value is small");
         match number % 7 {
             3 => Last::Signal(if number.is_multiple_of(2) { 9 } else { 15 }),
             _ => Last::Code(small),

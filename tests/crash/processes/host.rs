@@ -19,7 +19,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new() -> Self {
         Self {
-            files: tempfile::tempdir().expect("there is room"),
+            files: tempfile::tempdir().expect("the disk has space"),
         }
     }
 
@@ -43,7 +43,7 @@ impl Host {
     pub(crate) fn rebooted(&self) -> Command {
         let boot = self.file("boot_id");
         let name = "11111111-2222-4333-8444-555555555555\n";
-        std::fs::write(&boot, name).expect("there is room");
+        std::fs::write(&boot, name).expect("the disk has space");
         let script = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, text(&boot)]);
@@ -64,7 +64,7 @@ impl Host {
     pub(crate) fn well(&self, path: &str, body: &Value) -> Value {
         let head = format!("POST {path} HTTP/1.1");
         let answered = asking::ask(&self.socket(), &head, &body.to_string());
-        let (status, answer) = answered.expect("it is answered");
+        let (status, answer) = answered.expect("the request is answered");
         assert_eq!(status, 200, "{path} {body}: {answer}");
         answer
     }
@@ -73,7 +73,7 @@ impl Host {
     pub(crate) fn get(&self, path: &str) -> Value {
         let head = format!("GET {path} HTTP/1.1");
         asking::ask(&self.socket(), &head, "")
-            .expect("it is answered")
+            .expect("the request is answered")
             .1
     }
 
@@ -81,7 +81,7 @@ impl Host {
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> u16 {
         let head = format!("POST {path} HTTP/1.1");
         let answered = asking::ask(&self.socket(), &head, &body.to_string());
-        answered.expect("it is answered").0
+        answered.expect("the request is answered").0
     }
 
     /// Every record.
@@ -114,9 +114,12 @@ impl Host {
     /// kill -9 of the keeper.
     pub(crate) fn kill_keeper(&self) {
         let keeper = until("a keeper runs", || self.keeper());
-        keeper.signal(9).expect("it may be");
+        keeper.signal(9).expect("this user may signal it");
         until("the keeper has ended", || {
-            keeper.has_ended().expect("it polls").then_some(())
+            keeper
+                .has_ended()
+                .expect("the descriptor can be polled")
+                .then_some(())
         });
     }
 

@@ -168,9 +168,9 @@ fn what_ends_while_nobody_is_there_is_lost_and_what_had_ended_before_is_not() {
 
 fn pids(host: &Host) -> BTreeMap<u64, u32> {
     let records = by_number(host.records()).into_iter();
-    let pid = |record: &Value| u32::try_from(record["pid"].as_u64().expect("it runs"));
+    let pid = |record: &Value| u32::try_from(record["pid"].as_u64().expect("it has started"));
     records
-        .map(|(number, record)| (number, pid(&record).expect("it is small")))
+        .map(|(number, record)| (number, pid(&record).expect("the value is small")))
         .collect()
 }
 
@@ -212,12 +212,15 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     assert_eq!(recorded(&records[&10]), truth(&children, 10));
     assert_eq!(recorded(&records[&11]), Recorded::Alive);
     for stranger in &strangers {
-        assert!(!stranger.has_ended().expect("it polls"), "it was touched");
+        assert!(
+            !stranger.has_ended().expect("the descriptor can be polled"),
+            "it was touched"
+        );
     }
     daemon.kill();
 }
 
 fn opened(pid: u32) -> Pidfd {
-    let pidfd = Pidfd::open(pid).expect("there are descriptors");
-    pidfd.expect("it lives")
+    let pidfd = Pidfd::open(pid).expect("descriptors are left");
+    pidfd.expect("the process is alive")
 }

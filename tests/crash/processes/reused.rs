@@ -29,7 +29,7 @@ impl Stranger {
         let env = [Bytes::new(*b"PATH=/usr/bin:/bin")];
         let plan = Plan::new(&words, &env, &Bytes::default()).expect("it is a plan");
         let null = File::options().read(true).write(true).open("/dev/null");
-        let null = null.expect("it is there");
+        let null = null.expect("it exists");
         let birth = Birth {
             group: None,
             pid: i32::try_from(pid).ok(),
@@ -43,9 +43,9 @@ impl Stranger {
         });
         assert_eq!(spawned.pid, pid);
         let pidfd = Pidfd::open(pid)
-            .expect("there are descriptors")
+            .expect("descriptors are left")
             .expect("it waits");
-        spawned.release().expect("it waits for leave");
+        spawned.release().expect("the child waits for its release");
         Self(pidfd)
     }
 }
@@ -67,7 +67,7 @@ impl Registered {
             .arg("1000")
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        Self(command.spawn().expect("it starts"))
+        Self(command.spawn().expect("the command starts"))
     }
 }
 
@@ -135,8 +135,8 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     drop(registered);
     host.kill_children();
     let pid = |number: &u64| {
-        let pid = records[number]["pid"].as_u64().expect("it ran");
-        u32::try_from(pid).expect("it is small")
+        let pid = records[number]["pid"].as_u64().expect("it was started");
+        u32::try_from(pid).expect("the value is small")
     };
     for number in records.keys() {
         until("it is gone", || (!is_taken(pid(number))).then_some(()));
@@ -174,7 +174,10 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     });
     for stranger in &strangers {
         assert!(
-            !stranger.0.has_ended().expect("it polls"),
+            !stranger
+                .0
+                .has_ended()
+                .expect("the descriptor can be polled"),
             "a stranger was killed"
         );
     }

@@ -95,7 +95,7 @@ impl Pages {
             };
             self.jobs.insert(id, known);
         }
-        let known = self.jobs.get_mut(&id).expect("it was just made");
+        let known = self.jobs.get_mut(&id).expect("it was just created");
         assert_eq!(known.body, body, "{id} says something else");
         known
     }

@@ -81,14 +81,14 @@ impl Customer {
         let thread = std::thread::Builder::new().name("customer".to_owned());
         Self {
             stops,
-            thread: thread.spawn(ordering).expect("a thread starts"),
+            thread: thread.spawn(ordering).expect("a thread can be started"),
         }
     }
 
     /// Every order that was answered.
     fn end(self) -> Vec<Order> {
         self.stops.store(true, Ordering::Relaxed);
-        self.thread.join().expect("ordering does not panic")
+        self.thread.join().expect("the thread does not panic")
     }
 }
 
@@ -128,7 +128,10 @@ impl Shop {
     fn open() -> Self {
         let host = Host::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has one").port();
+        let port = listener
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
         drop(listener);
         let mut shop = Self {
             kept: Kept::beside(&host.data()),
@@ -170,7 +173,7 @@ impl Shop {
                 .keeper()
                 .is_some_and(|keeper| keeper.signal(9).is_ok()),
             None => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server is running").kill();
                 true
             }
         };
@@ -226,7 +229,7 @@ impl Shop {
 
     /// Closes the shop in good order; what its log says, from the beginning.
     fn past(mut self) -> (Past, BTreeMap<&'static str, u64>) {
-        let daemon = self.daemon.take().expect("one runs");
+        let daemon = self.daemon.take().expect("a server is running");
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert!(status.success(), "it stops in good order: {log}");
@@ -234,11 +237,11 @@ impl Shop {
         let read = |flags: &[&str]| {
             let mut replay = sexton();
             replay.arg("replay").arg(kept).args(flags);
-            let [log, _] = ended(replay.output().expect("it runs"), 0);
+            let [log, _] = ended(replay.output().expect("the command runs"), 0);
             log
         };
         let state = read(&["--state", "--json"]);
-        let state = serde_json::from_str(&state).expect("it is JSON");
+        let state = serde_json::from_str(&state).expect("the text is JSON");
         (Past::of(&read(&["--json"]), &state), self.killed)
     }
 }
@@ -278,7 +281,8 @@ fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
     while begun.elapsed() < span {
         rest(Duration::from_millis(chance.below(300)));
         for _ in 0..2 {
-            let nth = usize::try_from(chance.below(PARTS.len() as u64)).expect("few");
+            let nth =
+                usize::try_from(chance.below(PARTS.len() as u64)).expect("the count is small");
             let part = PARTS.get(nth).expect("one of them");
             // Of a coordinator that is down nothing more can be killed than what it left.
             if part.0 != "coordinator" || shop.daemon.is_some() {

@@ -57,10 +57,10 @@ fn add(host: &Host, script: &str, more: &Value) -> u64 {
     let mut task = json!({ "launch": {"command": ["sh", "-c", script, SEXTON], "dir": "/"} });
     let members = more.as_object().expect("members");
     task.as_object_mut()
-        .expect("an object")
+        .expect("the value is an object")
         .extend(members.clone());
     let said = host.well("/v1/tasks/add", &task);
-    said["id"].as_u64().expect("a number")
+    said["id"].as_u64().expect("the value is a number")
 }
 
 fn show(host: &Host, id: u64) -> Value {
@@ -148,7 +148,10 @@ fn tasks_of_another_boot_go_on_or_fail_and_what_has_their_pids_is_not_touched() 
     for task in &tasks {
         // To the new boot these are strangers.
         assert!(
-            !task.command.has_ended().expect("it polls"),
+            !task
+                .command
+                .has_ended()
+                .expect("the descriptor can be polled"),
             "it was touched"
         );
     }
@@ -161,10 +164,10 @@ fn a_keeper_and_a_command_that_are_killed_together_leave_nothing_behind() {
     let host = Host::new();
     let daemon = host.start();
     let tasks = begin(&host);
-    let keeper = host.keeper().expect("one runs");
-    keeper.signal(19).expect("it is ours");
+    let keeper = host.keeper().expect("a keeper is running");
+    keeper.signal(19).expect("this user may signal it");
     for task in &tasks {
-        task.command.signal(9).expect("it is ours");
+        task.command.signal(9).expect("this user may signal it");
     }
     host.kill_keeper();
     assert_ended(&host, &tasks, true);

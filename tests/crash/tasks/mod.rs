@@ -119,13 +119,13 @@ impl Adder {
         let thread = std::thread::Builder::new().name("adding".to_owned());
         Self {
             acked,
-            thread: thread.spawn(adding).expect("a thread starts"),
+            thread: thread.spawn(adding).expect("a thread can be started"),
         }
     }
 
     /// Every task that was acknowledged, when all were added.
     fn end(self) -> BTreeMap<u64, Kind> {
-        self.thread.join().expect("adding does not panic");
+        self.thread.join().expect("the thread does not panic");
         locked(&self.acked).clone()
     }
 }
@@ -184,7 +184,7 @@ impl Campaign {
     fn new(seed: u64) -> Self {
         let host = Host::new();
         let notes = host.file("notes");
-        std::fs::create_dir(&notes).expect("there is room");
+        std::fs::create_dir(&notes).expect("the disk has space");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
             noted: NotesReader::of(&notes),
@@ -211,7 +211,7 @@ impl Campaign {
         self.kept.keep();
         match self.chance.below(16) {
             0 | 1 => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server is running").kill();
                 self.killed.coordinators += 1;
                 self.kept.keep();
                 self.serve();
@@ -224,7 +224,7 @@ impl Campaign {
             4 | 5 => {
                 let group = format!("group-{}", self.chance.below(GROUPS));
                 let words = ["soft", "hard", "off", "off"];
-                let nth = usize::try_from(self.chance.below(4)).expect("few");
+                let nth = usize::try_from(self.chance.below(4)).expect("the count is small");
                 let pause = words.get(nth).expect("one of them");
                 let asked = json!({"group": group, "pause": pause});
                 self.host.well("/v1/tasks/pause", &asked);
@@ -295,7 +295,7 @@ impl Campaign {
             let tasks = listed.pointer("/tasks").and_then(Value::as_array);
             for task in tasks.into_iter().flatten() {
                 let id = task.pointer("/id").and_then(Value::as_u64);
-                all.insert(id.expect("a number"), task.clone());
+                all.insert(id.expect("the task has a number"), task.clone());
             }
             match listed.pointer("/next").and_then(Value::as_u64) {
                 Some(next) => after = format!("&after={next}"),
@@ -327,10 +327,10 @@ impl Campaign {
 
     /// Ends the coordinator, and reads the journal from its beginning.
     fn past(&mut self) -> Past {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server is running").kill();
         let mut replay = sexton();
         replay.args(["replay", "--json"]).arg(self.kept.keep());
-        let [log, _] = ended(replay.output().expect("it runs"), 0);
+        let [log, _] = ended(replay.output().expect("the command runs"), 0);
         Past::of(&log, GROUP_MAX)
     }
 }

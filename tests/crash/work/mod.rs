@@ -119,13 +119,13 @@ impl Pusher {
         let thread = std::thread::Builder::new().name("pushing".to_owned());
         Self {
             acked,
-            thread: thread.spawn(pushing).expect("a thread starts"),
+            thread: thread.spawn(pushing).expect("a thread can be started"),
         }
     }
 
     /// Every job that was acknowledged, when all were pushed.
     fn end(self) -> BTreeSet<u64> {
-        self.thread.join().expect("pushing does not panic");
+        self.thread.join().expect("the thread does not panic");
         locked(&self.acked).clone()
     }
 }
@@ -172,9 +172,9 @@ impl Campaign {
     fn new(seed: u64) -> Self {
         let host = Host::new();
         let notes = host.file("notes");
-        std::fs::create_dir(&notes).expect("there is room");
+        std::fs::create_dir(&notes).expect("the disk has space");
         let config = "[queues.default]\nmax_tries = 0\nbackoff = { first = \"10ms\", factor = 1, max = \"10ms\" }\n";
-        std::fs::write(host.file("sexton.toml"), config).expect("there is room");
+        std::fs::write(host.file("sexton.toml"), config).expect("the disk has space");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
             noted: NotesReader::of(&notes),
@@ -212,7 +212,10 @@ impl Campaign {
         command.args(flags).args(["--", "sh", "-c", script]);
         command.arg(&self.notes);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::null()).spawn().expect("it runs")
+        command
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command starts")
     }
 
     /// kill -9 of one of them.
@@ -220,7 +223,7 @@ impl Campaign {
         self.kept.keep();
         match self.chance.below(10) {
             0 => {
-                self.daemon.take().expect("one runs").kill();
+                self.daemon.take().expect("a server is running").kill();
                 self.killed.coordinators += 1;
                 self.kept.keep();
                 self.serve();
@@ -230,7 +233,8 @@ impl Campaign {
                 self.killed.keepers += 1;
             }
             2 | 3 => {
-                let nth = usize::try_from(self.chance.below(RUNNERS as u64)).expect("few");
+                let nth =
+                    usize::try_from(self.chance.below(RUNNERS as u64)).expect("the count is small");
                 let (place, mut runner) = self.runners.remove(nth);
                 self.runners.push((place, self.runner(place)));
                 // It may have ended by itself, which is found out at the end.
@@ -260,11 +264,11 @@ impl Campaign {
     /// Those that ended by themselves are begun again, as a supervisor would.
     fn look_after_runners(&mut self) {
         for nth in 0..RUNNERS {
-            let (place, runner) = self.runners.get_mut(nth).expect("all are there");
+            let (place, runner) = self.runners.get_mut(nth).expect("all of them exist");
             let place = *place;
             if runner.try_wait().is_ok_and(|end| end.is_some()) {
                 let begun = (place, self.runner(place));
-                *self.runners.get_mut(nth).expect("all are there") = begun;
+                *self.runners.get_mut(nth).expect("all of them exist") = begun;
             }
         }
     }
@@ -305,11 +309,11 @@ impl Campaign {
         for (_, runner) in &self.runners {
             let pid = runner.id();
             if let Ok(Some(pidfd)) = Pidfd::open(pid) {
-                pidfd.signal(15).expect("it is ours");
+                pidfd.signal(15).expect("this user may signal it");
             }
         }
         for (_, runner) in &mut self.runners {
-            runner.wait().expect("it is ours");
+            runner.wait().expect("the process is a child of this one");
         }
         until("nothing is left over", || {
             let records = self.host.records();
@@ -324,10 +328,10 @@ impl Campaign {
 
     /// Ends the coordinator, and holds what commands noted against the journal.
     fn judge(&mut self, acked: &BTreeSet<u64>) -> Past {
-        self.daemon.take().expect("one runs").kill();
+        self.daemon.take().expect("a server is running").kill();
         let mut replay = sexton();
         replay.args(["replay", "--json"]).arg(self.kept.keep());
-        let [log, _] = ended(replay.output().expect("it runs"), 0);
+        let [log, _] = ended(replay.output().expect("the command runs"), 0);
         self.noted.read_on();
         let mut past = Past::of(&log);
         past.judge(acked, &self.noted);

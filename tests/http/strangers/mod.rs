@@ -19,7 +19,7 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let files = tempfile::tempdir().expect("a directory can be made");
+        let files = tempfile::tempdir().expect("a temporary directory can be created");
         let data = files.path().join("data");
         let daemon = Daemon::serve(&["--http", "127.0.0.1:0", "--data", text(&data)]);
         Self { daemon, files }
@@ -45,7 +45,7 @@ fn installed(program: &str) -> Option<PathBuf> {
 fn run(served: &Served, mut command: Command) -> String {
     forget_environment(&mut command);
     command.current_dir(served.files.path());
-    let done = command.output().expect("it starts");
+    let done = command.output().expect("the command runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     assert!(done.status.success(), "{command:?}\n{out}\n{err}");

@@ -17,21 +17,26 @@ fn open(door: LockserverConfig) -> (Node, SocketAddr) {
 }
 
 fn stats(node: &Node) -> Stats {
-    let door = node.lockserver().expect("the door is open");
+    let door = node.lockserver().expect("the listener is open");
     door.stats(0, 0)
 }
 
 /// The one byte of a refusal, and the end.
 fn refused(address: SocketAddr) {
-    let mut client = Client::dial(address).expect("the port is open");
-    assert_eq!(client.receive_all().expect("an end in order"), [0]);
+    let mut client = Client::dial(address).expect("the server is listening");
+    assert_eq!(
+        client
+            .receive_all()
+            .expect("the server closes the connection cleanly"),
+        [0]
+    );
 }
 
 #[test]
 fn a_host_that_is_not_listed_is_refused_and_counted() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8 # not this machine\n").expect("a file is written");
+    std::fs::write(&hosts, "10.0.0.0/8 # not this machine\n").expect("the file is writable");
     let (node, address) = open(LockserverConfig {
         hosts: Some(hosts.clone()),
         connections_max: 1,
@@ -43,30 +48,35 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     assert_eq!((counted.rejected_hosts, counted.rejected_busy), (2, 0));
     assert_eq!((counted.accepted, counted.active), (0, 0));
 
-    std::fs::write(&hosts, "127.0.0.0/8\n").expect("a file is written");
-    let door = node.lockserver().expect("the door is open");
+    std::fs::write(&hosts, "127.0.0.0/8\n").expect("the file is writable");
+    let door = node.lockserver().expect("the listener is open");
     assert_eq!(
         door.reload_hosts().expect("the list reads"),
         Some(true),
         "it changed"
     );
-    Client::connect(address).expect("now it is listed");
+    Client::connect(address).expect("it is listed now");
 }
 
 #[test]
 fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "# nobody\n").expect("a file is written");
+    std::fs::write(&hosts, "# nobody\n").expect("the file is writable");
     let (_node, address) = open(LockserverConfig {
         hosts: Some(hosts),
         ..node::door()
     });
     for _ in 0..50 {
-        let mut client = Client::dial(address).expect("the port is open");
+        let mut client = Client::dial(address).expect("the server is listening");
         // The server may have ended it by now.
         drop(client.send(&lockserver::request("k", "i", "o", (60, 60, 0))));
-        assert_eq!(client.receive_all().expect("an end in order"), [0]);
+        assert_eq!(
+            client
+                .receive_all()
+                .expect("the server closes the connection cleanly"),
+            [0]
+        );
     }
 }
 
@@ -76,31 +86,33 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
         connections_max: 2,
         ..node::door()
     });
-    let first = Client::connect(address).expect("let in");
-    let mut second = Client::connect(address).expect("let in");
+    let first = Client::connect(address).expect("the server accepts the connection");
+    let mut second = Client::connect(address).expect("the server accepts the connection");
     refused(address);
     refused(address);
     refused(address);
     let counted = stats(&node);
     assert_eq!((counted.rejected_hosts, counted.rejected_busy), (0, 3));
     assert_eq!((counted.accepted, counted.active), (2, 2));
-    assert_eq!(second.owner("k", "i").expect("an answer"), b"");
+    assert_eq!(second.owner("k", "i").expect("the server answers"), b"");
     drop(first);
     until("a place is free again", || {
         (stats(&node).active == 1).then_some(())
     });
-    let mut third = Client::connect(address).expect("there is a place again");
-    assert_eq!(third.owner("k", "i").expect("an answer"), b"");
+    let mut third = Client::connect(address).expect("a connection is free again");
+    assert_eq!(third.owner("k", "i").expect("the server answers"), b"");
 }
 
 #[test]
 fn an_unknown_command_ends_the_connection_without_a_byte() {
     let (_node, address) = open(node::door());
     for code in (0..=255).filter(|code| !(1..=8).contains(code)) {
-        let mut client = Client::connect(address).expect("let in");
-        client.send(&[code]).expect("it takes the byte");
+        let mut client = Client::connect(address).expect("the server accepts the connection");
+        client.send(&[code]).expect("the connection is open");
         assert_eq!(
-            client.receive_all().expect("an end in order"),
+            client
+                .receive_all()
+                .expect("the server closes the connection cleanly"),
             [0_u8; 0],
             "{code:02x}"
         );
@@ -111,16 +123,18 @@ fn an_unknown_command_ends_the_connection_without_a_byte() {
 fn what_came_before_an_unknown_command_is_answered() {
     let (_node, address) = open(node::door());
     for (code, index) in [(9, "nine"), (0, "zero")] {
-        let mut client = Client::connect(address).expect("let in");
+        let mut client = Client::connect(address).expect("the server accepts the connection");
         let mut bytes = lockserver::request("k", index, "alice", (60, 60, 0));
         bytes.extend(lockserver::find_owner("k", index));
         bytes.push(code);
         bytes.extend(lockserver::release("k", index, "alice"));
-        client.send(&bytes).expect("it takes them");
-        let found = client.receive_all().expect("an end in order");
+        client.send(&bytes).expect("the server reads the requests");
+        let found = client
+            .receive_all()
+            .expect("the server closes the connection cleanly");
         assert_eq!(found, *b"\x00\x01\x05alice");
-        let mut another = Client::connect(address).expect("let in");
-        let owner = another.owner("k", index).expect("an answer");
+        let mut another = Client::connect(address).expect("the server accepts the connection");
+        let owner = another.owner("k", index).expect("the server answers");
         assert_eq!(
             owner, b"alice",
             "nothing behind the unknown command was done"
@@ -133,17 +147,21 @@ fn half_a_command_changes_nothing() {
     let (_node, address) = open(node::door());
     let whole = lockserver::request("k", "i", "alice", (60, 60, 0));
     for len in 1..whole.len() {
-        let mut client = Client::connect(address).expect("let in");
-        client.send(&whole[..len]).expect("it takes them");
+        let mut client = Client::connect(address).expect("the server accepts the connection");
+        client
+            .send(&whole[..len])
+            .expect("the server reads the requests");
         client.end().expect("the connection is open");
         assert_eq!(
-            client.receive_all().expect("an end in order"),
+            client
+                .receive_all()
+                .expect("the server closes the connection cleanly"),
             [0_u8; 0],
             "{len} bytes"
         );
     }
-    let mut client = Client::connect(address).expect("let in");
-    assert_eq!(client.owner("k", "i").expect("an answer"), b"");
+    let mut client = Client::connect(address).expect("the server accepts the connection");
+    assert_eq!(client.owner("k", "i").expect("the server answers"), b"");
 }
 
 #[test]
@@ -152,16 +170,28 @@ fn silence_ends_a_connection_where_it_is_bounded() {
         idle: Some(Duration::from_millis(100)),
         ..node::door()
     });
-    let mut client = Client::connect(address).expect("let in");
-    assert_eq!(client.receive_all().expect("an end in order"), [0_u8; 0]);
+    let mut client = Client::connect(address).expect("the server accepts the connection");
+    assert_eq!(
+        client
+            .receive_all()
+            .expect("the server closes the connection cleanly"),
+        [0_u8; 0]
+    );
     drop(client);
     until("its place is free", || {
         (stats(&node).active == 0).then_some(())
     });
     // Half a command is no sign of life for long.
-    let mut client = Client::connect(address).expect("let in");
-    client.send(&[2, 4, b'a']).expect("it takes them");
-    assert_eq!(client.receive_all().expect("an end in order"), [0_u8; 0]);
+    let mut client = Client::connect(address).expect("the server accepts the connection");
+    client
+        .send(&[2, 4, b'a'])
+        .expect("the server reads the requests");
+    assert_eq!(
+        client
+            .receive_all()
+            .expect("the server closes the connection cleanly"),
+        [0_u8; 0]
+    );
 }
 
 #[test]
@@ -171,7 +201,7 @@ fn statistics_count_themselves_and_come_in_either_width() {
             long,
             ..node::door()
         });
-        let mut client = Client::connect(address).expect("let in");
+        let mut client = Client::connect(address).expect("the server accepts the connection");
         let mut asked = Vec::new();
         for owner in ["a", "b", "c"] {
             asked.extend(lockserver::request("k", "i", owner, (60, 60, 0)));
@@ -197,10 +227,10 @@ fn statistics_count_themselves_and_come_in_either_width() {
             .concat(),
         );
         asked.extend(STATS);
-        client.send(&asked).expect("it takes them");
+        client.send(&asked).expect("the server reads the requests");
         // Four places, an owner, two places, a renewal, two counts, three empty lists.
         client.receive(8 + 2 + 4 + 1 + 4 + 6).expect("the answers");
-        let mut another = Client::connect(address).expect("let in");
+        let mut another = Client::connect(address).expect("the server accepts the connection");
         let size = 36 + 5 * width + 2;
         client.receive(size).expect("the first statistics");
         let found = another.ask(STATS, size).expect("the second statistics");
@@ -217,6 +247,11 @@ fn statistics_count_themselves_and_come_in_either_width() {
         assert_eq!(longs, [2, 0, 0, 1, 1], "connections, owners, contenders");
         assert_eq!(number(active), 2);
         another.end().expect("the connection is open");
-        assert_eq!(another.receive_all().expect("an end in order"), [0_u8; 0]);
+        assert_eq!(
+            another
+                .receive_all()
+                .expect("the server closes the connection cleanly"),
+            [0_u8; 0]
+        );
     }
 }

@@ -40,13 +40,13 @@ impl Server {
     }
 
     fn connect(&self) -> Client {
-        Client::connect(self.address).expect("loopback is let in")
+        Client::connect(self.address).expect("loopback is accepted")
     }
 }
 
 /// One server without files, one with.
 fn servers() -> [Server; 2] {
-    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = tempfile::tempdir().expect("a temporary directory can be created");
     [Server::open(None), Server::open(Some(files))]
 }
 
@@ -67,7 +67,9 @@ fn one_by_one(client: &mut Client, vectors: &[Vector]) {
 /// Nothing comes but what was asked for.
 fn ends_silently(mut client: Client) {
     client.end().expect("the connection is open");
-    let rest = client.receive_all().expect("the server ends it in order");
+    let rest = client
+        .receive_all()
+        .expect("the server closes the connection cleanly");
     assert!(rest.is_empty(), "bytes that nobody asked for: {rest:02x?}");
 }
 
@@ -87,24 +89,28 @@ fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
     for server in servers() {
         let mut client = server.connect();
         let held = lockserver::request("other", "1", "alice", (60, 30, 0));
-        assert_eq!(client.number(&held).expect("an answer"), 1);
+        assert_eq!(client.number(&held).expect("the server answers"), 1);
         let handle = server.node.handle();
         let drained = std::thread::scope(|threads| {
             let drain = threads.spawn(|| node::wait(handle.drain(Drain::Locks)));
             until("the drain is in force", || {
                 let newcomer = lockserver::request("probe", "", "p", (0, 0, 0));
-                (client.number(&newcomer).expect("an answer") == 0).then_some(())
+                (client.number(&newcomer).expect("the server answers") == 0).then_some(())
             });
             one_by_one(&mut client, &section("draining"));
             assert_eq!(
-                client.number(&held).expect("an answer"),
+                client.number(&held).expect("the server answers"),
                 1,
                 "asking again renews"
             );
-            assert!(client.renew("other", "1", "alice").expect("an answer"));
+            assert!(
+                client
+                    .renew("other", "1", "alice")
+                    .expect("the server answers")
+            );
             let release = lockserver::release("other", "1", "alice");
-            assert_eq!(client.number(&release).expect("an answer"), 1);
-            drain.join().expect("draining does not panic")
+            assert_eq!(client.number(&release).expect("the server answers"), 1);
+            drain.join().expect("the thread does not panic")
         });
         drained.expect("the node runs");
     }
@@ -116,7 +122,9 @@ fn all_in_one_write_gives_the_same_bytes() {
         let vectors = section(part);
         for server in servers() {
             let mut client = server.connect();
-            client.send(&commands(&vectors)).expect("it takes them");
+            client
+                .send(&commands(&vectors))
+                .expect("the server reads the requests");
             let found = client.receive(answers(&vectors).len());
             assert_eq!(
                 found.expect("the server answers"),
@@ -135,7 +143,7 @@ fn one_byte_at_a_time_gives_the_same_bytes() {
             let mut client = server.connect();
             for vector in section(part) {
                 for byte in &vector.command {
-                    client.send(&[*byte]).expect("it takes the byte");
+                    client.send(&[*byte]).expect("the connection is open");
                     until_taken(&client);
                 }
                 let found = client.receive(vector.answer.len());
@@ -159,7 +167,7 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
         for cut in 0..=bytes.len() {
             let (early, late) = bytes.split_at(cut);
             let mut client = server.connect();
-            client.send(early).expect("it takes the first part");
+            client.send(early).expect("the connection is open");
             until_taken(&client);
             // Whatever is whole is answered before the rest comes.
             let mut end = 0;
@@ -170,8 +178,8 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
             let due: Vec<u8> = whole.flat_map(|vector| vector.answer.clone()).collect();
             let mut found = client
                 .receive(due.len())
-                .expect("what is whole is answered");
-            client.send(late).expect("it takes the second part");
+                .expect("complete requests are answered");
+            client.send(late).expect("the connection is open");
             let rest = answers(&vectors).len() - due.len();
             found.extend(client.receive(rest).expect("the rest is answered"));
             assert_eq!(found, answers(&vectors), "cut at byte {cut}");
@@ -185,9 +193,13 @@ fn a_client_that_has_said_all_still_gets_its_answers() {
     for server in servers() {
         let vectors = section("ordinary");
         let mut client = server.connect();
-        client.send(&commands(&vectors)).expect("it takes them");
+        client
+            .send(&commands(&vectors))
+            .expect("the server reads the requests");
         client.end().expect("the connection is open");
-        let found = client.receive_all().expect("the server ends it in order");
+        let found = client
+            .receive_all()
+            .expect("the server closes the connection cleanly");
         assert_eq!(found, answers(&vectors));
     }
 }

@@ -28,11 +28,11 @@ pub(crate) struct TaskClients {
 }
 
 fn name(chance: &mut Chance, names: &[&str]) -> Name {
-    Name::try_from(*chance.pick(names)).expect("it is short")
+    Name::try_from(*chance.pick(names)).expect("the name is short")
 }
 
 fn small(chance: &mut Chance, bound: u64) -> u32 {
-    u32::try_from(chance.below(bound)).expect("a small number")
+    u32::try_from(chance.below(bound)).expect("the value is small")
 }
 
 fn command(chance: &mut Chance) -> Arc<Launching> {
@@ -77,7 +77,7 @@ fn report(chance: &mut Chance) -> Report {
 /// Another machine.
 fn far() -> Remote {
     Remote {
-        to: Name::try_from("far").expect("it is short"),
+        to: Name::try_from("far").expect("the name is short"),
         ..Remote::default()
     }
 }

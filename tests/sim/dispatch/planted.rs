@@ -70,7 +70,7 @@ impl History {
     /// With a server of so many threads, and tasks of these work ids.
     fn with(threads: u32, works: &[&str]) -> Self {
         let mut history = Self::default();
-        let name = Name::try_from("local").expect("it is short");
+        let name = Name::try_from("local").expect("the name is short");
         history.right(Step::ServerMade {
             name,
             threads,
@@ -78,7 +78,7 @@ impl History {
         });
         for (slot, work) in (0..).zip(works) {
             let asked = Adding {
-                work: Name::try_from(*work).expect("it is short"),
+                work: Name::try_from(*work).expect("the name is short"),
                 ..Adding::default()
             };
             let terms = Terms::default();
@@ -197,7 +197,7 @@ fn a_group_over_its_limit_is_caught() {
 fn a_burst_that_begins_in_spite_of_a_pause_is_caught() {
     let group = |pause| Step::GroupSet {
         slot: Slot(0),
-        name: Name::try_from("default").expect("it is short"),
+        name: Name::try_from("default").expect("the name is short"),
         max: None,
         pause,
     };

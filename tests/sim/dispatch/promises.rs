@@ -135,7 +135,7 @@ impl Promises {
         };
         let mut group = asked.group.clone();
         if group == Name::default() {
-            group = Name::try_from(Group::DEFAULT).expect("it is short");
+            group = Name::try_from(Group::DEFAULT).expect("the name is short");
         }
         self.tasks.push(TrackedTask {
             slot,

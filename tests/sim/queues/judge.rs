@@ -94,7 +94,7 @@ impl Reference for Queues {
         });
         Rules {
             jobs_max: JOBS_MAX,
-            default: rules_of(&QueueName::parse(b"any").expect("a name")),
+            default: rules_of(&QueueName::parse(b"any").expect("the name is valid")),
             types: types.into(),
             ..Rules::default()
         }

@@ -95,7 +95,7 @@ pub(crate) fn make(data: &Path) {
 }
 
 fn queue(name: &str) -> QueueName {
-    QueueName::parse(name.as_bytes()).expect("a name")
+    QueueName::parse(name.as_bytes()).expect("the name is valid")
 }
 
 fn pop(names: &[&str], by: Claimant, weights: &[u32]) -> Job {
@@ -211,7 +211,7 @@ impl<M: machine::Actor> Actor<M> {
                     changed: page.changed,
                     content: page.content,
                 };
-                writer.put(&page).expect("it can be written");
+                writer.put(&page).expect("the file is writable");
             }
             if done {
                 break;
@@ -223,7 +223,8 @@ impl<M: machine::Actor> Actor<M> {
 impl Maker {
     fn start(data: &Path) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
-        disk.create_folder("").expect("it can be made");
+        disk.create_folder("")
+            .expect("the directory can be created");
         let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
         let tail = Tail::default();
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk)));
@@ -258,7 +259,7 @@ impl Maker {
         };
         let message = lock::Message::Request {
             key: name(&format!("key {}", number % 150)),
-            index: index.expect("it is short"),
+            index: index.expect("the name is short"),
             owner: name(&format!("owner {}", number % 170)),
             ttl: if number.is_multiple_of(7) { 9 } else { 60_000 },
             ttw: if number.is_multiple_of(5) {
@@ -405,14 +406,14 @@ impl Maker {
 
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
-        self.writer.write(&mut batch).expect("it can be written");
+        self.writer.write(&mut batch).expect("the file is writable");
         self.writer.sync().expect("it can be synced");
         self.ledger.durable(batch.last());
     }
 
     fn checkpoint(&mut self, slot: SlotId) {
         self.write();
-        let mut writer = self.slots.write(slot).expect("it can be written");
+        let mut writer = self.slots.write(slot).expect("the file is writable");
         let manifest = Manifest {
             begun: self.ledger.last(),
             states: vec![self.locks.state(), self.queues.state()],

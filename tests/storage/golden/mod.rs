@@ -17,8 +17,8 @@ fn root() -> PathBuf {
 
 /// The golden directories, by name.
 fn all(root: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root).expect("snapshots/golden is there");
-    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let entries = std::fs::read_dir(root).expect("snapshots/golden exists");
+    let paths = entries.map(|entry| entry.expect("the directory is readable").path());
     let mut found: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
     found.sort();
     found
@@ -84,7 +84,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             .args(["inspect", "--json"])
             .arg(golden.join("data"))
             .output()
-            .expect("it runs");
+            .expect("the command runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(
             output.status.code(),
@@ -92,17 +92,18 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             "{}: {said}",
             golden.display()
         );
-        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-        for actor in found["actors"].as_array().expect("actors are a list") {
+        let found: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("the bytes are JSON");
+        for actor in found["actors"].as_array().expect("`actors` is a list") {
             let name = actor["name"].as_str().expect("an actor has a name");
             if let Some(recorded) = recorded.actors.get(name) {
                 assert_eq!(actor["digest"], recorded.digest, "{}", golden.display());
             }
         }
 
-        let scratch = tempfile::tempdir().expect("a directory can be made");
+        let scratch = tempfile::tempdir().expect("a temporary directory can be created");
         copy(&golden.join("data"), scratch.path());
-        let node = Node::open(settings(scratch.path())).expect("it opens");
+        let node = Node::open(settings(scratch.path())).expect("the directory opens");
         let entries = node::entries(&node.handle()).len() as u64;
         assert_eq!(
             entries,
@@ -110,29 +111,29 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             "{}",
             golden.display()
         );
-        let jobs = sexton::block_on(node.handle().queues().totals()).expect("it answers");
+        let jobs = sexton::block_on(node.handle().queues().totals()).expect("the node answers");
         // Those in memory alone are gone, and those that run once and were claimed over a connection.
         let all = recorded.actors["queue"].entries;
         let kept = u64::from(jobs.jobs.all());
         assert!(kept > 100 && kept < all, "{kept} of {all}");
-        node.stop().expect("it stops");
+        node.stop().expect("the node stops");
     }
 }
 
 #[test]
 fn what_differs_or_is_not_there_is_noticed() {
-    let golden = all(&root()).pop().expect("there is one");
+    let golden = all(&root()).pop().expect("a golden directory exists");
     let planted = |name: &str, plant: &dyn Fn(&Path)| {
-        let scratch = tempfile::tempdir().expect("a directory can be made");
+        let scratch = tempfile::tempdir().expect("a temporary directory can be created");
         copy(&golden, scratch.path());
         plant(scratch.path());
         check(scratch.path()).expect_err(name)
     };
     let rewrite = |path: &Path, from: &str, to: &str| {
         let record = path.join("record.json");
-        let text = std::fs::read_to_string(&record).expect("it is there");
+        let text = std::fs::read_to_string(&record).expect("the file exists");
         assert!(text.contains(from), "{from} in {text}");
-        std::fs::write(record, text.replace(from, to)).expect("it can be written");
+        std::fs::write(record, text.replace(from, to)).expect("the file is writable");
     };
     let digest = Record::load(&golden).expect("it has a record").actors["lock"]
         .digest
@@ -140,15 +141,15 @@ fn what_differs_or_is_not_there_is_noticed() {
     let other = "0".repeat(32);
     planted("another digest", &|path| rewrite(path, &digest, &other));
     planted("no record", &|path| {
-        std::fs::remove_file(path.join("record.json")).expect("it is there");
+        std::fs::remove_file(path.join("record.json")).expect("the file exists");
     });
     planted("no journal", &|path| {
-        std::fs::remove_dir_all(path.join("data/journal")).expect("it is there");
+        std::fs::remove_dir_all(path.join("data/journal")).expect("the directory exists");
     });
     planted("a damaged snapshot", &|path| {
-        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("it can be written");
+        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("the file is writable");
     });
-    let empty = tempfile::tempdir().expect("a directory can be made");
+    let empty = tempfile::tempdir().expect("a temporary directory can be created");
     assert_eq!(
         all(empty.path()),
         Vec::<PathBuf>::new(),
@@ -160,12 +161,12 @@ fn what_differs_or_is_not_there_is_noticed() {
 /// afterwards the change has a format of its own.
 #[test]
 fn what_is_made_now_is_what_was_made_then() {
-    let scratch = tempfile::tempdir().expect("a directory can be made");
+    let scratch = tempfile::tempdir().expect("a temporary directory can be created");
     let made = ["first", "second"].map(|name| {
         let data = scratch.path().join(name);
         maker::make(&data);
         (
-            Record::of(&data).expect("it reads"),
+            Record::of(&data).expect("the record is readable"),
             everything(&data.join("journal")),
         )
     });
@@ -222,6 +223,8 @@ fn make() {
     }
     let data = golden.join("data");
     maker::make(&data);
-    Record::of(&data).expect("it reads").save(&golden);
+    Record::of(&data)
+        .expect("the record is readable")
+        .save(&golden);
     check(&golden).expect("it reads as it was made");
 }

@@ -170,7 +170,7 @@ impl Record {
             "snapshots": snapshots.collect::<serde_json::Map<_, _>>(),
             "actors": actors.collect::<serde_json::Map<_, _>>(),
         });
-        let text = serde_json::to_string_pretty(&value).expect("it is plain JSON");
-        std::fs::write(golden.join("record.json"), text + "\n").expect("it can be written");
+        let text = serde_json::to_string_pretty(&value).expect("the value serializes");
+        std::fs::write(golden.join("record.json"), text + "\n").expect("the file is writable");
     }
 }

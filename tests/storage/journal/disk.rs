@@ -40,7 +40,9 @@ struct MemoryFile {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics while it is held")
+    mutex
+        .lock()
+        .expect("no thread panics while holding the lock")
 }
 
 impl Shared {
@@ -80,12 +82,7 @@ impl MemoryDisk {
 
     fn file(&self, name: &str) -> Bytes {
         let state = lock(&self.shared.state);
-        Arc::clone(
-            state
-                .files
-                .get(name)
-                .expect("tests speak of files that are there"),
-        )
+        Arc::clone(state.files.get(name).expect("tests name files that exist"))
     }
 
     /// Puts a file there, whole.
@@ -133,7 +130,7 @@ impl MemoryDisk {
             .shared
             .changed
             .wait_while(state, |state| state.waiting == 0);
-        drop(waited.expect("nothing panics while it is held"));
+        drop(waited.expect("no thread panics while holding the lock"));
     }
 
     pub(crate) fn fail_syncs(&self) {
@@ -240,7 +237,7 @@ impl DiskFile for MemoryFile {
         state.waiting += 1;
         self.shared.changed.notify_all();
         let waited = self.shared.changed.wait_while(state, |state| state.held);
-        let mut state = waited.expect("nothing panics while it is held");
+        let mut state = waited.expect("no thread panics while holding the lock");
         state.waiting -= 1;
         state.syncs += 1;
         if state.failing {

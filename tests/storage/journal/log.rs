@@ -84,8 +84,8 @@ pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
     for records in batches {
         writer
             .write(&mut batch(records))
-            .expect("the disk takes it");
-        writer.sync().expect("the disk syncs");
+            .expect("the simulated disk accepts the write");
+        writer.sync().expect("the simulated disk syncs");
     }
 }
 

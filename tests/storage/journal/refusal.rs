@@ -107,7 +107,7 @@ fn a_first_segment_that_cannot_be_trusted_is_no_begin() {
             }
             Ok((found, tail)) if !tail.passed.is_empty() => assert!(found.is_empty()),
             Ok((found, tail)) => {
-                let opening = segment::opening(&disk, last).expect("the disk reads");
+                let opening = segment::opening(&disk, last).expect("the simulated disk reads");
                 assert!(matches!(opening, Opening::Record(_)), "byte {at}");
                 assert!(found.is_empty() && tail.cut.is_some(), "byte {at}");
             }
@@ -132,7 +132,7 @@ fn a_log_that_ends_too_early_is_refused() {
         ..after(begin)
     };
     for begin in [0, 20, 54, 60] {
-        read_after(&disk, until(begin, 54)).expect("it is all there");
+        read_after(&disk, until(begin, 54)).expect("it is complete");
         match read_after(&disk, until(begin, 55)) {
             Err(PersistError::Short {
                 file,
@@ -157,7 +157,7 @@ fn a_log_that_ends_too_early_is_refused() {
     // What a flip in the last batch cuts off was vouched for.
     let end = used(&disk, last);
     disk.edit(&segment(last), |bytes| bytes[end - 1] ^= 1);
-    let (_, tail) = read_after(&disk, after(20)).expect("it could be a torn tail");
+    let (_, tail) = read_after(&disk, after(20)).expect("it may be a torn tail");
     assert_eq!((tail.last, tail.cut.is_some()), (Seq(53), true));
     assert!(matches!(
         read_after(&disk, until(20, 54)),
@@ -197,7 +197,7 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
                         cuts += 1;
                         assert_eq!(found, behind(&all, begin)[..found.len()], "{place}");
                         assert!(tail.last >= Seq(50), "{place}: only the last batch may go");
-                        assert_eq!(tail.cut.expect("a cut is told").file, name, "{place}");
+                        assert_eq!(tail.cut.expect("the cut is reported").file, name, "{place}");
                     }
                     Err(PersistError::Corrupt { file, .. }) => {
                         errors += 1;
@@ -260,7 +260,7 @@ fn a_record_that_began_before_must_end() {
     let middle = middle.expect("its second part opens a segment");
     assert_eq!(end, Some(middle + 1), "and its last the next");
     (1..middle).for_each(|unread| disk.delete(&segment(unread)));
-    let (found, _) = read_after(&disk, after(20)).expect("whole");
+    let (found, _) = read_after(&disk, after(20)).expect("the log is intact");
     assert_eq!(found, records(21..=22, 10));
     assert!(matches!(
         read_after(&disk, after(19)),
@@ -307,8 +307,8 @@ fn a_slow_reader_never_jumps_over_what_was_removed() {
     let mut reader = Reader::open(&disk).expect("the log can be read");
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=160, 40)))
-        .expect("the disk takes it");
-    open.sync().expect("the disk syncs");
+        .expect("the simulated disk accepts the write");
+    open.sync().expect("the simulated disk syncs");
     let mut found = Vec::new();
     let verdict = loop {
         match reader.next() {
@@ -317,7 +317,7 @@ fn a_slow_reader_never_jumps_over_what_was_removed() {
             Err(error) => break error,
         }
         if found.len() == all.len() {
-            trim(&disk, Seq(150)).expect("the disk removes");
+            trim(&disk, Seq(150)).expect("the simulated disk removes the file");
         }
     };
     assert!(found.len() < all.len() + 8, "only the rest of its segment");

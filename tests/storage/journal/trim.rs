@@ -26,7 +26,11 @@ fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
 fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
     write(&disk, sizes, batches);
-    let (last, _) = read(&disk).expect("whole").1.place.expect("there is a log");
+    let (last, _) = read(&disk)
+        .expect("the log is intact")
+        .1
+        .place
+        .expect("the log has entries");
     (disk, batches.concat(), last)
 }
 
@@ -44,7 +48,7 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
     for upto in (0..=end + 1).chain([u64::MAX]) {
         let disk = disk.copy();
         let needed = needed_from(&disk, last, upto);
-        let trimmed = trim(&disk, Seq(upto)).expect("the disk removes");
+        let trimmed = trim(&disk, Seq(upto)).expect("the simulated disk removes the file");
         let expected = Trimmed {
             segments: needed - 1,
             bytes: (needed - 1) * sizes.first_bytes,
@@ -54,20 +58,20 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
         kept.retain(|ordinal| *ordinal >= needed);
         assert_eq!(there(&disk, last), kept, "up to {upto}");
         for begin in upto..=end {
-            let (found, _) = read_after(&disk, after(begin)).expect("all that is needed is there");
+            let (found, _) = read_after(&disk, after(begin)).expect("everything needed is present");
             assert!(
                 found.iter().eq(all.iter().filter(|(seq, _)| *seq > begin)),
                 "{begin}"
             );
         }
-        let again = trim(&disk, Seq(upto)).expect("the disk removes");
+        let again = trim(&disk, Seq(upto)).expect("the simulated disk removes the file");
         assert_eq!(again, Trimmed::default(), "up to {upto}");
-        let (_, tail) = read_after(&disk, after(upto)).expect("whole");
+        let (_, tail) = read_after(&disk, after(upto)).expect("the log is intact");
         let more = records(end + 10..=end + 12, 40);
         let mut open = writer_at(&disk, sizes, &tail).expect("the log opens");
         open.write(&mut log::batch(&more))
-            .expect("the disk takes it");
-        let (found, _) = read_after(&disk, after(end)).expect("whole");
+            .expect("the simulated disk accepts the write");
+        let (found, _) = read_after(&disk, after(end)).expect("the log is intact");
         assert_eq!(found, more, "up to {upto}");
     }
 }
@@ -95,10 +99,10 @@ fn what_is_needed_of_a_log_with_parts_stays_and_all_else_goes() {
 #[test]
 fn a_log_that_is_not_there_has_nothing_to_trim() {
     let disk = MemoryDisk::default();
-    let trimmed = trim(&disk, Seq(9)).expect("there is nothing to remove");
+    let trimmed = trim(&disk, Seq(9)).expect("no file has to be removed");
     assert_eq!(trimmed, Trimmed::default());
     drop(writer(&disk, SMALL).expect("the log opens"));
-    let trimmed = trim(&disk, Seq(u64::MAX)).expect("there is nothing to remove");
+    let trimmed = trim(&disk, Seq(u64::MAX)).expect("no file has to be removed");
     assert_eq!(trimmed, Trimmed::default());
 }
 
@@ -117,10 +121,10 @@ fn a_damaged_segment_lets_nothing_go() {
             Damage::Flip(at) => bytes[at] ^= 1,
             Damage::Length(len) => bytes.resize(len, 0),
         });
-        trim(&disk, everything).expect("the disk removes");
+        trim(&disk, everything).expect("the simulated disk removes the file");
         assert_eq!(there(&disk, last), [last - 1, last, last + 1], "{damage:?}");
         (1..last).for_each(|ordinal| disk.delete(&segment(ordinal)));
-        trim(&disk, everything).expect("there is nothing to remove");
+        trim(&disk, everything).expect("no file has to be removed");
         assert_eq!(there(&disk, last), [last, last + 1], "{damage:?}");
     }
 }
@@ -144,7 +148,7 @@ fn foreign_and_unfinished_files_are_left_alone() {
     for name in foreign {
         disk.put(name, b"not ours".to_vec());
     }
-    trim(&disk, Seq(u64::MAX)).expect("the disk removes");
+    trim(&disk, Seq(u64::MAX)).expect("the simulated disk removes the file");
     assert_eq!(there(&disk, last), [last, last + 1]);
     for name in foreign {
         assert_eq!(disk.bytes(name), b"not ours");
@@ -165,9 +169,9 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
         let disk = disk.copy();
         let kept: Vec<u64> = (changes as u64 + 1..=last + 1).collect();
         assert_eq!(there(&disk, last), kept);
-        let (found, _) = read_after(&disk, after(upto)).expect("whole");
+        let (found, _) = read_after(&disk, after(upto)).expect("the log is intact");
         assert!(found.iter().eq(all.iter().filter(|(seq, _)| *seq > upto)));
-        let rest = trim(&disk, Seq(upto)).expect("the disk removes");
+        let rest = trim(&disk, Seq(upto)).expect("the simulated disk removes the file");
         assert_eq!(rest.segments, gone - changes as u64);
     }
 }
@@ -182,7 +186,7 @@ impl Noting {
     fn note(&self, what: String) {
         self.noted
             .lock()
-            .expect("nothing panics while it is held")
+            .expect("no thread panics while holding the lock")
             .push(what);
     }
 }
@@ -229,7 +233,7 @@ fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
         disk,
         noted: Mutex::default(),
     };
-    trim(&disk, Seq(40)).expect("the disk removes");
+    trim(&disk, Seq(40)).expect("the simulated disk removes the file");
     let expected: Vec<String> = (1..=gone)
         .flat_map(|ordinal| {
             [
@@ -263,22 +267,24 @@ fn trimming_beside_a_writer_takes_nothing_from_it() {
             let mut open = writer(&disk, SMALL).expect("the log opens");
             for seq in 1..=last {
                 open.write(&mut log::batch(&records(seq..=seq, 30)))
-                    .expect("the disk takes it");
-                open.sync().expect("the disk syncs");
+                    .expect("the simulated disk accepts the write");
+                open.sync().expect("the simulated disk syncs");
                 durable.store(seq, Ordering::Release);
             }
         });
         let mut trimmed = 0;
         loop {
             let upto = durable.load(Ordering::Acquire);
-            trimmed += trim(&disk, Seq(upto)).expect("the disk removes").segments;
+            trimmed += trim(&disk, Seq(upto))
+                .expect("the simulated disk removes the file")
+                .segments;
             if upto == last {
                 break trimmed;
             }
         }
     });
-    let (found, tail) = read_after(&disk, after(last - 3)).expect("whole");
+    let (found, tail) = read_after(&disk, after(last - 3)).expect("the log is intact");
     assert_eq!(found, records(last - 2..=last, 30));
-    let (ordinal, _) = tail.place.expect("there is a log");
+    let (ordinal, _) = tail.place.expect("the log has entries");
     assert_eq!(trimmed, ordinal - 1, "all but the one in use went");
 }

@@ -67,7 +67,7 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
 /// What a directory comes to now, with both slots whole.
 fn healed(data: &Path, whole: &[EntryView], harm: &Harm) {
     assert_eq!(sealed(data), [true; 2], "{harm:?}: both are whole again");
-    let (locks, past) = start(data).expect("both are whole");
+    let (locks, past) = start(data).expect("both are intact");
     assert_eq!(past.mended, Vec::<String>::new(), "{harm:?}");
     assert!(timeless(locks.view().entries) == whole, "{harm:?}");
 }

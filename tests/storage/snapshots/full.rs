@@ -31,7 +31,9 @@ fn works(client: &mut Client) {
             request("while-full", &index, "bob", (60_000, 0, 0)),
             release("while-full", &index, "bob"),
         ];
-        client.send(&asked.concat()).expect("it takes them");
+        client
+            .send(&asked.concat())
+            .expect("the server reads the requests");
         assert_eq!(client.receive(4).expect("answers"), [0, 1, 0, 1]);
     }
 }

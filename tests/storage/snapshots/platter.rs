@@ -62,7 +62,7 @@ impl Platter {
     pub(crate) fn leave(&self, to: &Path, chance: &mut Chance) {
         // Nothing of what was not synced, half of it, or all.
         let kept = 50 * chance.below(3);
-        let root = node(&self.root).expect("the folder is there");
+        let root = node(&self.root).expect("the directory exists");
         self.leave_folder(Some(&self.root), root.number, to, &mut |()| {
             chance.below(100) < kept
         });
@@ -75,7 +75,7 @@ impl Platter {
         to: &Path,
         keep: &mut dyn FnMut(()) -> bool,
     ) {
-        std::fs::create_dir_all(to).expect("a folder is created");
+        std::fs::create_dir_all(to).expect("the directory can be created");
         let there = now.map(names).unwrap_or_default();
         let synced = self
             .synced()
@@ -97,7 +97,7 @@ impl Platter {
                 // Removed meanwhile: its bytes are those that were synced.
                 let is = now.and_then(|now| std::fs::read(now).ok());
                 let left = is.map_or_else(|| was.clone(), |is| mix(&is, &was, keep));
-                std::fs::write(to.join(name), left).expect("the file is written");
+                std::fs::write(to.join(name), left).expect("the file is writable");
             }
         }
     }
@@ -149,7 +149,7 @@ fn node(place: &Path) -> Option<Node> {
 fn names(folder: &Path) -> BTreeMap<String, Node> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().expect("plain names");
+        let name = entry.file_name().into_string().expect("the path is UTF-8");
         Some((name, node(&entry.path())?))
     });
     named.collect()

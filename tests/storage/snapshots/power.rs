@@ -48,7 +48,7 @@ impl Cuts {
         if self.chance.below(self.one_in) > 0 {
             return;
         }
-        let left = tempfile::tempdir().expect("a temporary directory");
+        let left = tempfile::tempdir().expect("a temporary directory can be created");
         platter.leave(left.path(), &mut self.chance);
         self.count += 1;
         if let Err(wrong) = self.judge(left.path()) {
@@ -130,9 +130,9 @@ fn journal(data: &Path) -> Digest {
         take(&node, first..first + 500);
         let_go(&node, (first..first + 500).step_by(5));
     }
-    node.stop().expect("it stops in order");
+    node.stop().expect("the node stops cleanly");
     std::fs::remove_dir_all(data.join("snapshots")).expect("the stop left one");
-    let (locks, _) = start(data).expect("the journal is whole");
+    let (locks, _) = start(data).expect("the journal is intact");
     locks.digest()
 }
 
@@ -171,7 +171,7 @@ fn checkpoint(
         .seal(closed, manifest.begun)
         .expect("the slot is sealed");
     platter.may_be_cut();
-    trim(platter, manifest.begun.min(older)).expect("the journal is let go");
+    trim(platter, manifest.begun.min(older)).expect("the journal is released");
     platter.may_be_cut();
 }
 
@@ -179,7 +179,7 @@ fn checkpoint(
 fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let digest = journal(data);
     // The records are read from a copy: what is let go is still to come.
-    let copy = tempfile::tempdir().expect("a temporary directory");
+    let copy = tempfile::tempdir().expect("a temporary directory can be created");
     crate::snapshots::directory::copy(data, copy.path());
     let cuts = Arc::new(Mutex::new(Cuts {
         chance: Chance::new(8),
@@ -204,7 +204,7 @@ fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let slots = Slots::new(Arc::new(platter.clone()), Arc::new(stores));
     repeat(copy.path(), &platter, &slots);
     drop((platter, slots));
-    let cuts = Arc::into_inner(cuts).expect("nobody cuts any more");
+    let cuts = Arc::into_inner(cuts).expect("no thread cuts any more");
     cuts.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -221,7 +221,9 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
         };
         match record.kind {
             Kind::Entry => {
-                replica.apply(&record).expect("it can happen again");
+                replica
+                    .apply(&record)
+                    .expect("the outcome can be applied again");
                 entries += 1;
             }
             Kind::Mark => match decode_mark(&record) {

@@ -100,7 +100,7 @@ fn either_slot_and_the_journal_alone_come_to_the_same() {
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path)
-        .expect("it is there")
+        .expect("the file exists")
         .permissions()
         .mode()
         & 0o777
