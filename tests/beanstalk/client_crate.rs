@@ -11,7 +11,7 @@ fn connected(daemon: &Daemon) -> Beanstalkc {
         .host(&address.ip().to_string())
         .port(address.port())
         .connect()
-        .expect("the server accepts the connection")
+        .expect("connected")
 }
 
 fn said<'a>(stats: &'a HashMap<String, String>, key: &str) -> &'a str {

@@ -18,7 +18,7 @@ impl Server {
             .args(["-p", &address.port().to_string()])
             .stdout(Stdio::null())
             .spawn()
-            .expect("the program can be run");
+            .expect("the program runs");
         let server = Self(child);
         until("the server listens", || TcpStream::connect(address).ok());
         server

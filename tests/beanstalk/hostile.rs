@@ -52,7 +52,7 @@ impl Honest {
 fn flood(client: &Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     let limited = client.stream().set_write_timeout(patience);
-    limited.expect("the timeout is not zero");
+    limited.expect("a nonzero timeout");
     let mut taken = 0;
     while taken < 256 << 20 {
         match client.stream().write(bytes) {
@@ -75,10 +75,7 @@ fn whoever_sends_much_behind_a_wait_and_goes_waits_no_longer() {
     let ghost = server.connect();
     let mut words = b"reserve\r\n".to_vec();
     words.extend(b"list-tube-used\r\n".repeat(2000));
-    ghost
-        .stream()
-        .write_all(&words)
-        .expect("the server reads the request");
+    ghost.stream().write_all(&words).expect("connected");
     honest.until("current-waiting", 1);
     drop(ghost);
     honest.until("current-waiting", 0);
@@ -109,11 +106,8 @@ fn too_much_is_told_in_the_protocols_words() {
         honest.is_served();
     }
     // What was behind the body that did not end, and the command behind it.
-    assert_eq!(
-        client.reply().expect("the server replies"),
-        b"BAD_FORMAT\r\n"
-    );
-    assert_eq!(client.reply().expect("the server replies"), b"USING a\r\n");
+    assert_eq!(client.reply().expect("a reply"), b"BAD_FORMAT\r\n");
+    assert_eq!(client.reply().expect("a reply"), b"USING a\r\n");
     // A line ends with both bytes, and with nothing less.
     client.send(b"list-tube-used\nlist-tube-used\n\0");
     honest.is_served();
@@ -133,7 +127,7 @@ fn a_client_watches_no_more_than_it_may() {
     }
     client.send(&words);
     let told: Vec<Vec<u8>> = (0..1_100)
-        .map(|_| client.reply().expect("the server replies"))
+        .map(|_| client.reply().expect("a reply"))
         .collect();
     assert_eq!(told[1022], b"WATCHING 1024\r\n");
     assert!(told[1023..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
@@ -156,7 +150,7 @@ fn lists_that_nobody_reads_are_gathered_one_by_one() {
         producer.stream().write_all(words.as_bytes()).expect("room");
         if tube % 100 == 99 {
             for _ in 0..200 {
-                drop(producer.reply().expect("the server replies"));
+                drop(producer.reply().expect("a reply"));
             }
         }
     }
@@ -171,7 +165,7 @@ fn lists_that_nobody_reads_are_gathered_one_by_one() {
         .collect();
     let mut reader = server.connect();
     reader.send(b"list-tube-used\r\n");
-    drop(reader.reply().expect("the server replies"));
+    drop(reader.reply().expect("a reply"));
     let grown = resident(server.pid()).saturating_sub(before);
     println!("4 that list {TUBES} tubes 1,024 times and never read: {grown} KiB more");
     assert!(grown < 64 * 1024, "{grown} KiB more");
@@ -179,7 +173,7 @@ fn lists_that_nobody_reads_are_gathered_one_by_one() {
     // Whoever reads has each list whole.
     reader.send(&b"list-tubes\r\n".repeat(20));
     for _ in 0..20 {
-        let list = reader.reply().expect("the server replies");
+        let list = reader.reply().expect("a reply");
         let names = list.split(|byte| *byte == b'\n');
         let names = names.filter(|line| line.starts_with(b"- "));
         assert_eq!(names.count(), TUBES + 2);
@@ -210,22 +204,16 @@ fn halves_of_jobs_are_held_up_to_a_bound() {
     let mut last = halves.pop().expect("the list is not empty");
     let rest = [&vec![b'x'; SENT][..], b"\r\n"].concat();
     last.send(&rest);
-    assert_eq!(
-        last.reply().expect("the server replies"),
-        b"OUT_OF_MEMORY\r\n"
-    );
+    assert_eq!(last.reply().expect("a reply"), b"OUT_OF_MEMORY\r\n");
     assert_eq!(last.ask("list-tube-used"), "USING default");
     halves.truncate(1);
     honest.until("current-connections", 3);
     let first = halves.first_mut().expect("it is kept");
     first.send(&rest);
-    assert_eq!(
-        first.reply().expect("the server replies"),
-        b"INSERTED 2\r\n"
-    );
+    assert_eq!(first.reply().expect("a reply"), b"INSERTED 2\r\n");
     last.send(&half);
     last.send(&rest);
-    assert_eq!(last.reply().expect("the server replies"), b"INSERTED 3\r\n");
+    assert_eq!(last.reply().expect("a reply"), b"INSERTED 3\r\n");
     assert!(server.is_running());
 }
 
@@ -241,7 +229,7 @@ fn tubes_that_are_only_watched_cost_a_bounded_amount() {
             let watch = |tube: usize| format!("watch {connection:03}-{tube:04}-{:x>190}\r\n", "");
             let words: String = (0..1023).map(watch).collect();
             client.send(words.as_bytes());
-            let replies = (0..1023).map(|_| client.reply().expect("the server replies"));
+            let replies = (0..1023).map(|_| client.reply().expect("a reply"));
             refused += replies
                 .filter(|reply| reply == b"OUT_OF_MEMORY\r\n")
                 .count();
@@ -293,8 +281,7 @@ fn bytes_at_random_do_no_harm() {
             if chance.below(4) == 0 {
                 bytes.push(u8::try_from(chance.below(256)).expect("it is below 256"));
             } else {
-                let at =
-                    usize::try_from(chance.below(WORDS.len() as u64)).expect("the count is small");
+                let at = usize::try_from(chance.below(WORDS.len() as u64)).expect("a small number");
                 bytes.extend_from_slice(WORDS[at].as_bytes());
             }
         }
@@ -347,10 +334,7 @@ fn ten_thousand_that_wait_cost_little() {
         let reply = client.reply().expect("a job");
         assert_eq!(reply, format!("RESERVED {id} 2\r\nhi\r\n").as_bytes());
     }
-    assert_eq!(
-        waiting[0].reply().expect("the server replies"),
-        b"USING default\r\n"
-    );
+    assert_eq!(waiting[0].reply().expect("a reply"), b"USING default\r\n");
     drop(waiting);
     honest.until("current-connections", 2);
     // What the twenty had is there again.
@@ -403,7 +387,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
     let puts = b"put 5 0 60 3\r\njob\r\n".repeat(1_500);
     producer.send(&puts);
     let told: Vec<Vec<u8>> = (0..1_500)
-        .map(|_| producer.reply().expect("the server replies"))
+        .map(|_| producer.reply().expect("a reply"))
         .collect();
     assert!(
         told[..1000]

@@ -53,8 +53,8 @@ fn reserve(server: &Server, number: usize) -> (String, Silent) {
     client
         .stream()
         .write_all(words.as_bytes())
-        .expect("the server reads the request");
-    let [_, inserted, _] = [(); 3].map(|()| client.reply().expect("the server replies"));
+        .expect("connected");
+    let [_, inserted, _] = [(); 3].map(|()| client.reply().expect("a reply"));
     let id = String::from_utf8_lossy(&inserted)
         .trim()
         .replace("INSERTED ", "");
@@ -86,14 +86,14 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
     let watch: Vec<String> = (0..CLIENTS).map(watch).collect();
     worker.send(watch.concat().as_bytes());
     for _ in 0..CLIENTS {
-        drop(worker.reply().expect("the server replies"));
+        drop(worker.reply().expect("a reply"));
     }
     let mut kept = Vec::new();
     let mut lateness = Vec::new();
     worker.send(b"reserve\r\n");
     let waiting = now();
     for left in (0..CLIENTS).rev() {
-        let reserved = worker.reply().expect("the server replies");
+        let reserved = worker.reply().expect("a reply");
         let at = now();
         let reserved = String::from_utf8_lossy(&reserved);
         let id = reserved

@@ -15,14 +15,13 @@ use tempfile::TempDir;
 const TOKEN: &str = "correct-horse-battery-staple";
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory can be created")
+    tempfile::tempdir().expect("a temporary directory")
 }
 
 fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
     let file = directory.join(name);
-    std::fs::write(&file, words).expect("the file is writable");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
-        .expect("the file belongs to this user");
+    std::fs::write(&file, words).expect("a writable file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("our own file");
     file
 }
 
@@ -151,7 +150,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     // A stream, which ends well when the coordinator is stopped.
     let mut events = by_environment(&["events", "--json"]);
     let events = events.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let events = events.expect("the command can be run");
+    let events = events.expect("the command runs");
     until("it listens", || {
         let output = by_environment(&["status", "--json"]).output().ok()?;
         let status: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -167,9 +166,9 @@ fn every_command_asks_over_tcp_with_a_token() {
 fn every_command_asks_over_tls() {
     let files = files();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-    let made = made.expect("a certificate can be created");
+    let made = made.expect("a certificate");
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-    let other = other.expect("a certificate can be created").cert.pem();
+    let other = other.expect("a certificate").cert.pem();
     let certificate = private(files.path(), "own.crt", &made.cert.pem());
     let key = private(files.path(), "own.key", &made.signing_key.serialize_pem());
     let other = private(files.path(), "other.crt", &other);
@@ -206,7 +205,7 @@ fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
 fn a_socket_may_be_open_to_a_group() {
     let files = files();
     let open = std::fs::Permissions::from_mode(0o711);
-    std::fs::set_permissions(files.path(), open).expect("the file belongs to this user");
+    std::fs::set_permissions(files.path(), open).expect("our own file");
     let data = files.path().join("data");
     let rights = |path: &Path| {
         let metadata = std::fs::metadata(path).expect("the file exists");

@@ -29,11 +29,7 @@ fn assert_all_agrees(tree: &Tree, after: &str) {
 fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) {
     let script = format!("echo $$ > \"$SEXTON_DATA/{file}\"; {script}");
     let words = [&["task", "add"], flags, &["--", "sh", "-c", &script]].concat();
-    let id = tree
-        .well(&words)
-        .trim_end()
-        .parse()
-        .expect("the text is a number");
+    let id = tree.well(&words).trim_end().parse().expect("a number");
     let pid = until("its command runs", || {
         let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
         Pid::from_raw(pid.trim().parse().ok()?)
@@ -78,7 +74,7 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
         "{said}"
     );
 
-    kill_process(pid, Signal::KILL).expect("the process exists");
+    kill_process(pid, Signal::KILL).expect("a live process");
     assert_all_agrees(&tree, "its command was killed");
     tree.kill_keeper();
     assert_all_agrees(&tree, "the keeper was killed");
@@ -86,8 +82,8 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     assert_all_agrees(&tree, "the coordinator was killed");
     tree.well(&["server", "remove", "local"]);
     assert_all_agrees(&tree, "its server was removed");
-    holder.kill().expect("this user may signal it");
-    holder.wait().expect("the process is a child of this one");
+    holder.kill().expect("a permitted signal");
+    holder.wait().expect("our child");
     assert_all_agrees(&tree, "who had asked for a lock was killed");
     let said = tree.well(&["audit", "--fix"]);
     assert!(said.starts_with("all agrees: "), "{said}");
@@ -99,23 +95,23 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let tree = Tree::start();
     let (id, pid) = running(&tree, &[], "runs", "exec sleep 1000");
     let keeper = tree.keeper().expect("a keeper is running");
-    kill_process(keeper, Signal::STOP).expect("the process exists");
+    kill_process(keeper, Signal::STOP).expect("a live process");
     until("the keeper stands still", || {
         let path = format!("/proc/{}/stat", keeper.as_raw_nonzero());
         let stat = std::fs::read_to_string(path).expect("the file exists");
         let (_, state) = stat.rsplit_once(") ")?;
         state.starts_with('T').then_some(())
     });
-    kill_process(pid, Signal::KILL).expect("the process exists");
+    kill_process(pid, Signal::KILL).expect("a live process");
     let done = tree.run(&["audit"]);
     // It is tried, and the keeper still cannot say anything.
     let tried = tree.run(&["audit", "--fix"]);
     let json = tree.run(&["audit", "--fix", "--json"]);
-    kill_process(keeper, Signal::CONT).expect("the process exists");
+    kill_process(keeper, Signal::CONT).expect("a live process");
     assert_eq!(tried.status, 1, "{tried:?}");
     let words = "; tried, and it still disagrees: the process is looked for again, and the keeper asked how it ended\n1 disagreement: ";
     assert!(tried.out.contains(words), "{tried:?}");
-    let json: Value = serde_json::from_str(&json.out).expect("the text is JSON");
+    let json: Value = serde_json::from_str(&json.out).expect("valid JSON");
     assert_eq!(
         (&json["found"][0]["fixed"], &json["left"]),
         (&false.into(), &1.into()),
@@ -135,7 +131,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     );
     until("it has ended", || {
         let shown = tree.well(&["task", "show", &id.to_string(), "--json"]);
-        let shown: Value = serde_json::from_str(&shown).expect("the text is JSON");
+        let shown: Value = serde_json::from_str(&shown).expect("valid JSON");
         (shown["status"] == "complete").then_some(())
     });
     assert_all_agrees(&tree, "the keeper goes on");

@@ -29,26 +29,25 @@ fn run(data: &Path, into: &Path, flags: &[&str]) -> Output {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("the bytes are UTF-8")
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 #[test]
 fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let shown = data.to_str().expect("the path is UTF-8");
+    let shown = data.to_str().expect("UTF-8");
     // A checkpoint every few moments, so that files come and go while they are copied.
     let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
     let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut copies = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client =
-                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             while !over.load(Ordering::Relaxed) {
                 let number = acknowledged.load(Ordering::Acquire);
                 let asked = request("key", &number.to_string(), "owner", (6000, 60, 0));
-                assert_eq!(client.number(&asked).expect("the server answers"), 1);
+                assert_eq!(client.number(&asked).expect("an answer"), 1);
                 acknowledged.store(number + 1, Ordering::Release);
             }
         });
@@ -61,7 +60,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             let output = run(&data, &copy, &["--json"]);
             let said = text(&output.stderr);
             assert_eq!(output.status.code(), Some(0), "round {round}: {said}");
-            let said: Value = serde_json::from_slice(&output.stdout).expect("the bytes are JSON");
+            let said: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
             copies.push((before, said, copy));
         }
         over.store(true, Ordering::Relaxed);
@@ -83,7 +82,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
         );
         assert_eq!(
             recovered.records,
-            said["records"].as_u64().expect("the value is a number")
+            said["records"].as_u64().expect("a number")
         );
         let entries = node::entries(&node.handle());
         let held: BTreeSet<String> = entries.iter().map(|entry| entry.index.to_text()).collect();
@@ -100,7 +99,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
 /// An empty variable is none.
 #[test]
 fn an_empty_variable_names_no_directory() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut command = sexton();
     command.arg("backup").arg(files.path().join("copy"));
     command.env("SEXTON_DATA", "").env("HOME", files.path());
@@ -113,7 +112,7 @@ fn an_empty_variable_names_no_directory() {
 
 #[test]
 fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, copy) = (files.path().join("data"), files.path().join("copy"));
     let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
@@ -124,10 +123,10 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
         "a directory that was made for nothing is gone"
     );
 
-    let shown = data.to_str().expect("the path is UTF-8");
+    let shown = data.to_str().expect("UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
-    std::fs::create_dir(&copy).expect("the directory can be created");
-    std::fs::write(copy.join("precious"), "x").expect("the file is writable");
+    std::fs::create_dir(&copy).expect("a new directory");
+    std::fs::write(copy.join("precious"), "x").expect("a writable file");
     let before = everything(&copy);
     let refused = run(&data, &copy, &[]);
     let said = text(&refused.stderr);
@@ -137,7 +136,7 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
 
     std::fs::remove_file(copy.join("precious")).expect("the file exists");
     let file = files.path().join("file");
-    std::fs::write(&file, "x").expect("the file is writable");
+    std::fs::write(&file, "x").expect("a writable file");
     let refused = run(&data, &file, &[]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
@@ -151,7 +150,7 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
 
 #[test]
 fn an_interrupted_copy_is_refused_or_has_everything() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
     directory::make(&trimmed);
     let node = Node::open(settings(&whole)).expect("the directory opens");
@@ -207,11 +206,11 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
 /// What stood there would go with the next snapshot.
 #[test]
 fn a_backup_within_the_data_is_refused() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let link = files.path().join("link");
-    std::os::unix::fs::symlink(&data, &link).expect("the link can be created");
+    std::os::unix::fs::symlink(&data, &link).expect("a link");
     for into in ["data/copy", "data/snapshots/b", "data", "link/journal/x/y"] {
         let output = run(&data, &files.path().join(into), &[]);
         let said = text(&output.stderr);
@@ -226,14 +225,14 @@ fn a_backup_within_the_data_is_refused() {
 /// They would take away each other's files, and what was told to be whole could be gone.
 #[test]
 fn of_two_backups_to_one_place_one_is_made() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     for round in 0..4 {
         let into = files.path().join(format!("copy {round}"));
         let ended = std::thread::scope(|scope| {
             let both = [(); 3].map(|()| scope.spawn(|| run(&data, &into, &[]).status.code()));
-            both.map(|one| one.join().expect("the thread does not panic"))
+            both.map(|one| one.join().expect("no panic"))
         });
         let made = ended.iter().filter(|code| **code == Some(0)).count();
         assert_eq!(made, 1, "{ended:?}");

@@ -23,7 +23,7 @@ use std::process::Command;
 fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
     let done = tree.run(&[&["run", "--detach"], words].concat());
     let printed = tree.well(&["ps", "--all", "--json"]);
-    let mut said: Value = serde_json::from_str(&printed).expect("the text is JSON");
+    let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let newest = said["processes"].as_array_mut().and_then(Vec::pop);
     let record = newest.expect("it has a record");
     assert_eq!(
@@ -35,9 +35,9 @@ fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
 }
 
 fn file(path: &Path, content: &str, mode: u32) {
-    std::fs::write(path, content).expect("the file is writable");
+    std::fs::write(path, content).expect("a writable file");
     let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(path, mode).expect("the file belongs to this user");
+    std::fs::set_permissions(path, mode).expect("our own file");
 }
 
 /// Words of a command, its exit status, and of its record the step, the error of the kernel and some words.
@@ -59,7 +59,7 @@ fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
 #[test]
 fn what_cannot_be_executed_says_why() {
     let tree = Tree::start();
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let at = |name: &str| files.path().join(name);
     file(&at("plain"), "#!/bin/sh\n", 0o644);
     file(&at("interpreted"), "#!/no/such/interpreter -x\n", 0o755);
@@ -135,7 +135,7 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
 fn limit(of: Pid, free: usize) -> u64 {
     let path = format!("/proc/{}/fd", of.as_raw_nonzero());
     let open = std::fs::read_dir(path)
-        .expect("the directory belongs to this user")
+        .expect("our own directory")
         .flatten();
     let open = open.filter_map(|it| it.file_name().to_str()?.parse::<u64>().ok());
     let open: BTreeSet<u64> = open.collect();
@@ -183,7 +183,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     drop(few);
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
 
-    let coordinator = tree.daemon.as_ref().expect("the node is running").pid();
+    let coordinator = tree.daemon.as_ref().expect("a server").pid();
     // The connection has the last, unless something else of the coordinator has it for a moment, or gives one back.
     let mut tries = 0;
     let done = until("a connection has the last", || {
@@ -238,7 +238,7 @@ fn limit_processes((pid, user): (Pid, u32), most: &str) {
 fn a_coordinator_that_may_have_no_more_threads_fails_launches_until_it_may() {
     let own = limited_user();
     let tree = Tree::of_user(own);
-    let coordinator = tree.daemon.as_ref().expect("the node is running").pid();
+    let coordinator = tree.daemon.as_ref().expect("a server").pid();
     limit_processes((coordinator, own), "0");
     let done = tree.run(&["run", "--detach", "--", "true"]);
     assert_eq!(done.status, 125, "{done:?}");
@@ -275,12 +275,12 @@ fn what_a_user_may_not_fails_with_the_error_of_the_kernel() {
     if !geteuid().is_root() {
         return left_out("launches as other users: only root makes them");
     }
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let closed = files.path().join("closed");
-    std::fs::create_dir(&closed).expect("the directory can be created");
+    std::fs::create_dir(&closed).expect("a new directory");
     file(&files.path().join("plain"), "#!/bin/sh\n", 0o700);
     let mode = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(&closed, mode).expect("the file belongs to this user");
+    std::fs::set_permissions(&closed, mode).expect("our own file");
     // The kernel counts those that the user has already.
     let limits = "limits = { nproc = 0 }\n";
     let common = "user = \"nobody\"\nrestart = \"never\"\n";

@@ -54,9 +54,9 @@ fn from_loopback(to: SocketAddr) -> TcpStream {
         SocketFlags::CLOEXEC,
         None,
     );
-    let socket = socket.expect("a socket can be created");
+    let socket = socket.expect("a socket");
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("any port of loopback");
-    connect(&socket, &to).expect("the server is listening");
+    connect(&socket, &to).expect("it listens");
     TcpStream::from(socket)
 }
 
@@ -65,7 +65,7 @@ fn exchange(mut stream: TcpStream, commands: &[u8]) -> Vec<u8> {
     let patience = Some(Duration::from_mins(1));
     stream
         .set_read_timeout(patience)
-        .expect("the timeout is not zero");
+        .expect("a nonzero timeout");
     // The server may have closed it already.
     drop(stream.write_all(commands));
     let mut received = Vec::new();
@@ -83,14 +83,8 @@ fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
     let neighbour = format!("{}/32", neighbour(own));
     let daemon = serve(own, &[&neighbour, "203.0.113.0/24"]);
     let address = daemon.beanstalk();
-    let stranger = TcpStream::connect(address).expect("the server is listening");
-    assert_eq!(
-        stranger
-            .local_addr()
-            .expect("a bound socket has an address")
-            .ip(),
-        own
-    );
+    let stranger = TcpStream::connect(address).expect("it listens");
+    assert_eq!(stranger.local_addr().expect("an address").ip(), own);
     let received = exchange(stranger, b"put 0 0 60 1\r\nx\r\n");
     assert_eq!(received.escape_ascii().to_string(), "");
     daemon.until_logged("not in the list of hosts");
@@ -112,7 +106,7 @@ fn a_host_that_is_listed_is_served() {
     let exactly = format!("{own}/32");
     for networks in [&["203.0.113.0/24", &exactly][..], &["0.0.0.0/0"]] {
         let daemon = serve(own, networks);
-        let mut client = Client::connect(daemon.beanstalk()).expect("the server is listening");
+        let mut client = Client::connect(daemon.beanstalk()).expect("it listens");
         let put = client.ask("put 0 0 60 1\r\nx").expect("it is served");
         assert_eq!(put.line, "INSERTED 1", "{networks:?}");
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// A link to the program, named `beanstalkd`.
 fn link() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let link = directory.path().join("beanstalkd");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sexton"), &link).expect("a link");
     (directory, link)
@@ -48,26 +48,20 @@ impl Server {
     }
 
     fn ask(&self, words: &str) -> String {
-        let mut stream =
-            TcpStream::connect(("127.0.0.1", self.port)).expect("the server is listening");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         ask(&mut stream, words)
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("the process exists");
+        kill_process(Pid::from_child(&self.child), signal).expect("a live process");
     }
 
     /// The exit status, once it has ended, and what it said meanwhile.
     fn end(mut self) -> (Option<i32>, String) {
-        let status = self
-            .child
-            .wait()
-            .expect("the process is a child of this one");
+        let status = self.child.wait().expect("our child");
         let mut said = String::new();
-        let mut errors = self.child.stderr.take().expect("the stream is a pipe");
-        errors
-            .read_to_string(&mut said)
-            .expect("the output is UTF-8");
+        let mut errors = self.child.stderr.take().expect("a pipe");
+        errors.read_to_string(&mut said).expect("UTF-8");
         (status.code(), said)
     }
 }
@@ -114,11 +108,7 @@ fn what_it_says_and_how_it_ends_are_beanstalkds() {
         assert_eq!(output(&program, wrong).status.code(), Some(5), "{wrong:?}");
     }
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = taken
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
-        .to_string();
+    let port = taken.local_addr().expect("an address").port().to_string();
     for words in [&["-l", "127.0.0.1", "-p", &port][..], &["-p", "many"]] {
         assert_eq!(
             output(&program, words).status.code(),
@@ -145,16 +135,11 @@ fn signals_drain_and_end_it() {
     });
     // All else goes on, and it does not end by itself.
     // On one connection: whoever comes next may be quicker than the end of the one that reserved.
-    let mut worker =
-        TcpStream::connect(("127.0.0.1", server.port)).expect("the server is listening");
+    let mut worker = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
     let commands = b"reserve-job 1\r\ndelete 1\r\nquit\r\n";
-    worker
-        .write_all(commands)
-        .expect("the server reads the request");
+    worker.write_all(commands).expect("connected");
     let mut said = String::new();
-    worker
-        .read_to_string(&mut said)
-        .expect("the server answers");
+    worker.read_to_string(&mut said).expect("an answer");
     assert_eq!(said, "RESERVED 1 1\r\nx\r\nDELETED\r\n");
     assert_eq!(server.ask("put 0 0 60 1\r\nx"), "DRAINING");
     server.signal(Signal::TERM);
@@ -167,12 +152,12 @@ fn signals_drain_and_end_it() {
 fn jobs_are_kept_in_a_directory_and_only_there() {
     let (directory, program) = link();
     let data = directory.path().join("data");
-    let data = data.to_str().expect("the path is UTF-8");
+    let data = data.to_str().expect("UTF-8");
     for words in [&["-f0", "-b", data][..], &[]] {
         let is_kept = !words.is_empty();
         let mut server = Server::start(&program, words);
         assert_eq!(server.ask("put 7 0 60 1\r\nx"), "INSERTED 1");
-        server.child.kill().expect("the process exists");
+        server.child.kill().expect("a live process");
         drop(server);
         let server = Server::start(&program, words);
         let expected = if is_kept { "FOUND 1 1" } else { "NOT_FOUND" };
@@ -186,7 +171,7 @@ fn jobs_are_kept_in_a_directory_and_only_there() {
 fn whoever_asks_its_directory_is_told_that_it_runs_there() {
     let (directory, program) = link();
     let data = directory.path().join("data");
-    let data = data.to_str().expect("the path is UTF-8");
+    let data = data.to_str().expect("UTF-8");
     let server = Server::start(&program, &["-b", data]);
     let sexton = Path::new(env!("CARGO_BIN_EXE_sexton"));
     let refused = output(sexton, &["status", "--data", data]);
@@ -203,7 +188,7 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let path = directory.path().join("socket");
     let word = format!("unix:{}", path.display());
     // Left behind by one that was killed.
-    unserved::left_behind(&path).expect("a socket can be created");
+    unserved::left_behind(&path).expect("a socket");
     let mut child = Command::new(&program)
         .args(["-l", &word, "-z", "10"])
         .spawn()
@@ -220,8 +205,8 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let second = output(&program, &["-l", &word]);
     assert_eq!(second.status.code(), Some(111), "{second:?}");
     assert_eq!(ask(&mut stream, "delete 1"), "DELETED");
-    child.kill().expect("the process exists");
-    child.wait().expect("the process is a child of this one");
+    child.kill().expect("a live process");
+    child.wait().expect("our child");
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").expect("it is writable");
     let word = format!("unix:{}", file.display());

@@ -17,9 +17,9 @@ fn config(flags: &[&str]) -> Command {
 
 /// A file with these lines, and the folder it is in.
 fn file(lines: &str) -> (TempDir, PathBuf) {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let path = files.path().join("sexton.toml");
-    std::fs::write(&path, lines).expect("the file is writable");
+    std::fs::write(&path, lines).expect("a writable file");
     (files, path)
 }
 
@@ -29,14 +29,14 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
         stdout,
         stderr,
     } = command.output().expect("the program runs");
-    let text = |bytes| String::from_utf8(bytes).expect("the bytes are UTF-8");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (status.code(), text(stdout), text(stderr))
 }
 
 fn settings(command: &mut Command) -> Value {
     let (status, said, errors) = output(command.arg("--json"));
     assert_eq!(status, Some(0), "{errors}");
-    let mut document: Value = serde_json::from_str(&said).expect("the text is JSON");
+    let mut document: Value = serde_json::from_str(&said).expect("valid JSON");
     let settings = document.get_mut("settings");
     settings.expect("it has settings").take()
 }
@@ -251,11 +251,11 @@ fn numbers_words_and_names_are_told_apart() {
 
 #[test]
 fn what_a_stranger_would_not_guess_is_warned_of() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    std::fs::create_dir(&data).expect("the directory can be created");
+    std::fs::create_dir(&data).expect("a new directory");
     let open = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(&data, open).expect("the file belongs to this user");
+    std::fs::set_permissions(&data, open).expect("our own file");
     // Root alone can give a directory away.
     let somebody = rustix::process::Uid::from_raw(12_345);
     let is_given_away = rustix::fs::chown(&data, Some(somebody), None).is_ok();
@@ -294,19 +294,19 @@ fn a_file_that_is_none_is_told() {
         assert_eq!(status, Some(3), "{errors}");
         assert!(errors.contains(text(&absent)), "{errors}");
     }
-    std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("the file is writable");
+    std::fs::write(&path, b"# fine\nlog = \"\xff\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
     let words = format!("{}:2: there are bytes that are not UTF-8", path.display());
     assert!(errors.contains(&words), "{errors}");
-    std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("the file is writable");
+    std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
     assert!(
         errors.contains(&format!("{}:2: ", path.display())),
         "{errors}"
     );
-    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("the file is writable");
+    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(3), "{errors}");
 }
@@ -318,7 +318,7 @@ fn serve_runs_on_a_file() {
     let lines = format!(
         "data = {data:?}\nlockserver = \"127.0.0.1:0\"\nhttp = \"off\"\nbeanstalk = \"off\"\n"
     );
-    std::fs::write(&path, lines).expect("the file is writable");
+    std::fs::write(&path, lines).expect("a writable file");
     let mut command = sexton();
     command.arg("serve").env("SEXTON_CONFIG", &path);
     let daemon = Daemon::start(command);
@@ -331,9 +331,9 @@ fn serve_runs_on_a_file() {
 fn people_get_a_table_and_never_a_secret() {
     let (files, path) = file("");
     let token = files.path().join("token");
-    std::fs::write(&token, "a-secret-nobody-may-see\n").expect("the file is writable");
+    std::fs::write(&token, "a-secret-nobody-may-see\n").expect("a writable file");
     let lines = format!("token-file = {token:?}\nhttp = \"0.0.0.0:80\"\n");
-    std::fs::write(&path, lines).expect("the file is writable");
+    std::fs::write(&path, lines).expect("a writable file");
     for flags in [
         &["--config", text(&path)][..],
         &["--config", text(&path), "--json"],
@@ -364,7 +364,7 @@ fn people_get_a_table_and_never_a_secret() {
 #[test]
 fn every_setting_is_a_flag_and_is_documented() {
     let found = settings(&mut config(&[]));
-    let found = found.as_object().expect("the value is an object");
+    let found = found.as_object().expect("an object");
     assert!(found.len() >= 18, "{found:?}");
     let (_, help, _) = output(sexton().args(["serve", "--help"]));
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -390,7 +390,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     );
     let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
     assert_eq!(status, Some(0), "{errors}");
-    let document: Value = serde_json::from_str(&said).expect("the text is JSON");
+    let document: Value = serde_json::from_str(&said).expect("valid JSON");
     let of = |kind: &str| document["queues"][kind].clone();
     let default = serde_json::json!({
         "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
@@ -436,7 +436,7 @@ fn tables_say_how_often_tenants_have_their_turns() {
     );
     let (status, said, errors) = output(&mut config(&["--json", "--config", text(&path)]));
     assert_eq!(status, Some(0), "{errors}");
-    let document: Value = serde_json::from_str(&said).expect("the text is JSON");
+    let document: Value = serde_json::from_str(&said).expect("valid JSON");
     let tenants = serde_json::json!({"": {"weight": 1000}, "acme": {"weight": 3}});
     assert_eq!(document["tenants"], tenants);
     assert_eq!(document["queues"]["mails"]["rank"], 7);
@@ -505,7 +505,7 @@ fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
     let mut command = config(&["--config", text(&path), "--json"]);
     let (status, said, errors) = output(&mut command);
     assert_eq!(status, Some(0), "{errors}");
-    let document: Value = serde_json::from_str(&said).expect("the text is JSON");
+    let document: Value = serde_json::from_str(&said).expect("valid JSON");
     let expected = serde_json::json!({
         "abort_on_failure": false, "burst_ms": 30_000, "fail_after_ms": 300_000, "progress_ms": 1000,
         "group_limit": 3, "keep_ms": 172_800_000_u64, "keep_max": 7,

@@ -9,7 +9,7 @@ use std::process::Command;
 #[test]
 fn a_limit_that_is_usually_enough_is_no_news() {
     let start = |limit: &str| {
-        let folder = tempfile::tempdir().expect("a temporary directory can be created");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let mut shell = Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
         shell.args(["-c", &script]);
@@ -24,7 +24,7 @@ fn a_limit_that_is_usually_enough_is_no_news() {
 
 #[test]
 fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
-    let folder = tempfile::tempdir().expect("a temporary directory can be created");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let data = text(folder.path());
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]);

@@ -28,11 +28,11 @@ enum Disk {
 
 impl Disk {
     fn limit() -> Self {
-        Self::Limit(tempfile::tempdir().expect("a temporary directory can be created"))
+        Self::Limit(tempfile::tempdir().expect("a temporary directory"))
     }
 
     fn mount() -> Option<Self> {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let mut mount = Command::new("mount");
         mount
             .args(["-t", "tmpfs", "-o", "size=6m", "sexton-test"])
@@ -91,9 +91,7 @@ fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
     for first in (0..REQUESTS_MAX).step_by(BURST) {
         let numbers = first..first + BURST;
         let asked: Vec<Vec<u8>> = numbers.clone().map(ask).collect();
-        client
-            .send(&asked.concat())
-            .expect("the server reads the requests");
+        client.send(&asked.concat()).expect("connected");
         let mut refused = false;
         for number in numbers {
             let answer = client.receive_number();
@@ -125,9 +123,7 @@ fn let_go(number: usize) -> Vec<u8> {
 fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut there = BTreeSet::new();
     for number in granted {
-        let owner = client
-            .owner("k", &number.to_string())
-            .expect("the server answers");
+        let owner = client.owner("k", &number.to_string()).expect("an answer");
         if owner == b"alice" {
             there.insert(*number);
         }
@@ -138,8 +134,7 @@ fn held(client: &mut Client, granted: &BTreeSet<usize>) -> BTreeSet<usize> {
 #[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
 fn goes_on_when_space_is_freed(disk: &Disk) {
     let daemon = disk.serve();
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut granted = fill(&mut client, &daemon);
     println!("{} locks before the disk was full", granted.len());
     daemon.until_logged("the next journal segment cannot be prepared");
@@ -148,30 +143,28 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     let mut newcomer = || newcomers.next().expect("there are enough numbers");
     for number in 0..100 {
         assert_eq!(
-            client
-                .owner("k", &number.to_string())
-                .expect("the server answers"),
+            client.owner("k", &number.to_string()).expect("an answer"),
             b"alice"
         );
         assert!(
             client
                 .renew("k", &number.to_string(), "alice")
-                .expect("the server answers"),
+                .expect("an answer"),
             "a renewal"
         );
         assert_eq!(
-            client.number(&ask(number)).expect("the server answers"),
+            client.number(&ask(number)).expect("an answer"),
             1,
             "asking again renews"
         );
         assert_eq!(
-            client.number(&let_go(number)).expect("the server answers"),
+            client.number(&let_go(number)).expect("an answer"),
             1,
             "a release"
         );
         assert!(granted.remove(&number));
         assert_eq!(
-            client.number(&ask(newcomer())).expect("the server answers"),
+            client.number(&ask(newcomer())).expect("an answer"),
             0,
             "nothing new"
         );
@@ -179,26 +172,23 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     disk.free(&daemon);
     let number = newcomer();
     until("newcomers are let in again", || {
-        (client.number(&ask(number)).expect("the server answers") == 1).then_some(())
+        (client.number(&ask(number)).expect("an answer") == 1).then_some(())
     });
     granted.insert(number);
     daemon.until_logged("the next journal segment is prepared: there is room again");
     let more: Vec<usize> = (0..40_000).map(|_| newcomer()).collect();
     for burst in more.chunks(BURST) {
         let asked: Vec<Vec<u8>> = burst.iter().copied().map(ask).collect();
-        client
-            .send(&asked.concat())
-            .expect("the server reads the requests");
+        client.send(&asked.concat()).expect("connected");
         let found = client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
         granted.extend(burst);
     }
     daemon.kill();
     let again = disk.serve();
-    let mut client =
-        Client::connect(again.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(again.lockserver()).expect("connected");
     assert_eq!(
-        client.owner("k", "7").expect("the server answers"),
+        client.owner("k", "7").expect("an answer"),
         b"",
         "released while the disk was full"
     );
@@ -211,8 +201,7 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
 #[expect(clippy::print_stdout, reason = "how far it came is worth seeing")]
 fn halts_when_nothing_is_left(disk: &Disk) {
     let daemon = disk.serve();
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let granted = fill(&mut client, &daemon);
     let mut released = BTreeSet::new();
     let mut open = None;
@@ -247,17 +236,14 @@ fn halts_when_nothing_is_left(disk: &Disk) {
     disk.enlarge();
     let again = disk.serve();
     disk.free(&again);
-    let mut client =
-        Client::connect(again.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(again.lockserver()).expect("connected");
     let mut expected: BTreeSet<usize> = granted.difference(&released).copied().collect();
     let there = held(&mut client, &granted);
     if !there.contains(&open) {
         expected.remove(&open);
     }
     assert!(there == expected, "what was acknowledged, and nothing else");
-    let answer = client
-        .ask(&find_owner("k", "none"), 1)
-        .expect("the server answers");
+    let answer = client.ask(&find_owner("k", "none"), 1).expect("an answer");
     assert_eq!(answer, [0]);
 }
 

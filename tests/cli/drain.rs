@@ -17,7 +17,7 @@ struct Drained {
 
 impl Drained {
     fn start() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let door = ["--beanstalk", "127.0.0.1:0"];
         let daemon = Daemon::serve(&[&["--data", text(&data)], &door[..]].concat());
@@ -29,7 +29,7 @@ impl Drained {
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.daemon.beanstalk()).expect("the server accepts the connection")
+        Client::connect(self.daemon.beanstalk()).expect("connected")
     }
 
     /// A command: its exit status, and what it printed.
@@ -37,13 +37,13 @@ impl Drained {
         let output = command(&self.data, words)
             .output()
             .expect("the command runs");
-        let said = String::from_utf8(output.stdout).expect("the bytes are UTF-8");
+        let said = String::from_utf8(output.stdout).expect("UTF-8");
         (output.status.code(), said)
     }
 
     fn status(&self) -> Value {
         let (_, printed) = self.run(&["status", "--json"]);
-        serde_json::from_str(&printed).expect("the text is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 
     fn ends_well(self) {
@@ -54,7 +54,7 @@ impl Drained {
 }
 
 fn ask(client: &mut Client, words: &str) -> String {
-    client.ask(words).expect("the server answers").line
+    client.ask(words).expect("an answer").line
 }
 
 /// A job of one byte.
@@ -81,7 +81,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
         begun.contains("0 locks") && begun.contains("1 claim,"),
         "{begun}"
     );
-    let told = idle.receive().expect("the server answers");
+    let told = idle.receive().expect("an answer");
     assert_eq!(told, Reply::line("DRAINING"), "who waits for a job is told");
     for words in ["reserve", "reserve-with-timeout 9", "reserve-job 1"] {
         let told = ask(&mut idle, words);

@@ -24,13 +24,13 @@ impl Showing {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the command starts");
-        let out = BufReader::new(child.stdout.take().expect("the stream is a pipe"));
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, out }
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.out.read_line(&mut line).expect("the line is UTF-8");
+        self.out.read_line(&mut line).expect("UTF-8");
         line
     }
 
@@ -41,15 +41,13 @@ impl Showing {
             while !line.is_finished() {
                 act();
             }
-            line.join().expect("the thread does not panic")
+            line.join().expect("no panic")
         })
     }
 
     fn end(&mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
-        self.out
-            .read_to_string(&mut rest)
-            .expect("the output is UTF-8");
+        self.out.read_to_string(&mut rest).expect("UTF-8");
         (self.child.wait().expect("the process ends").code(), rest)
     }
 }
@@ -70,20 +68,20 @@ fn command(data: &Path, words: &[&str]) -> Command {
 
 fn run(data: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let done = command(data, words).output().expect("the command runs");
-    let text = |bytes| String::from_utf8(bytes).expect("the bytes are UTF-8");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (done.status.code(), text(done.stdout), text(done.stderr))
 }
 
 #[test]
 fn what_happens_is_shown_until_the_coordinator_ends() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let acquire = |key: &str| {
         let words = ["lock", "acquire", key, "--owner", "me", "--json"];
         let (status, out, err) = run(&data, &words);
         assert_eq!(status, Some(0), "{err}");
-        let said: Value = serde_json::from_str(&out).expect("the text is JSON");
+        let said: Value = serde_json::from_str(&out).expect("valid JSON");
         said.get("token").and_then(Value::as_u64).expect("a token")
     };
     let mut all = Showing::start(&data, &["events", "--json"]);
@@ -94,7 +92,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
         first = Some(acquire(&format!("key-{keys}")));
         keys += 1;
     });
-    let told: Value = serde_json::from_str(&told).expect("the text is JSON");
+    let told: Value = serde_json::from_str(&told).expect("valid JSON");
     let after = told["position"].as_str().expect("a position").to_owned();
     assert!(told["token"].as_u64() <= first);
     let mut rest = Showing::start(&data, &["events", "--after", &after, "--name", "later*"]);
@@ -154,7 +152,7 @@ fn the_help_names_every_actor() {
         .args(["events", "--help"])
         .output()
         .expect("the command runs");
-    let help = String::from_utf8(help.stdout).expect("the bytes are UTF-8");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
     let line = help
         .lines()
         .find(|line| line.contains("events of this actor"));
@@ -167,12 +165,7 @@ fn the_help_names_every_actor() {
 #[test]
 fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    let url = format!(
-        "http://{}",
-        listener
-            .local_addr()
-            .expect("a bound socket has an address")
-    );
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
     let thread = std::thread::Builder::new().name("refusing".to_owned());
     let serving = thread.spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client connects");
@@ -183,21 +176,17 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
             r#"{"status":400,"detail":"the field kind has an unknown word","reason":"field"}"#;
         let length = body.len();
         let answer = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {length}\r\n\r\n{body}");
-        stream
-            .write_all(answer.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(answer.as_bytes()).expect("connected");
         // Open until the command ends.
-        stream
-            .read_to_end(&mut Vec::new())
-            .expect("the server closes the connection");
+        stream.read_to_end(&mut Vec::new()).expect("the end");
     });
-    let serving = serving.expect("a thread can be started");
+    let serving = serving.expect("a new thread");
     let mut events = sexton();
     let done = events
         .args(["events", "--kind", "expird", "--url", &url])
         .output();
     let done = done.expect("the command runs");
-    let err = String::from_utf8(done.stderr).expect("the bytes are UTF-8");
+    let err = String::from_utf8(done.stderr).expect("UTF-8");
     assert_eq!(done.status.code(), Some(2), "{err}");
     assert!(err.contains("the field kind has an unknown word"), "{err}");
     serving.join().expect("a request arrived");
@@ -205,9 +194,9 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
 
 #[test]
 fn a_coordinator_that_is_killed_is_told_as_such() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut command = command(&data, &["events"]);
     let mut events = Showing::of(command.stderr(Stdio::piped()));
     // A connection whose request was not read yet would be reset.
@@ -219,10 +208,8 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     daemon.kill();
     let (status, _) = events.end();
     let mut errors = String::new();
-    let mut stderr = events.child.stderr.take().expect("the stream is a pipe");
-    stderr
-        .read_to_string(&mut errors)
-        .expect("the output is UTF-8");
+    let mut stderr = events.child.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut errors).expect("UTF-8");
     assert_eq!(status, Some(3), "{errors}");
     assert!(
         errors.contains("the coordinator ended unexpectedly"),

@@ -43,7 +43,7 @@ impl Far {
             left_out("tasks on another machine: there is no sshd");
             return None;
         };
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let path = |name: &str| files.path().join(name);
         for key in ["host", "key", "stranger"] {
             quiet(
@@ -53,9 +53,8 @@ impl Far {
             );
         }
         let read = |name: &str| std::fs::read_to_string(path(name)).expect("the file exists");
-        let write = |name: &str, text: String| {
-            std::fs::write(path(name), text).expect("the file is writable")
-        };
+        let write =
+            |name: &str, text: String| std::fs::write(path(name), text).expect("a writable file");
         let state = path("state");
         let bound = format!(
             "restrict,command=\"{SEXTON} wrapper --state {}\"",
@@ -64,10 +63,7 @@ impl Far {
         write("authorized", format!("{bound} {}", read("key.pub")));
         // A port that was free a moment ago: one that listens on 0 does not say which it got.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener
-            .local_addr()
-            .expect("a bound socket has an address")
-            .port();
+        let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let root = text(files.path());
         let address = network.as_ref().map_or("127.0.0.1", |_| FAR_ADDRESS);
@@ -85,7 +81,7 @@ impl Far {
             .output()
             .expect("the command runs")
             .stdout;
-        let user = String::from_utf8(user).expect("the bytes are UTF-8");
+        let user = String::from_utf8(user).expect("UTF-8");
         write(
             "config",
             format!(
@@ -124,7 +120,7 @@ impl Far {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        self.sshd = Some(child.expect("the command can be run"));
+        self.sshd = Some(child.expect("the command runs"));
         if let Some(network) = &self.network {
             return network.until_listens(self.port);
         }
@@ -144,8 +140,8 @@ impl Far {
     /// Nobody gets in any more; who is in stays.
     pub(crate) fn shut(&mut self) {
         let mut sshd = self.sshd.take().expect("it is running");
-        sshd.kill().expect("this user may signal it");
-        sshd.wait().expect("the process is a child of this one");
+        sshd.kill().expect("a permitted signal");
+        sshd.wait().expect("our child");
     }
 
     /// The server `web`, which this is.
@@ -187,7 +183,7 @@ impl Far {
     /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
-            kill_process(pid, Signal::KILL).expect("this user may signal it");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
     }
 
@@ -195,14 +191,14 @@ impl Far {
     pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
         let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
         for pid in &all {
-            kill_process(*pid, Signal::STOP).expect("this user may signal it");
+            kill_process(*pid, Signal::STOP).expect("a permitted signal");
         }
         let kept = std::fs::read_dir(self.path("state")).expect("it is kept");
         for entry in kept.flatten() {
-            std::fs::write(entry.path().join("boot"), "another\n").expect("the file is writable");
+            std::fs::write(entry.path().join("boot"), "another\n").expect("a writable file");
         }
         for pid in all {
-            kill_process(pid, Signal::KILL).expect("this user may signal it");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
     }
 

@@ -20,7 +20,7 @@ fn run(block: &[Step], tree: &Tree, place: &Path) -> Vec<Ran> {
     shell.args(["-c", &format!("exec 2>&1\n{script}")]);
     shell.env("SEXTON_DATA", &tree.data).current_dir(place);
     let output = shell.output().expect("the command runs");
-    parts(&String::from_utf8(output.stdout).expect("the bytes are UTF-8"))
+    parts(&String::from_utf8(output.stdout).expect("UTF-8"))
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn what_the_guide_shows_is_what_happens() {
             continue;
         }
         let tree = Tree::start();
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         for (name, does) in PROGRAMS {
             let file = files.path().join(name);
-            std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("the file is writable");
+            std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("a writable file");
             let mode = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(&file, mode).expect("the file belongs to this user");
+            std::fs::set_permissions(&file, mode).expect("our own file");
         }
         let ran = run(&block, &tree, files.path());
         assert_eq!(ran.len(), block.len(), "{ran:?}");

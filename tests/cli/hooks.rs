@@ -41,7 +41,7 @@ fn read(tree: &Tree, id: &str) -> Value {
 
 fn children(tree: &Tree, id: &str) -> Vec<Value> {
     let printed = tree.well(&["ps", "--all", "--parent", id, "--json"]);
-    let mut said: Value = serde_json::from_str(&printed).expect("the text is JSON");
+    let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let Value::Array(mut records) = said["processes"].take() else {
         panic!("no list: {said}");
     };
@@ -54,7 +54,7 @@ fn children(tree: &Tree, id: &str) -> Vec<Value> {
 fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
     let tree = Tree::start();
     let file = tree.data.join("printed");
-    std::fs::write(&file, PRINTED).expect("the file is writable");
+    std::fs::write(&file, PRINTED).expect("a writable file");
     let id = hook(&tree, &format!("cat {}; exit 3", text(&file)));
     let record = read(&tree, &id);
     assert_eq!(
@@ -72,7 +72,7 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
     );
     let lines: Vec<&Value> = found["warnings"]
         .as_array()
-        .expect("the value is a list")
+        .expect("a list")
         .iter()
         .map(|it| &it["line"])
         .collect();
@@ -136,14 +136,14 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
         "until test -e {}; do sleep 0.05; done",
         text(&over)
     ));
-    tree.again(|| std::fs::write(&go, "").expect("the file is writable"));
+    tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     let record = read(&tree, &id);
     assert_eq!(record["hook"]["processes"], 3);
     assert_eq!(children(&tree, &id).len(), 3);
     // Another start reads nothing again.
     tree.again(|| {});
     assert_eq!(children(&tree, &id).len(), 3);
-    std::fs::write(&over, "").expect("the file is writable");
+    std::fs::write(&over, "").expect("a writable file");
     until("it has ended", || {
         (tree.record(&watch)["status"] == "exited").then_some(())
     });

@@ -17,7 +17,7 @@ fn root() -> &'static Path {
 /// Returns the instructions of the Containerfile: name and arguments.
 fn instructions() -> Vec<(String, String)> {
     let file = root().join("packaging/Containerfile");
-    let text = std::fs::read_to_string(file).expect("the file is UTF-8 text");
+    let text = std::fs::read_to_string(file).expect("UTF-8");
     let text = text.replace("\\\n", " ");
     let lines = text
         .lines()
@@ -125,7 +125,7 @@ fn user() -> u32 {
     words
         .nth(1)
         .and_then(|it| it.parse().ok())
-        .expect("the text is a number")
+        .expect("a number")
 }
 
 /// Runs a command as the image's user, without capabilities.
@@ -156,12 +156,12 @@ fn the_image_starts_is_healthy_and_stops() {
     if !geteuid().is_root() {
         return left_out("the life of a container: only root can create namespaces");
     }
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     // The image's user needs access.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(files.path(), open).expect("the file belongs to this user");
+    std::fs::set_permissions(files.path(), open).expect("our own file");
     let data = files.path().join("data");
-    std::fs::create_dir(&data).expect("the directory can be created");
+    std::fs::create_dir(&data).expect("a new directory");
     chown(&data, Some(user()), Some(user())).expect("root may do this");
 
     let mut container = Command::new("unshare");
@@ -194,7 +194,7 @@ fn the_image_starts_is_healthy_and_stops() {
         output.status.code()
     };
     assert_eq!(health(), Some(0), "{}", text(&data));
-    kill_process(init, Signal::TERM).expect("the process exists");
+    kill_process(init, Signal::TERM).expect("a live process");
     assert!(daemon.end().0.success(), "it stops cleanly");
     assert_eq!(health(), Some(3), "it is no longer healthy");
 }

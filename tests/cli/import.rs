@@ -14,12 +14,12 @@ use tempfile::TempDir;
 
 /// Files by name, in a directory of their own.
 pub(crate) fn files(files: &[(&str, &str)]) -> TempDir {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in files {
         let path = directory.path().join(name);
         let folder = path.parent().expect("it is below");
-        std::fs::create_dir_all(folder).expect("the directory can be created");
-        std::fs::write(path, content).expect("the file is writable");
+        std::fs::create_dir_all(folder).expect("a new directory");
+        std::fs::write(path, content).expect("a writable file");
     }
     directory
 }
@@ -43,7 +43,7 @@ fn imported(main: &Path) -> (PathBuf, Value, String) {
     config.args(["config", "--json", "--config", text(&new)]);
     let [shown, errors] = ended(output(&mut config), 0);
     assert_eq!(errors, "", "the result is right");
-    let mut shown: Value = serde_json::from_str(&shown).expect("the text is JSON");
+    let mut shown: Value = serde_json::from_str(&shown).expect("valid JSON");
     let services = shown.get_mut("services").expect("it has services").take();
     (new, services, told)
 }
@@ -132,7 +132,7 @@ fn programs_become_services() {
         "dir": here, "autostart": true, "restart": "always", "success": [2], "stop_signal": 2,
         "grace_ms": 30_000, "instances": 1, "intensity": 10,
     });
-    for (key, value) in expected.as_object().expect("the value is an object") {
+    for (key, value) in expected.as_object().expect("an object") {
         assert_eq!(web.get(key), Some(value), "{key}");
     }
     let pool = services.get("pool").expect("it exists");
@@ -245,7 +245,7 @@ impl Served {
 
     fn status(&self, name: &str) -> String {
         let done = self.service(&["status", name, "--json"]);
-        let said: Value = serde_json::from_str(&done.out).expect("the text is JSON");
+        let said: Value = serde_json::from_str(&done.out).expect("valid JSON");
         said.pointer("/services/0/status")
             .and_then(Value::as_str)
             .expect("a word")
@@ -275,7 +275,7 @@ fn touching(here: &str, users: &[(&str, &str)]) -> String {
 /// A directory where everybody may write.
 fn open_to_all(files: &TempDir) -> &str {
     let mode = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(files.path(), mode).expect("the file belongs to this user");
+    std::fs::set_permissions(files.path(), mode).expect("our own file");
     text(files.path())
 }
 
@@ -288,7 +288,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
     let here = open_to_all(&files);
     let users = [("named", "daemon"), ("numbered", "1"), ("ours", "root")];
     let main = files.path().join("s.conf");
-    std::fs::write(&main, touching(here, &users)).expect("the file is writable");
+    std::fs::write(&main, touching(here, &users)).expect("a writable file");
     let (new, services, told) = imported(&main);
     for (name, starts) in of_services(&services, "autostart") {
         assert_eq!(starts, true, "{name}");
@@ -328,7 +328,7 @@ fn a_program_of_another_user_never_runs_as_ours() {
     let number = own.to_string();
     let users = [("named", "daemon"), ("numbered", "0"), ("ours", &number)];
     let (main, new) = (files.path().join("s.conf"), files.path().join("s.toml"));
-    std::fs::write(&main, touching(here, &users)).expect("the file is writable");
+    std::fs::write(&main, touching(here, &users)).expect("a writable file");
     let mut command = become_them(import(&main));
     let [_, told] = ended(output(command.args(["-o", text(&new)])), 0);
     assert!(told.contains("2 of them with autostart = false"), "{told}");
@@ -374,7 +374,7 @@ fn output_is_rotated_as_the_program_says() {
         &main,
         "[program:a]\ncommand=true\nstderr_logfile_maxbytes=1TB\n",
     )
-    .expect("the file is writable");
+    .expect("a writable file");
     let [_, told] = ended(output(&mut import(&main)), 2);
     let words = ":3: [program:a] stderr_logfile_maxbytes: expected a number of bytes";
     assert!(told.contains(words), "{told}");
@@ -434,7 +434,7 @@ fn the_dialect_is_read_as_supervisord_reads_it() {
         }
         panic!("{error}");
     }
-    let reference: Value = serde_json::from_slice(&reference.stdout).expect("the bytes are JSON");
+    let reference: Value = serde_json::from_slice(&reference.stdout).expect("valid JSON");
     let (new, services, _) = imported(&main);
     let written = std::fs::read_to_string(new).expect("the file exists");
     let programs = reference.as_object().expect("programs by name");

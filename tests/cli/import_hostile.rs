@@ -63,7 +63,7 @@ fn what_is_no_text_is_refused_by_line() {
     ] {
         let files = files(&[]);
         let main = files.path().join("s.conf");
-        std::fs::write(&main, content).expect("the file is writable");
+        std::fs::write(&main, content).expect("a writable file");
         let told = refused(&main, 2);
         assert!(told.contains(words), "{words} in {told}");
     }
@@ -121,7 +121,7 @@ fn files_are_included_once_and_no_deeper() {
         ("deep/c.conf", "[program:c]\ncommand=c\n"),
     ]);
     let output = import(&files.path().join("a.conf")).output();
-    let [printed, told] = ended(output.expect("the program can be run"), 0);
+    let [printed, told] = ended(output.expect("the program runs"), 0);
     assert!(
         printed.contains("[services.b]") && !printed.contains("[services.c]"),
         "{printed}"
@@ -138,12 +138,11 @@ fn files_are_included_once_and_no_deeper() {
         &main,
         "[include]\nfiles=many/* deep\n[program:c]\ncommand=x\n",
     )
-    .expect("the file is writable");
-    std::fs::create_dir(files.path().join("many")).expect("the directory can be created");
+    .expect("a writable file");
+    std::fs::create_dir(files.path().join("many")).expect("a new directory");
     for number in 0..300 {
         let path = files.path().join(format!("many/{number}"));
-        std::fs::write(path, format!("[program:c{number}]\ncommand=x\n"))
-            .expect("the file is writable");
+        std::fs::write(path, format!("[program:c{number}]\ncommand=x\n")).expect("a writable file");
     }
     let told = refused(&main, 2);
     assert!(
@@ -154,7 +153,7 @@ fn files_are_included_once_and_no_deeper() {
         &main,
         "[include]\nfiles=deep deep/*\n[program:c]\ncommand=x\n",
     )
-    .expect("the file is writable");
+    .expect("a writable file");
     let told = refused(&main, 2);
     assert!(told.contains("deep: it is no regular file"), "{told}");
     let twin = format!("c.conf:1: [program:c] is already at {}:3", text(&main));
@@ -167,7 +166,7 @@ fn nothing_of_a_value_is_read_as_our_configuration() {
                   environment=A=\"\u{7f}\\\"\nuser=x\u{202e}y\n";
     let files = files(&[("s.conf", config)]);
     let output = import(&files.path().join("s.conf")).output();
-    let [printed, told] = ended(output.expect("the program can be run"), 0);
+    let [printed, told] = ended(output.expect("the program runs"), 0);
     assert_eq!(
         printed.lines().filter(|line| line.starts_with('[')).count(),
         1,

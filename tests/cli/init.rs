@@ -27,9 +27,9 @@ impl Container {
             left_out("PID 1: namespaces are root's to make");
             return None;
         }
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let config_file = files.path().join("sexton.toml");
-        std::fs::write(&config_file, config).expect("the file is writable");
+        std::fs::write(&config_file, config).expect("a writable file");
         let data = files.path().join("data");
         let daemon = serve(&data, &config_file);
         Some(Self {
@@ -52,7 +52,7 @@ impl Container {
     }
 
     fn daemon(&self) -> &Daemon {
-        self.daemon.as_ref().expect("a server is running")
+        self.daemon.as_ref().expect("a server")
     }
 
     /// A command in the namespace.
@@ -88,13 +88,13 @@ impl Container {
 
     fn record(&self, id: &str) -> Value {
         let printed = self.sexton(&["ps", id, "--json"]);
-        serde_json::from_str(&printed).expect("the text is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 
     /// Stops it in good order, as a container is stopped; its log.
     fn stop(&mut self) -> String {
-        kill_process(self.init, Signal::TERM).expect("the process exists");
-        let (status, log) = self.daemon.take().expect("a server is running").end();
+        kill_process(self.init, Signal::TERM).expect("a live process");
+        let (status, log) = self.daemon.take().expect("a server").end();
         assert!(status.success(), "{log}");
         log
     }
@@ -126,12 +126,12 @@ fn serve(data: &Path, config: &Path) -> Daemon {
 
 /// The PID by which we know the one that is PID 1 there.
 fn init_of(daemon: &Daemon) -> Pid {
-    let starter = u32::try_from(daemon.pid().as_raw_nonzero().get()).expect("a PID is positive");
+    let starter = u32::try_from(daemon.pid().as_raw_nonzero().get()).expect("a PID");
     let children = children_of(starter);
     let [init] = children[..] else {
         panic!("not one child: {children:?}");
     };
-    Pid::from_raw(init.cast_signed()).expect("the PID is not 0")
+    Pid::from_raw(init.cast_signed()).expect("a PID")
 }
 
 fn children_of(pid: u32) -> Vec<u32> {
@@ -161,7 +161,7 @@ fn stat(pid: u32) -> Option<(char, u32)> {
 }
 
 fn zombies_of(pid: Pid) -> Vec<u32> {
-    let pid = u32::try_from(pid.as_raw_nonzero().get()).expect("a PID is positive");
+    let pid = u32::try_from(pid.as_raw_nonzero().get()).expect("a PID");
     let mut children = children_of(pid);
     children.retain(|child| stat(*child).is_some_and(|(state, _)| state == 'Z'));
     children
@@ -206,7 +206,7 @@ fn how_it_ended_is_known_of_what_a_killed_keeper_left_to_pid_1() {
     container.kill_keeper();
     // A stranger that ends among them.
     container.well(&["sh", "-c", "(sleep 0.1) &"]);
-    std::fs::write(&gate, "").expect("the file is writable");
+    std::fs::write(&gate, "").expect("a writable file");
     for id in [&coded, &killed] {
         until("it has ended", || {
             (container.record(id)["status"] == "exited").then_some(())
@@ -236,7 +236,7 @@ fn a_stop_of_pid_1_lets_services_and_jobs_come_to_their_ends() {
             "trap 'sleep 1; echo whole > {file}; exit 3' TERM; echo up; while :; do sleep 0.05; done"
         )
     };
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let service = files.path().join("service");
     let config = format!(
         "[services.slow]\ncommand = [\"sh\", \"-c\", \"{}\"]\ngrace = \"20s\"\n",
@@ -273,7 +273,7 @@ fn what_was_killed_with_pid_1_is_not_said_to_run_by_the_next() {
     until("it runs", || {
         (container.record(&id)["status"] == "running").then_some(())
     });
-    kill_process(container.init, Signal::KILL).expect("the process exists");
+    kill_process(container.init, Signal::KILL).expect("a live process");
     container.again();
     until("it is known to be gone", || {
         (container.record(&id)["status"] == "exited").then_some(())

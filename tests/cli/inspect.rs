@@ -23,14 +23,14 @@ fn inspect(data: &Path, flags: &[&str]) -> Output {
 
 fn json(data: &Path) -> (Option<i32>, Value) {
     let output = inspect(data, &["--json"]);
-    let found = serde_json::from_slice(&output.stdout).expect("the bytes are JSON");
+    let found = serde_json::from_slice(&output.stdout).expect("valid JSON");
     (output.status.code(), found)
 }
 
 /// All that was said, in one line.
 fn said(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    let text = String::from_utf8(all).expect("the bytes are UTF-8");
+    let text = String::from_utf8(all).expect("UTF-8");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -96,7 +96,7 @@ fn flip(file: &Path, offset: u64) {
         .expect("it is long enough");
     opened
         .write_all_at(&[byte[0] ^ 4], offset)
-        .expect("the file is writable");
+        .expect("a writable file");
 }
 
 fn put(file: &Path, offset: u64, bytes: &[u8]) {
@@ -104,7 +104,7 @@ fn put(file: &Path, offset: u64, bytes: &[u8]) {
     opened
         .expect("it exists")
         .write_all_at(bytes, offset)
-        .expect("the file is writable");
+        .expect("a writable file");
 }
 
 /// Makes a seal or a segment one of a newer format: its checksum holds.
@@ -145,7 +145,7 @@ fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
     let away = away.expect("it can be created").keep().join("away");
     let path = made.data.join(name);
     fs::rename(&path, &away).expect("it exists");
-    std::os::unix::fs::symlink(&away, &path).expect("the link can be created");
+    std::os::unix::fs::symlink(&away, &path).expect("a link");
 }
 
 type Plant = fn(&DamagedDirectory);
@@ -184,7 +184,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a file too many in a snapshot",
-        |made| fs::write(made.slot(made.older, "stray"), "x").expect("the file is writable"),
+        |made| fs::write(made.slot(made.older, "stray"), "x").expect("a writable file"),
         1,
         &["stray was not there when it was sealed"],
     ),
@@ -308,9 +308,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     ),
     (
         "a segment that was being prepared",
-        |made| {
-            fs::write(made.data.join("journal/00000099.tmp"), "x").expect("the file is writable")
-        },
+        |made| fs::write(made.data.join("journal/00000099.tmp"), "x").expect("a writable file"),
         0,
         &["00000099.tmp is not a segment"],
     ),
@@ -376,7 +374,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
 
 #[test]
 fn each_planted_damage_is_named_and_nothing_is_changed() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let made = files.path().join("made");
     make(&made);
     assert!(
@@ -425,7 +423,7 @@ fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     assert_eq!(start["snapshot"], snapshot.unwrap_or_default(), "{what}");
     let entries = node::entries(&handle);
     let owners = entries.iter().filter(|entry| entry.place == 1).count();
-    let actors = found["actors"].as_array().expect("the value is a list");
+    let actors = found["actors"].as_array().expect("a list");
     let locks = actors.iter().find(|actor| actor["name"] == "lock");
     let locks = locks.expect("it is one of them");
     assert_eq!(locks["owners"], owners, "{what}");
@@ -435,7 +433,7 @@ fn does_what_was_said(data: &Path, what: &str, found: &Value) {
 
 #[test]
 fn what_is_held_under_a_key_is_shown() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     make(files.path());
     let output = inspect(files.path(), &["--key", "odd"]);
     let text = said(&output);
@@ -471,7 +469,7 @@ fn what_is_held_under_a_key_is_shown() {
 
 #[test]
 fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let refused = |path: &Path, why: &str| {
         for subcommand in ["inspect", "replay"] {
             let output = sexton().arg(subcommand).arg(path).output();
@@ -485,7 +483,7 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     };
     refused(files.path(), "it is empty");
     refused(&files.path().join("absent"), "there is no such");
-    fs::write(files.path().join("notes"), "x").expect("the file is writable");
+    fs::write(files.path().join("notes"), "x").expect("a writable file");
     refused(files.path(), "it is not a data directory");
     let file = inspect(&files.path().join("notes"), &[]);
     assert_eq!(file.status.code(), Some(3));
@@ -495,8 +493,8 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
 /// Where nothing was ever written, nothing was left in order either.
 #[test]
 fn a_directory_without_a_past_has_no_end_to_speak_of() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
-    fs::create_dir(files.path().join("journal")).expect("the directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(files.path().join("journal")).expect("a new directory");
     let (status, found) = json(files.path());
     assert_eq!((status, &found["start"]["clean"]), (Some(0), &Value::Null));
     let text = said(&inspect(files.path(), &[]));
@@ -508,11 +506,11 @@ fn a_directory_without_a_past_has_no_end_to_speak_of() {
 
 #[test]
 fn a_directory_in_use_is_read_as_it_is() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let flags = [
         "--data",
-        data.to_str().expect("the path is UTF-8"),
+        data.to_str().expect("UTF-8"),
         "--checkpoint-every",
         "500",
     ];
@@ -520,15 +518,14 @@ fn a_directory_in_use_is_read_as_it_is() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client =
-                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             for number in 0_u32.. {
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
                 let index = (number % 5000).to_string();
                 let asked = request("key", &index, &number.to_string(), (60, 60, 0));
-                client.number(&asked).expect("the server answers");
+                client.number(&asked).expect("an answer");
             }
         });
         for look in 0..10 {
@@ -548,17 +545,17 @@ fn a_directory_in_use_is_read_as_it_is() {
 /// What somebody else may make up in the name of a file is shown in its own line, and steers nothing.
 #[test]
 fn names_of_files_cannot_steer_a_terminal() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path();
-    fs::create_dir_all(data.join("snapshots/a")).expect("the directory can be created");
-    fs::create_dir(data.join("journal")).expect("the directory can be created");
+    fs::create_dir_all(data.join("snapshots/a")).expect("a new directory");
+    fs::create_dir(data.join("journal")).expect("a new directory");
     for folder in ["snapshots/a", "journal"] {
         let name = "\u{1b}[31mx\nsnapshot a   sealed and intact";
-        fs::write(data.join(folder).join(name), "x").expect("the file can be created");
+        fs::write(data.join(folder).join(name), "x").expect("a new file");
     }
     let output = inspect(data, &[]);
     let all = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8(all).expect("the bytes are UTF-8");
+    let text = String::from_utf8(all).expect("UTF-8");
     assert!(text.contains("[31mx"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     assert!(!text.contains("\nsnapshot a   sealed"), "{text:?}");

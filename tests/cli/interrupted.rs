@@ -17,7 +17,7 @@ fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the directory is readable");
     let name = |entry: std::io::Result<fs::DirEntry>| {
         let name = entry.expect("the directory is readable").file_name();
-        name.into_string().expect("the path is UTF-8")
+        name.into_string().expect("UTF-8")
     };
     entries.map(name).collect()
 }
@@ -46,25 +46,22 @@ fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus 
         .spawn()
         .expect("the command starts");
     while names(folder).is_empty() {
-        if let Some(status) = child
-            .try_wait()
-            .expect("the process is a child of this one")
-        {
+        if let Some(status) = child.try_wait().expect("our child") {
             return status;
         }
     }
     // One that has ended is not waited for yet: the signal reaches nobody else.
-    kill_process(Pid::from_child(&child), signal).expect("the process exists");
-    child.wait().expect("the process is a child of this one")
+    kill_process(Pid::from_child(&child), signal).expect("a live process");
+    child.wait().expect("our child")
 }
 
 #[test]
 fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, copies) = (files.path().join("data"), files.path().join("copies"));
     directory::make(&data);
-    fs::create_dir(&copies).expect("the directory can be created");
-    let shown = data.to_str().expect("the path is UTF-8");
+    fs::create_dir(&copies).expect("a new directory");
+    let shown = data.to_str().expect("UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
     let copy = copies.join("copy");
     let signals = [Signal::INT, Signal::TERM, Signal::KILL];
@@ -100,10 +97,10 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
 
 #[test]
 fn copies_of_an_interrupted_look_are_removed() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, scratch) = (files.path().join("data"), files.path().join("scratch"));
     directory::make(&data);
-    fs::create_dir(&scratch).expect("the directory can be created");
+    fs::create_dir(&scratch).expect("a new directory");
     let all = [
         ("inspect", Signal::INT),
         ("replay", Signal::TERM),

@@ -62,7 +62,7 @@ impl Passes {
         let lines = self.lines();
         let line = lines.iter().rev().find(|line| line.starts_with("begin"));
         let pid = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        Pid::from_raw(pid.expect("it has written its PID")).expect("the PID is not 0")
+        Pid::from_raw(pid.expect("a PID")).expect("a PID")
     }
 
     fn wait_for(&self, words: &[&str]) {
@@ -73,7 +73,7 @@ impl Passes {
 
     /// Lets the pass that runs end, and those after it.
     fn let_end(&self) {
-        std::fs::write(self.end(), "").expect("the file is writable");
+        std::fs::write(self.end(), "").expect("a writable file");
     }
 
     fn end(&self) -> PathBuf {
@@ -94,7 +94,7 @@ impl Passes {
             match word {
                 "begin" => {
                     if let Some(other) = running.replace(who.to_owned()) {
-                        let pid = other.split(' ').next().expect("the line begins with a PID");
+                        let pid = other.split(' ').next().expect("a PID");
                         assert!(!lives(pid), "{line} beside {other}");
                     }
                 }
@@ -118,15 +118,11 @@ fn lives(pid: &str) -> bool {
 
 fn show(tree: &Tree, name: &str) -> Value {
     let printed = tree.well(&["lease", "show", name, "--json"]);
-    serde_json::from_str(&printed).expect("the text is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 fn ended(child: Child) -> CommandOutput {
-    done(
-        child
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    )
+    done(child.wait_with_output().expect("our child"))
 }
 
 fn is_next(passes: &Passes) -> Option<()> {
@@ -139,12 +135,7 @@ fn it_ends_as_its_command_and_hands_on_its_streams() {
     let script =
         "echo out $SEXTON_LEASE $HERE; echo err >&2; test \"$SEXTON_FENCE\" -gt 0 && exit 7";
     let mut command = tree.command(&["lease", "run", "k", "--", "sh", "-c", script]);
-    let said = done(
-        command
-            .env("HERE", "there")
-            .output()
-            .expect("the command runs"),
-    );
+    let said = done(command.env("HERE", "there").output().expect("it starts"));
     assert_eq!(
         (said.status, said.out.as_str()),
         (7, "out k there\n"),
@@ -256,18 +247,11 @@ fn killed(whom: &[Killed]) {
     until("the second is next", || is_next(&passes));
     for whom in whom {
         match whom {
-            Killed::Run => first.kill().expect("the process is running"),
-            Killed::Next => second.kill().expect("the process is running"),
-            Killed::Command => {
-                kill_process(passes.pid(), Signal::KILL).expect("the process is running")
-            }
+            Killed::Run => first.kill().expect("a live process"),
+            Killed::Next => second.kill().expect("a live process"),
+            Killed::Command => kill_process(passes.pid(), Signal::KILL).expect("a live process"),
             Killed::Keeper => passes.tree.kill_keeper(),
-            Killed::Coordinator => passes
-                .tree
-                .daemon
-                .take()
-                .expect("a server is running")
-                .kill(),
+            Killed::Coordinator => passes.tree.daemon.take().expect("a server").kill(),
         }
     }
     if passes.tree.daemon.is_none() {
@@ -339,7 +323,7 @@ fn a_pass_that_is_killed_is_made_up_for_without_a_newcomer() {
     let passes = Passes::start();
     let first = passes.ask(&["--period", "300ms"], "first");
     passes.wait_for(&["first"]);
-    kill_process(passes.pid(), Signal::KILL).expect("the process is running");
+    kill_process(passes.pid(), Signal::KILL).expect("a live process");
     assert_eq!(ended(first).status, 128 + 9);
     passes.wait_for(&["first", "first"]);
     passes.let_end();
@@ -487,8 +471,8 @@ fn a_lease_of_fossil_is_read_and_printed() {
     assert_eq!(said.status, 1, "a pass runs: {said:?}");
     let said = tree.run(&["lease", "reset", "repo"]);
     assert!(said.status == 1 && said.err.contains("--force"), "{said:?}");
-    sleeper.kill().expect("the process is running");
-    sleeper.wait().expect("the process is a child of this one");
+    sleeper.kill().expect("a live process");
+    sleeper.wait().expect("our child");
     until("its pass is over", || {
         (show(&tree, "repo")["current"]["running"] == false).then_some(())
     });
@@ -518,10 +502,10 @@ fn a_program_that_is_replaced_runs_from_the_next_pass() {
     let program = tree.data.join("program");
     let put = |word: &str| {
         let fresh = tree.data.join("fresh");
-        std::fs::write(&fresh, format!("#!/bin/sh\necho {word}\n")).expect("the file is writable");
+        std::fs::write(&fresh, format!("#!/bin/sh\necho {word}\n")).expect("a writable file");
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&fresh, mode).expect("the file belongs to this user");
-        std::fs::rename(&fresh, &program).expect("the file belongs to this user");
+        std::fs::set_permissions(&fresh, mode).expect("our own file");
+        std::fs::rename(&fresh, &program).expect("our own file");
     };
     for word in ["old", "new"] {
         put(word);
@@ -542,7 +526,7 @@ fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
     assert!(said.contains(", 1 pass and"), "{said}");
     let said = passes.tree.run(&["lease", "run", "k", "--", "true"]);
     assert!(said.status == 1 && said.err.contains("drain"), "{said:?}");
-    let mut daemon = passes.tree.daemon.take().expect("a server is running");
+    let mut daemon = passes.tree.daemon.take().expect("a server");
     assert!(daemon.is_running(), "a pass runs");
     passes.let_end();
     let (status, log) = daemon.end();
@@ -603,8 +587,8 @@ fn who_finds_no_room_for_its_streams_runs_without_them() {
         "{said:?}"
     );
     for child in &mut waiting {
-        child.kill().expect("the process is running");
-        child.wait().expect("the process is a child of this one");
+        child.kill().expect("a live process");
+        child.wait().expect("our child");
     }
     let mut tries = 0;
     until("there is room again", || {

@@ -45,9 +45,8 @@ impl Waiting {
         let next = ask(&self.tree, "echo pass >> passes");
         self.until("somebody is next", |lease| lease["next"]["live"] == true);
         before();
-        kill_process(Pid::from_child(&next), signal).expect("this user may signal it");
-        next.wait_with_output()
-            .expect("the process is a child of this one")
+        kill_process(Pid::from_child(&next), signal).expect("a permitted signal");
+        next.wait_with_output().expect("our child")
     }
 
     fn passes(&self) -> PathBuf {
@@ -55,11 +54,8 @@ impl Waiting {
     }
 
     fn end_first(&mut self) {
-        std::fs::write(self.tree.data.join("end"), "").expect("the file is writable");
-        let ended = self
-            .first
-            .wait()
-            .expect("the process is a child of this one");
+        std::fs::write(self.tree.data.join("end"), "").expect("a writable file");
+        let ended = self.first.wait().expect("our child");
         assert_eq!(ended.code(), Some(0));
     }
 }

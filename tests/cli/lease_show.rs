@@ -42,7 +42,7 @@ fn top_shows_the_same() {
     assert!(line.contains("sh -c") && line.contains(" s "), "{frame}");
     assert!(frame.contains("1 lease "), "{frame}");
     let sample = tree.well(&["top", "--once", "--json"]);
-    let sample: Value = serde_json::from_str(&sample).expect("the text is JSON");
+    let sample: Value = serde_json::from_str(&sample).expect("valid JSON");
     let name = sample.pointer("/leases/0/name").and_then(Value::as_str);
     assert_eq!(name, Some("sync"));
 }

@@ -34,10 +34,7 @@ fn key_and_token_are_enough_for_whoever_has_them() {
     let coordinator = Coordinator::start(&[]);
     let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
     let token = granted["token"].to_string();
-    let owner = granted["owner"]
-        .as_str()
-        .expect("the value is a string")
-        .to_owned();
+    let owner = granted["owner"].as_str().expect("a string").to_owned();
     assert!(
         owner.contains('@') && owner.contains(':'),
         "a list says whose it is: {owner}"
@@ -88,9 +85,7 @@ fn who_acquires_again_has_the_time_that_it_asks_for() {
         assert_eq!(acquire(&ttl.to_string()), first, "the same token");
         let entry = coordinator.json(&["lock", "list", "a"])["locks"][0].clone();
         assert_eq!(entry["ttl"], ttl);
-        let remaining = entry["remaining_ms"]
-            .as_u64()
-            .expect("the value is a number");
+        let remaining = entry["remaining_ms"].as_u64().expect("a number");
         assert!(remaining > 0 && remaining <= ttl * 1000, "{entry}");
     }
 }
@@ -113,7 +108,7 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
         "{held:?}"
     );
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two", "--json"]);
-    let problem: Value = serde_json::from_str(&held.out).expect("the text is JSON");
+    let problem: Value = serde_json::from_str(&held.out).expect("valid JSON");
     assert_eq!((held.status, &problem["reason"]), (1, &"held".into()));
     assert_eq!(
         coordinator.well(&["lock", "release-all", "--owner", "one"]),
@@ -143,7 +138,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     let passed = wait("three");
     let place = coordinator.well(&["lock", "place", "a", "--owner", "three"]);
     assert_eq!(place, "place 3: it waits\n");
-    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("the process is running");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("a live process");
     interrupted.wait().expect("the process ends");
     until("it is withdrawn", || {
         let place = coordinator.run(&["lock", "place", "a", "--owner", "two"]);
@@ -309,7 +304,7 @@ fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
 
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let run = |words: &[&str]| {
         done(
             command(files.path(), words)

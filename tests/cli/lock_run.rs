@@ -53,16 +53,13 @@ impl Holder {
     }
 
     fn command(&self) -> Pid {
-        let pid = std::fs::read_to_string(self.beside(".pid")).expect("it has written its PID");
-        Pid::from_raw(pid.trim().parse().expect("the text is a number")).expect("the PID is not 0")
+        let pid = std::fs::read_to_string(self.beside(".pid")).expect("a PID");
+        Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID")
     }
 
     fn end(&mut self) -> Option<i32> {
-        std::fs::write(self.beside(".end"), "").expect("the file is writable");
-        self.run
-            .wait()
-            .expect("the process is a child of this one")
-            .code()
+        std::fs::write(self.beside(".end"), "").expect("a writable file");
+        self.run.wait().expect("our child").code()
     }
 }
 
@@ -77,10 +74,10 @@ impl Drop for Holder {
 
 fn locks(tree: &Tree) -> Vec<Value> {
     let printed = tree.well(&["lock", "list", "--json"]);
-    let said: Value = serde_json::from_str(&printed).expect("the text is JSON");
+    let said: Value = serde_json::from_str(&printed).expect("valid JSON");
     said.pointer("/locks")
         .and_then(Value::as_array)
-        .expect("the value is a list")
+        .expect("a list")
         .clone()
 }
 
@@ -116,7 +113,7 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     assert_eq!(said.status, 1, "{said:?}");
     let owner = locks(&tree)[0]["owner"]
         .as_str()
-        .expect("the value is a string")
+        .expect("a string")
         .to_owned();
     let line = format!("{owner} holds the lock, granted or last renewed at 20");
     assert!(said.err.contains(&line), "{said:?}");
@@ -158,10 +155,10 @@ fn killed(whom: &[Killed]) {
     until("the next waits", || (locks(&tree).len() == 2).then_some(()));
     for whom in whom {
         match whom {
-            Killed::Run => holder.run.kill().expect("the process is running"),
-            Killed::Command => kill_process(command, Signal::KILL).expect("the process is running"),
+            Killed::Run => holder.run.kill().expect("a live process"),
+            Killed::Command => kill_process(command, Signal::KILL).expect("a live process"),
             Killed::Keeper => tree.kill_keeper(),
-            Killed::Coordinator => tree.daemon.take().expect("a server is running").kill(),
+            Killed::Coordinator => tree.daemon.take().expect("a server").kill(),
         }
     }
     if tree.daemon.is_none() {
@@ -178,15 +175,10 @@ fn killed(whom: &[Killed]) {
         );
         let listed = locks(&tree);
         assert_eq!(listed.len(), 2, "{listed:?}");
-        std::fs::write(holder.beside(".end"), "").expect("the file is writable");
+        std::fs::write(holder.beside(".end"), "").expect("a writable file");
     }
     until("the next runs", || next.exists().then_some(()));
-    assert!(
-        waiting
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    assert!(waiting.wait().expect("our child").success());
     assert!(
         !holder.beside(".wrong").exists(),
         "two held the lock at a time"
@@ -226,11 +218,8 @@ fn a_coordinator_that_comes_back_is_noted_once() {
         (status["http"]["active"].as_u64() >= Some(3)).then_some(())
     });
     tree.again(|| {});
-    std::fs::write(tree.data.join("held.end"), "").expect("the file is writable");
-    let said = done(
-        run.wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    std::fs::write(tree.data.join("held.end"), "").expect("a writable file");
+    let said = done(run.wait_with_output().expect("our child"));
     assert_eq!(said.status, 0, "{said:?}");
     assert_eq!(
         said.err.matches("the coordinator stopped").count(),
@@ -271,7 +260,7 @@ fn what_a_command_leaves_holds_the_lock_on() {
     assert_eq!(said.status, 5, "{said:?}");
     assert!(said.err.contains("still running"), "{said:?}");
     assert_eq!(conflict(&tree).status, 1, "what it left runs on");
-    std::fs::write(format!("{}.end", text(&place)), "").expect("the file is writable");
+    std::fs::write(format!("{}.end", text(&place)), "").expect("a writable file");
     let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);
     assert_eq!(said.status, 0, "{said:?}");
 }
@@ -300,7 +289,7 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
     };
     until("it is bound to the command", || bound().then_some(()));
     let own = Pid::from_child(&holder.run);
-    kill_process(own, Signal::STOP).expect("the process is running");
+    kill_process(own, Signal::STOP).expect("a live process");
     let said = tree.run(&[
         "lock",
         "run",
@@ -313,16 +302,9 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
         "kill -0 $0 2>/dev/null && exit 9; exit 0",
         &holder.command().as_raw_nonzero().to_string(),
     ]);
-    kill_process(own, Signal::CONT).expect("the process is running");
+    kill_process(own, Signal::CONT).expect("a live process");
     assert_eq!(said.status, 0, "the command is gone before: {said:?}");
-    assert_eq!(
-        holder
-            .run
-            .wait()
-            .expect("the process is a child of this one")
-            .code(),
-        Some(75)
-    );
+    assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
 }
 
 #[test]
@@ -330,14 +312,7 @@ fn a_lock_that_is_taken_away_takes_the_command_along() {
     let tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
     assert_eq!(tree.run(&["lock", "release", "--force", "k"]).status, 0);
-    assert_eq!(
-        holder
-            .run
-            .wait()
-            .expect("the process is a child of this one")
-            .code(),
-        Some(75)
-    );
+    assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
     let gone = Path::new("/proc").join(holder.command().as_raw_nonzero().to_string());
     until("the command is gone", || (!gone.exists()).then_some(()));
     assert_eq!(

@@ -26,24 +26,19 @@ fn events(log: &str) -> Vec<Value> {
 }
 
 fn write_token(path: &Path, token: &str) {
-    std::fs::write(path, format!("{token}\n")).expect("the file is writable");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .expect("the file belongs to this user");
+    std::fs::write(path, format!("{token}\n")).expect("a writable file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("our own file");
 }
 
 fn status_code(address: SocketAddr, token: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("the server is listening");
+    let mut stream = TcpStream::connect(address).expect("it listens");
     let asked = format!(
         "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Connection: close\r\n\r\n"
     );
-    stream
-        .write_all(asked.as_bytes())
-        .expect("the connection is open");
+    stream.write_all(asked.as_bytes()).expect("connected");
     let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the server answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer
         .split_whitespace()
         .nth(1)
@@ -54,7 +49,7 @@ fn status_code(address: SocketAddr, token: &str) -> String {
 #[test]
 fn no_secret_stands_in_the_log_however_much_is_asked_for() {
     for format in ["text", "json"] {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let (token, data) = (files.path().join("token"), files.path().join("data"));
         write_token(&token, TOKEN);
         let places = ["--data", text(&data), "--token-file", text(&token)];
@@ -69,13 +64,12 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
         daemon.until_logged("the token file changed and is in force");
         assert_eq!(status_code(http, NEXT), "200");
         assert_eq!(status_code(http, TOKEN), "401");
-        std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("the file is writable");
+        std::fs::write(&token, format!("{TOKEN} {NEXT}")).expect("a writable file");
         daemon.signal(Signal::HUP);
         daemon.until_logged("the old token file stays in force");
-        let mut client =
-            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         let lock = request("k", "i", "alice", (600, 60, 0));
-        assert_eq!(client.number(&lock).expect("the server answers"), 1);
+        assert_eq!(client.number(&lock).expect("an answer"), 1);
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{log}");
@@ -91,7 +85,7 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
 
 #[test]
 fn a_program_can_read_the_log_and_the_end() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let flags = ["--data", text(files.path()), "--log-format", "json"];
     let daemon = Daemon::serve(&flags);
     // A second one fails, and says so in the same way.
@@ -143,7 +137,7 @@ fn a_filter_says_how_much_of_what() {
     let output = sexton()
         .args(["serve", "--memory", "--log", "inof"])
         .output();
-    let output = output.expect("the program can be run");
+    let output = output.expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("not a level"), "{errors}");

@@ -7,7 +7,7 @@ fn said(command: &mut Command) -> String {
     let output = command.output().expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    String::from_utf8(output.stdout).expect("the bytes are UTF-8")
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// The commands that `--help` shows.
@@ -43,26 +43,23 @@ fn completions_name_every_command_and_flag() {
     }
     // Where bash is, it reads its own.
     let script = said(sexton().args(["completions", "bash"]));
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton");
     // It is longer than an argument may be.
-    std::fs::write(&file, script).expect("the file is writable");
+    std::fs::write(&file, script).expect("a writable file");
     match Command::new("bash").arg("-n").arg(&file).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         Err(error) => println!("left out: bash reading its completions, {error}"),
     }
     let output = sexton().args(["completions", "tcsh"]).output();
-    assert_eq!(
-        output.expect("the command can be run").status.code(),
-        Some(2)
-    );
+    assert_eq!(output.expect("the command runs").status.code(), Some(2));
 }
 
 #[test]
 fn there_is_a_man_page_for_every_command() {
     let page = said(sexton().arg("man"));
     assert!(page.contains(".TH sexton 1"), "{page}");
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let pages = files.path().join("man1");
     assert_eq!(said(sexton().arg("man").arg(&pages)), "");
     for name in commands() {
@@ -79,9 +76,9 @@ fn there_is_a_man_page_for_every_command() {
     }
     // A directory that cannot be made is named.
     let file = files.path().join("file");
-    std::fs::write(&file, "").expect("the file is writable");
+    std::fs::write(&file, "").expect("a writable file");
     let output = sexton().arg("man").arg(file.join("man1")).output();
-    let output = output.expect("the command can be run");
+    let output = output.expect("the command runs");
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("man1"));
 }

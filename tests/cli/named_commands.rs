@@ -39,7 +39,7 @@ fn gather(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
         if path.is_dir() {
             gather(&path, found);
         } else if path.extension().is_some_and(|it| it == "rs") {
-            let text = std::fs::read_to_string(&path).expect("the file is UTF-8 text");
+            let text = std::fs::read_to_string(&path).expect("UTF-8");
             for command in commands(&text) {
                 let files = found.entry(command).or_default();
                 files.push(path.display().to_string());

@@ -46,10 +46,10 @@ fn ended(tree: &Tree, id: &str) {
 #[test]
 fn a_gibibyte_of_output_passes_the_coordinator_by() {
     let tree = Tree::start();
-    let pid = tree.daemon.as_ref().expect("the node is running").pid();
+    let pid = tree.daemon.as_ref().expect("a server").pid();
     let moved = || -> u64 {
         let path = format!("/proc/{}/io", pid.as_raw_nonzero());
-        let counts = std::fs::read_to_string(path).expect("the process is a child of this one");
+        let counts = std::fs::read_to_string(path).expect("our child");
         let of = |line: &str| {
             line.split_once(": ")
                 .and_then(|(_, count)| count.parse::<u64>().ok())
@@ -85,7 +85,7 @@ fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
     let id = id.trim_end();
     let log = run_dir(&tree, id).join("stdout.log");
     until("it is rotated", || rotated(&log, 1).exists().then_some(()));
-    std::fs::write(&gate, "").expect("the file is writable");
+    std::fs::write(&gate, "").expect("a writable file");
     ended(&tree, id);
     until("it is rotated again", || {
         rotated(&log, 2).exists().then_some(())
@@ -125,10 +125,10 @@ fn whoever_keeps_the_output_open_is_named() {
     // That of whatever it was just then.
     let name = record["output_held_by"][0]["name"]
         .as_str()
-        .expect("the value is a string");
+        .expect("a string");
     let pid = record["output_held_by"][0]["pid"]
         .as_u64()
-        .expect("the value is a number");
+        .expect("a number");
     assert!(Path::new(&format!("/proc/{pid}")).exists());
     let page = tree.well(&["ps", &id]);
     assert!(
@@ -138,9 +138,8 @@ fn whoever_keeps_the_output_open_is_named() {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    let pid = pid.expect("the text is a PID");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL)
-        .expect("this user may signal it");
+    let pid = pid.expect("a PID");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
     // One that closed it is none.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(

@@ -49,7 +49,7 @@ fn version() -> String {
 
 #[test]
 fn the_package_has_what_a_debian_machine_needs() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let Some(package) = package(&files) else {
         return;
     };
@@ -78,7 +78,7 @@ fn the_package_has_what_a_debian_machine_needs() {
         assert!(root.join(file).is_file(), "{file} is not in the package");
     }
     let unit = root.join("usr/lib/systemd/system/sexton.service");
-    let unit = std::fs::read_to_string(unit).expect("the file is UTF-8 text");
+    let unit = std::fs::read_to_string(unit).expect("UTF-8");
     for line in [
         "ExecStart=/usr/bin/sexton serve",
         "KillMode=process",
@@ -99,7 +99,7 @@ fn the_package_has_what_a_debian_machine_needs() {
 /// Returns the size of a program unchanged, without debug information, and without symbols, as in packages.
 fn sizes(build: &Path) -> [u64; 3] {
     ["none", "debug", "all"].map(|strip| {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let root = files.path().join(strip);
         let mut contents = Command::new(packaging("contents"));
         contents.arg(build).args([text(&root), "/usr"]);
@@ -154,7 +154,7 @@ fn the_static_program_is_static_and_serves() {
         return;
     };
     assert!(is_static(&program));
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let mut serve = Command::new(&program);
     forget_environment(&mut serve);
@@ -178,14 +178,14 @@ struct EmptyRoot(TempDir);
 
 impl EmptyRoot {
     fn new() -> Self {
-        let root = tempfile::tempdir().expect("a temporary directory can be created");
+        let root = tempfile::tempdir().expect("a temporary directory");
         for folder in ["updates", "info", "triggers"] {
             let folder = root.path().join("var/lib/dpkg").join(folder);
-            std::fs::create_dir_all(folder).expect("the directory can be created");
+            std::fs::create_dir_all(folder).expect("a new directory");
         }
         for file in ["status", "available"] {
             let file = root.path().join("var/lib/dpkg").join(file);
-            std::fs::write(file, "").expect("the file is writable");
+            std::fs::write(file, "").expect("a writable file");
         }
         Self(root)
     }
@@ -209,7 +209,7 @@ impl EmptyRoot {
 
     fn status(&self) -> String {
         let file = self.0.path().join("var/lib/dpkg/status");
-        std::fs::read_to_string(file).expect("the file is UTF-8 text")
+        std::fs::read_to_string(file).expect("UTF-8")
     }
 }
 
@@ -219,7 +219,7 @@ fn is_there(process: Pid) -> bool {
 
 #[test]
 fn the_package_is_installed_upgraded_and_removed() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let Some(package) = package(&files) else {
         return;
     };
@@ -261,7 +261,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     let id = id.trim_end();
     let pid = || {
         let record = ask(&["ps", id, "--json"]);
-        let record: serde_json::Value = serde_json::from_str(&record).expect("the text is JSON");
+        let record: serde_json::Value = serde_json::from_str(&record).expect("valid JSON");
         let pid = record.pointer("/pid").or(record.pointer("/identity/pid"))?;
         Pid::from_raw(i32::try_from(pid.as_i64()?).ok()?)
     };
@@ -311,7 +311,7 @@ fn the_tarball_runs_where_it_is_unpacked() {
         left_out("the tarball: there is no tar or no strip");
         return;
     }
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut tarball = Command::new(packaging("tarball"));
     let printed = well(tarball.arg(PROGRAM).arg(files.path()).env("STRIP", "all"));
     let (archive, linked) = printed.split_once('\n').expect("two lines");
@@ -325,7 +325,7 @@ fn the_tarball_runs_where_it_is_unpacked() {
     let printed = well(Command::new(root.join("bin/sexton")).arg("--version"));
     assert_eq!(printed.trim_end(), format!("sexton {}", version()));
     let unit = root.join("lib/systemd/system/sexton.service");
-    let unit = std::fs::read_to_string(unit).expect("the file is UTF-8 text");
+    let unit = std::fs::read_to_string(unit).expect("UTF-8");
     assert!(
         unit.contains("ExecStart=/usr/local/bin/sexton serve"),
         "{unit}"

@@ -18,11 +18,11 @@ struct Other {
 
 impl Other {
     fn start(program: &str) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new("sleep");
         let child = command.arg("1000").stdin(Stdio::null()).spawn();
         let other = Self {
-            child: child.expect("the command can be run"),
+            child: child.expect("the command runs"),
             started: now(),
             files,
         };
@@ -47,7 +47,7 @@ impl Other {
         };
         let file = File::options().write(true).open(self.pid_file());
         let set = file.and_then(|it| it.set_times(FileTimes::new().set_modified(time)));
-        set.expect("the file belongs to this user");
+        set.expect("our own file");
     }
 
     fn lives(&mut self) -> bool {
@@ -80,7 +80,7 @@ fn now() -> SystemTime {
 }
 
 fn write(path: &Path, content: &str) {
-    std::fs::write(path, content).expect("the file is writable");
+    std::fs::write(path, content).expect("a writable file");
 }
 
 fn list(directory: &Path) -> Value {
@@ -88,7 +88,7 @@ fn list(directory: &Path) -> Value {
     command.args(["ps", "--json", "--pid-files", text(directory)]);
     let [said, errors] = ended(command.output().expect("the command runs"), 0);
     assert_eq!(errors, "");
-    serde_json::from_str(&said).expect("the text is JSON")
+    serde_json::from_str(&said).expect("valid JSON")
 }
 
 fn kill(file: &Path, flags: &[&str], status: i32) -> [String; 2] {
@@ -105,7 +105,7 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     assert!(said.contains("signalled"), "{said}");
     assert!(other.lives());
     let [said, _] = kill(&other.pid_file(), &["--json"], 0);
-    let said: Value = serde_json::from_str(&said).expect("the text is JSON");
+    let said: Value = serde_json::from_str(&said).expect("valid JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
     // Its parent has not asked how, and then it has.
     assert_eq!(other.status(), "ended");
@@ -160,7 +160,7 @@ fn a_stranger_with_the_pid_is_never_touched() {
 
 #[test]
 fn what_is_no_pid_file_is_refused_with_words() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let path = files.path().join("x.pid");
     let long = "7".repeat(100);
     for content in ["", "abc", "-1", "0", "1 2", "99999999999", &long, "1\0"] {

@@ -8,16 +8,16 @@ use std::path::Path;
 const REFUSED: &str = "it is no regular file";
 
 fn make_pipe(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe can be created");
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
 }
 
 #[test]
 fn hup_does_not_wait_for_a_configuration_that_became_a_pipe() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (config, data) = (files.path().join("config"), files.path().join("data"));
-    std::fs::write(&config, "lock-entries = 100\n").expect("the file is writable");
+    std::fs::write(&config, "lock-entries = 100\n").expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&config)]);
-    std::fs::remove_file(&config).expect("the file belongs to this user");
+    std::fs::remove_file(&config).expect("our own file");
     make_pipe(&config);
     daemon.signal(Signal::HUP);
     daemon.until_logged("the old settings stay in force");
@@ -29,7 +29,7 @@ fn hup_does_not_wait_for_a_configuration_that_became_a_pipe() {
 
 #[test]
 fn commands_wait_for_no_pipe_where_they_read_a_file() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let pipe = files.path().join("pipe");
     make_pipe(&pipe);
     let pipe = text(&pipe);

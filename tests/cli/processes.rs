@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn lives(pid: &Value) -> bool {
-    let pid = pid.as_u64().expect("the value is a number");
+    let pid = pid.as_u64().expect("a number");
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
@@ -62,19 +62,14 @@ fn a_command_in_the_foreground_ends_as_it_would_in_a_shell() {
             (&failed["status"], &failed["code"]),
             (&json!("exited"), &Value::Null)
         );
-        assert!(
-            failed["failure"]["errno"]
-                .as_i64()
-                .expect("the value is a number")
-                > 0
-        );
+        assert!(failed["failure"]["errno"].as_i64().expect("a number") > 0);
     }
 }
 
 #[test]
 fn streams_environment_and_directory_are_those_of_the_shell() {
     let tree = Tree::start();
-    let here = tempfile::tempdir().expect("a temporary directory can be created");
+    let here = tempfile::tempdir().expect("a temporary directory");
     let script = "umask; pwd; printenv PLANTED; cat; echo beside >&2";
     let mut command = tree.command(&["run", "--", "sh", "-c", script]);
     command.current_dir(here.path()).env("PLANTED", "as it was");
@@ -83,17 +78,14 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
-    let mut input = child.stdin.take().expect("the stream is a pipe");
+    let mut input = child.stdin.take().expect("a pipe");
     let typed = vec![b'x'; 300_000];
     let writing = std::thread::Builder::new()
         .name("typing".to_owned())
         .spawn(move || input.write_all(&typed))
-        .expect("a thread can be started");
+        .expect("a new thread");
     let done = done(child.wait_with_output().expect("the process ends"));
-    writing
-        .join()
-        .expect("the thread does not panic")
-        .expect("it was read");
+    writing.join().expect("no panic").expect("it was read");
     let mut lines = done.out.splitn(4, '\n');
     assert!(lines.next().is_some_and(|umask| umask.starts_with('0')));
     let directory = here.path().canonicalize().expect("the path exists");
@@ -110,12 +102,12 @@ fn a_signal_to_the_command_reaches_what_it_runs() {
     let mut command = tree.command(&["run", "--", "sh", "-c", script]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the command starts");
-    let mut out = child.stdout.take().expect("the stream is a pipe");
+    let mut out = child.stdout.take().expect("a pipe");
     let mut ready = [0; 6];
-    out.read_exact(&mut ready).expect("the server answers");
-    kill_process(Pid::from_child(&child), Signal::TERM).expect("the process exists");
+    out.read_exact(&mut ready).expect("an answer");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("a live process");
     let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("the output is UTF-8");
+    out.read_to_string(&mut rest).expect("UTF-8");
     assert_eq!(rest, "caught\n");
     assert_eq!(child.wait().expect("the process ends").code(), Some(5));
 }
@@ -182,7 +174,7 @@ fn what_a_process_wrote_goes_with_its_record() {
     let stranger = tree.data.join("run/notes");
     std::fs::create_dir(&stranger).expect("the disk has space");
     assert!(gone.is_dir() && stays.is_dir());
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     tree.serve();
     until("it is removed", || (!gone.exists()).then_some(()));
     assert!(stays.is_dir() && stranger.is_dir(), "nothing else is");
@@ -244,7 +236,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
         format!("while ! [ -e {go} ]; do sleep 0.02; done; exit {code}")
     };
     let of_coordinator = tree.detach(&waits(3));
-    tree.again(|| std::fs::write(&go, "").expect("the file is writable"));
+    tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     assert_eq!(tree.run(&["wait", &of_coordinator]).status, 3);
 
     std::fs::remove_file(&go).expect("the file exists");
@@ -252,7 +244,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
     tree.kill_keeper();
     let next = tree.run(&["run", "--", "sh", "-c", "exit 6"]);
     assert_eq!(next.status, 6, "another keeper runs: {next:?}");
-    std::fs::write(&go, "").expect("the file is writable");
+    std::fs::write(&go, "").expect("a writable file");
     let record = || Some(tree.record(&of_keeper)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
     // Nobody who waited for it lives; the newest kernels say how it ended all the same.
@@ -268,7 +260,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
     std::fs::remove_file(&go).expect("the file exists");
     let of_both = tree.detach(&waits(5));
     tree.kill_keeper();
-    tree.again(|| std::fs::write(&go, "").expect("the file is writable"));
+    tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     let record = || Some(tree.record(&of_both)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
     assert!(record["code"].is_null() || record["code"] == 5, "{record}");
@@ -342,8 +334,8 @@ fn a_secret_is_in_no_file_record_or_log() {
         .status,
         0
     );
-    let file = tempfile::NamedTempFile::new().expect("a temporary file can be created");
-    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("the file is writable");
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("a writable file");
     let path = text(file.path());
     // Compared with the file: in the arguments it would be in the record.
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
@@ -384,7 +376,7 @@ fn a_secret_is_in_no_file_record_or_log() {
         tree.well(&["checkpoint"]),
     ];
     assert!(shown.iter().all(|it| !it.contains(SECRET)));
-    let log = tree.daemon.as_ref().expect("the node is running").log();
+    let log = tree.daemon.as_ref().expect("a server").log();
     assert!(!log.contains(SECRET));
     tree.again(|| {});
     assert_eq!(files_with(SECRET, &tree.data), Vec::<String>::new());
@@ -461,10 +453,7 @@ fn top_shows_the_tree_and_what_it_uses() {
     let asked = |usage: &str| {
         let path = format!("/v1/processes?usage={usage}");
         let said = tree.get(&path);
-        let all = said["processes"]
-            .as_array()
-            .expect("the value is a list")
-            .clone();
+        let all = said["processes"].as_array().expect("a list").clone();
         let of = |it: &Value| {
             it["usage"]["memory_bytes"]
                 .as_u64()
@@ -483,7 +472,7 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     let tree = Tree::start();
     let reconcile = || -> Value {
         let said = tree.well(&["ps", "reconcile", "--json"]);
-        serde_json::from_str(&said).expect("the text is JSON")
+        serde_json::from_str(&said).expect("valid JSON")
     };
     assert_eq!(
         reconcile(),
@@ -494,12 +483,9 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     until("one of two has ended", || {
         (reconcile()["asked"] == 1).then_some(())
     });
-    let pid = tree.record(&lives)["pid"]
-        .as_i64()
-        .expect("the value is a number");
-    let pid =
-        Pid::from_raw(i32::try_from(pid).expect("the value is small")).expect("the PID is not 0");
-    kill_process(pid, Signal::KILL).expect("the process exists");
+    let pid = tree.record(&lives)["pid"].as_i64().expect("a number");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a small number")).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a live process");
     // Whoever sees it first, it is no longer said to live.
     until("the other has ended, too", || {
         let said = reconcile();
@@ -535,7 +521,7 @@ fn processes_are_chosen_by_machine() {
     let count = |machine: &str| tree.run(&["ps", "--count", "--machine", machine]);
     assert_eq!(count("this").out, "1\n");
     let record = tree.record(&id);
-    let machine = record["machine"].as_str().expect("the process is running");
+    let machine = record["machine"].as_str().expect("a live process");
     assert_eq!(
         (machine.len(), record["boot"].as_str().map(str::len)),
         (32, Some(32))

@@ -61,10 +61,8 @@ fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
         let mut command = coordinator.command(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut pushing = command.spawn().expect("the command starts");
-        let mut input = pushing.stdin.take().expect("the stream is a pipe");
-        input
-            .write_all(bytes)
-            .expect("the server reads the request");
+        let mut input = pushing.stdin.take().expect("a pipe");
+        input.write_all(bytes).expect("connected");
         drop(input);
         assert_eq!(
             done(pushing.wait_with_output().expect("the process ends")).status,
@@ -153,7 +151,7 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
     };
     let mut interrupted = wait(0);
     let served = wait(1);
-    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("the process is running");
+    kill_process(Pid::from_child(&interrupted), Signal::TERM).expect("a live process");
     interrupted.wait().expect("the process ends");
     until("it is withdrawn", || (waiting() == 1).then_some(()));
     coordinator.well(&["push", "q", "x"]);
@@ -224,7 +222,7 @@ t1:purges: 1 queued; 0 claimed; 1 delayed
     assert_eq!(table.len(), 6);
     let of = |words: &[&str]| {
         let shown = coordinator.json(&[&["show", "--list"], words].concat());
-        let jobs = shown["jobs"].as_array().expect("the value is a list");
+        let jobs = shown["jobs"].as_array().expect("a list");
         let ids = jobs.iter().map(|job| job["id"].clone()).collect::<Value>();
         (ids, shown["all"].clone())
     };
@@ -273,10 +271,10 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
     );
     // By now the file says something else.
     let file = coordinator.files.path().join("sexton.toml");
-    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("the file is writable");
+    std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("a writable file");
     let all = coordinator.json(&["config"]);
     assert_eq!(all["limits"]["body_bytes_max"], 2_000_000);
-    let types = all["types"].as_array().expect("the value is a list");
+    let types = all["types"].as_array().expect("a list");
     assert_eq!((types.len(), &types[0]["type"]), (2, &json!("default")));
     let mails = &types[1];
     let told = ["type", "from", "order", "max_tries", "read_only_reason"].map(|key| &mails[key]);
@@ -383,7 +381,7 @@ fn a_throttled_queue_gives_no_more_than_its_type_says() {
 
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let run = |words: &[&str]| {
         done(
             command(files.path(), &[&["queue"], words].concat())

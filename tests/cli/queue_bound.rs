@@ -14,11 +14,11 @@ const LIVES: &str = "while :; do sleep 0.05; done";
 
 fn pid(tree: &Tree, id: &str) -> Pid {
     let pid = until("it runs", || tree.record(id)["pid"].as_i64());
-    Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("the PID is not 0")
+    Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("a PID")
 }
 
 fn kill(tree: &Tree, id: &str) {
-    kill_process(pid(tree, id), Signal::KILL).expect("the process is running");
+    kill_process(pid(tree, id), Signal::KILL).expect("a live process");
 }
 
 fn job(tree: &Tree, id: &str) -> Value {
@@ -75,7 +75,7 @@ fn a_claim_whose_process_ends_while_the_coordinator_is_down_ends_at_its_next_sta
     let process = pid(&tree, &worker);
     tree.well(&["queue", "push", "mails", "a"]);
     let (id, _) = pop(&tree, &["--process", &worker]);
-    tree.again(|| kill_process(process, Signal::KILL).expect("the process is running"));
+    tree.again(|| kill_process(process, Signal::KILL).expect("a live process"));
     until_ready(&tree, &id);
 }
 

@@ -70,9 +70,9 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
 
 #[test]
 fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
-    std::fs::write(&config, "[queues.few]\nmax_tries = 1\n").expect("the file is writable");
+    std::fs::write(&config, "[queues.few]\nmax_tries = 1\n").expect("a writable file");
     let flags = [
         "--data",
         text(&data),
@@ -88,8 +88,8 @@ fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
         assert_eq!(done.status, 0, "{words:?}: {done:?}");
         done.out
     };
-    let mut client = Client::connect(daemon.beanstalk()).expect("the server is listening");
-    let mut ask = |words: &str| client.ask(words).expect("the server answers");
+    let mut client = Client::connect(daemon.beanstalk()).expect("it listens");
+    let mut ask = |words: &str| client.ask(words).expect("an answer");
     let state = |reply: &Reply| reply.statistic("state").map(str::to_owned);
 
     assert_eq!(ask("put 0 0 60 1\r\nx").line, "INSERTED 1");
@@ -143,7 +143,7 @@ fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
     let (id, token) = pop(&coordinator, "q");
     let error = "\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{7f}\nline";
     coordinator.well(&["fail", &id, &token, "--error", error]);
-    let data = coordinator.data.to_str().expect("the path is UTF-8");
+    let data = coordinator.data.to_str().expect("UTF-8");
     for flags in [
         &[][..],
         &["--state"],
@@ -159,8 +159,7 @@ fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
         assert_eq!(shown.chars().find(steers), None, "{flags:?}: {shown:?}");
         if flags.contains(&"--export") {
             let told = shown.lines().find(|line| line.contains("31m"));
-            let told: Value =
-                serde_json::from_str(told.expect("it exists")).expect("the text is JSON");
+            let told: Value = serde_json::from_str(told.expect("it exists")).expect("valid JSON");
             let told = &told["message"]["fail"]["error"];
             assert_eq!(told, error, "what is read back is the same");
         }
@@ -249,7 +248,7 @@ fn who_retries_nothing_learns_what_there_is() {
 fn as_many_as_there_are_go_in_several_requests() {
     let coordinator = Coordinator::start(&["queue"]);
     let batch = coordinator.data.join("batch");
-    std::fs::write(&batch, "{\"body\":\"x\"}\n".repeat(1000)).expect("the file is writable");
+    std::fs::write(&batch, "{\"body\":\"x\"}\n".repeat(1000)).expect("a writable file");
     for _ in 0..2 {
         coordinator.well(&["push", "q", "--batch", text(&batch)]);
     }

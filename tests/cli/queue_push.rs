@@ -12,7 +12,7 @@ fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut fed = command.spawn().expect("the command starts");
-    let mut stdin = fed.stdin.take().expect("the stream is a pipe");
+    let mut stdin = fed.stdin.take().expect("a pipe");
     // A command that needs none of it may have ended by now.
     drop(stdin.write_all(input.as_bytes()));
     drop(stdin);
@@ -34,7 +34,7 @@ fn a_batch_of_lines_is_added_as_one() {
         "q: 1 queued; 0 claimed; 0 delayed\nt:other: 1 queued; 0 claimed; 0 delayed\n"
     );
     let file = coordinator.files.path().join("jobs");
-    std::fs::write(&file, "{\"queue\": \"r\", \"body\": \"x\"}\n").expect("the file is writable");
+    std::fs::write(&file, "{\"queue\": \"r\", \"body\": \"x\"}\n").expect("a writable file");
     let file = file.display().to_string();
     assert_eq!(coordinator.well(&["push", "--batch", &file]), "3\n");
 

@@ -147,15 +147,15 @@ fn the_service_that_is_shown_comes_back() {
     assert_eq!(started[0].status, 0, "{started:?}");
     let pid = || {
         let listed = reader.run(["sexton service --json".to_owned()]);
-        let listed: Value = serde_json::from_str(&listed[0].printed).expect("the text is JSON");
+        let listed: Value = serde_json::from_str(&listed[0].printed).expect("valid JSON");
         let pid = listed.to_string();
         let (_, pid) = pid.split_once("\"pid\":")?;
         let digits: String = pid.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<i32>().ok()
     };
     let first = until("the service runs", pid);
-    let process = Pid::from_raw(first).expect("the PID is not 0");
-    kill_process(process, Signal::KILL).expect("the process exists");
+    let process = Pid::from_raw(first).expect("a PID");
+    kill_process(process, Signal::KILL).expect("a live process");
     until("it runs again", || pid().filter(|now| *now != first));
 }
 

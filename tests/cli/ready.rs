@@ -23,7 +23,7 @@ fn notifier(name: &str) -> String {
 const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\nafter = [\"db\"]\n";
 
 fn process(pid: i32) -> Pid {
-    Pid::from_raw(pid).expect("the PID is not 0")
+    Pid::from_raw(pid).expect("a PID")
 }
 
 fn pid_of(application: &Application, name: &str) -> Option<i32> {
@@ -58,12 +58,12 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
     application.kill();
     application.serve();
     assert_eq!(application.status("db"), "starting");
-    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     assert_eq!(application.until_running("db"), db);
     application.until_running("web");
     // What the process before said does not count for the next: it says it again, when it is asked to.
     std::fs::remove_file(application.files.path().join("go")).expect("the file exists");
-    kill_process(process(db), Signal::KILL).expect("the process exists");
+    kill_process(process(db), Signal::KILL).expect("a live process");
     until("it is back", || {
         pid_of(&application, "db").filter(|pid| *pid != db)
     });
@@ -71,7 +71,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
         (output(&application, "db").matches("up once").count() == 2).then_some(())
     });
     assert_eq!(application.status("db"), "starting");
-    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.until_running("db");
 }
 
@@ -98,14 +98,13 @@ fn a_notice_of_a_stranger_is_none() {
     ));
     let pid = until("it runs", || pid_of(&application, "db"));
     application.until_running("other");
-    let environment =
-        std::fs::read(format!("/proc/{pid}/environ")).expect("the file belongs to this user");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("our own file");
     let mut variables = environment.split(|byte| *byte == 0);
     let socket = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET="));
-    let socket = String::from_utf8(socket.expect("the client is notified").to_vec())
-        .expect("the bytes are UTF-8");
+    let socket =
+        String::from_utf8(socket.expect("the client is notified").to_vec()).expect("UTF-8");
     assert_eq!(Path::new(&socket), application.data().join("notify.sock"));
-    let sender = UnixDatagram::unbound().expect("a socket can be created");
+    let sender = UnixDatagram::unbound().expect("a socket");
     for _ in 0..10 {
         sender.send_to(b"READY=1", &socket).expect("it is sent");
     }
@@ -140,7 +139,7 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
             .as_str()
             .map(drop)
     });
-    kill_process(process(db), Signal::STOP).expect("the process exists");
+    kill_process(process(db), Signal::STOP).expect("a live process");
     until("it is back", || {
         application.running("db").filter(|pid| *pid != db)
     });
@@ -187,7 +186,7 @@ fn another_user_can_say_that_it_is_ready_without_a_way_into_the_data_directory()
         return left_out("notices of other users: only root starts their services");
     }
     // It has a directory that it may write to, and the data of the other is root's alone.
-    let inner = tempfile::tempdir().expect("a temporary directory can be created");
+    let inner = tempfile::tempdir().expect("a temporary directory");
     rustix::fs::chown(
         inner.path(),
         Some(rustix::fs::Uid::from_raw(65534)),

@@ -25,7 +25,7 @@ fn recover(data: &Path, flags: &[&str]) -> Output {
 
 fn text(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    String::from_utf8(all).expect("the bytes are UTF-8")
+    String::from_utf8(all).expect("UTF-8")
 }
 
 fn json(data: &Path, flags: &[&str]) -> (Option<i32>, Value) {
@@ -63,14 +63,14 @@ fn frames(segment: &Path) -> Vec<(usize, u64)> {
         }
         let seq = u64::from_le_bytes(*bytes[at + 8..].first_chunk().expect("it is long enough"));
         frames.push((at, seq));
-        at += usize::try_from(size).expect("the value is small");
+        at += usize::try_from(size).expect("a small number");
     }
 }
 
 fn edit(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(file).expect("the file is readable");
     change(&mut bytes);
-    fs::write(file, bytes).expect("the file is writable");
+    fs::write(file, bytes).expect("a writable file");
 }
 
 /// 600 locks in a snapshot, 300 of them in the one before, and 500 after it: left without a stop.
@@ -102,7 +102,7 @@ fn starts(data: &Path) -> (usize, u64) {
 
 #[test]
 fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     left(&data);
     let journal = segments(&data);
@@ -113,7 +113,7 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     edit(last, |bytes| bytes[at + 40] ^= 4);
     let before = everything(&data);
 
-    let refused = serve(&["--data", data.to_str().expect("the path is UTF-8")])
+    let refused = serve(&["--data", data.to_str().expect("UTF-8")])
         .output()
         .expect("the command runs");
     assert_eq!(refused.status.code(), Some(3));
@@ -134,7 +134,7 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     let (status, said) = json(&data, &["--dry-run"]);
     assert_eq!(status, Some(1), "{said:#}");
     assert_eq!(everything(&data), untouched, "a dry run changes nothing");
-    let lost = said["lost"].as_array().expect("the value is a list");
+    let lost = said["lost"].as_array().expect("a list");
     assert_eq!(lost[0]["unread"]["from"], seq, "{said:#}");
     assert_eq!(lost[0]["unread"]["seems"]["seq"], seq, "{said:#}");
     let last_lost = &lost[lost.len() - 1]["record"]["line"];
@@ -148,9 +148,9 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
 
     let (status, done) = json(&data, &[]);
     assert_eq!(status, Some(0), "{done:#}");
-    let aside = data.join(done["aside"].as_str().expect("the value is a string"));
+    let aside = data.join(done["aside"].as_str().expect("a string"));
     let name = last.file_name().expect("the path has a file name");
-    let (_, _, kept) = &before[&format!("/journal/{}", name.to_str().expect("the path is UTF-8"))];
+    let (_, _, kept) = &before[&format!("/journal/{}", name.to_str().expect("UTF-8"))];
     assert_eq!(
         &fs::read(aside.join("journal").join(name)).ok(),
         kept,
@@ -171,7 +171,7 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
 
 #[test]
 fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     left(&data);
     let last = segments(&data).pop().expect("there are records");
@@ -201,7 +201,7 @@ fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
 
 #[test]
 fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     left(&data);
     let last = segments(&data).pop().expect("there are records");
@@ -214,7 +214,7 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     let place = format!("damaged at offset {at}, after sequence number {kept}: its header");
     assert!(refused.contains(&place), "{refused}");
     assert_eq!(said["last"], kept, "{said:#}");
-    let lost = said["lost"].as_array().expect("the value is a list");
+    let lost = said["lost"].as_array().expect("a list");
     for unread in lost {
         assert_eq!(unread["unread"]["from"], kept + 1, "{said:#}");
     }
@@ -289,7 +289,7 @@ const HARMS: &[Harm] = &[
     (
         "the newer snapshot is gone, and a record after the older is damaged",
         |data| {
-            fs::write(data.join("snapshots/b.seal"), "x").expect("the file is writable");
+            fs::write(data.join("snapshots/b.seal"), "x").expect("a writable file");
             let (at, _) = frames(&segments(data)[1])[3];
             edit(&segments(data)[1], |bytes| bytes[at + 40] ^= 1);
         },
@@ -300,7 +300,7 @@ const HARMS: &[Harm] = &[
 
 #[test]
 fn whatever_a_start_refuses_is_made_to_start() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let made = files.path().join("made");
     left(&made);
     for (what, harm, locks_min, words) in HARMS {
@@ -332,7 +332,7 @@ fn whatever_a_start_refuses_is_made_to_start() {
 /// A record whose checksum holds, and which no state can take: a defect, and called so by whoever meets it.
 #[test]
 fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     make(&data);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(&data));
@@ -358,10 +358,10 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
     };
     // What was granted already is granted once more, in the same slot.
     batch.push(about, |bytes| bytes.extend_from_slice(&granted));
-    writer.write(&mut batch).expect("the connection is open");
+    writer.write(&mut batch).expect("connected");
     writer.sync().expect("it syncs");
     drop(writer);
-    let data_text = data.to_str().expect("the path is UTF-8");
+    let data_text = data.to_str().expect("UTF-8");
     let served = serve(&["--data", data_text])
         .output()
         .expect("the command runs");
@@ -387,9 +387,9 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
 
 #[test]
 fn a_directory_that_starts_or_runs_is_left_alone() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     for flags in [&["--dry-run"][..], &[]] {
         let output = recover(&data, flags);
         assert_eq!(output.status.code(), Some(3), "{}", text(&output));

@@ -29,15 +29,12 @@ pub(crate) fn start() -> Option<(Far, Tree)> {
 
 pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
-    tree.well(&words)
-        .trim_end()
-        .parse()
-        .expect("the text is a number")
+    tree.well(&words).trim_end().parse().expect("a number")
 }
 
 pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
-    serde_json::from_str(&printed).expect("the text is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 pub(crate) fn over(tree: &Tree, id: u64) -> Value {
@@ -67,7 +64,7 @@ pub(crate) fn waits(far: &Far, more: &str) -> String {
 }
 
 pub(crate) fn let_go(far: &Far) {
-    std::fs::write(far.path("go"), "").expect("the file is writable");
+    std::fs::write(far.path("go"), "").expect("a writable file");
 }
 
 /// Whether a process runs: one that has ended may still have its PID.
@@ -98,7 +95,7 @@ pub(crate) fn assert_one_at_a_time(log: &[String]) {
 fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     let Some((far, tree)) = start() else { return };
     let file = far.path("env");
-    std::fs::write(&file, "API_TOKEN=hush-hush\n").expect("the file is writable");
+    std::fs::write(&file, "API_TOKEN=hush-hush\n").expect("a writable file");
     let script = format!(
         "echo out; echo err >&2; \"$0\" task save half && \"$0\" task heartbeat; echo \"${{#API_TOKEN}} $PLAIN $SEXTON_TASK_NAME $PWD\"; {}; \
          exec \"$0\" task done 'all of it'",
@@ -145,7 +142,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
     assert_eq!(task["past"][0]["server"], "web");
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("the value is a string")
+        .expect("a string")
         .to_owned();
     let out = tree.well(&["logs", &process]);
     assert!(
@@ -193,7 +190,7 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
         .well(&["task", "add", "--", "/no/such/program"])
         .trim_end()
         .parse()
-        .expect("the text is a number");
+        .expect("a number");
     let task = until("it was tried", || {
         let task = show(&tree, id);
         (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
@@ -238,13 +235,11 @@ fn an_attempt_outlives_who_waits_for_it_here_and_the_coordinator() {
     lines(&log, 1);
     let first = show(&tree, id)["attempt"]["process"]
         .as_str()
-        .expect("the value is a string")
+        .expect("a string")
         .to_owned();
-    let pid = tree.record(&first)["pid"]
-        .as_i64()
-        .expect("the process is running");
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("the PID is not 0");
-    kill_process(pid, Signal::KILL).expect("this user may signal it");
+    let pid = tree.record(&first)["pid"].as_i64().expect("a live process");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a permitted signal");
     until("another waits for it", || {
         let task = show(&tree, id);
         let process = task["attempt"]["process"].as_str()?.to_owned();
@@ -275,7 +270,7 @@ fn who_keeps_an_attempt_there_is_killed_and_nothing_of_it_is_left() {
         let begun = lines(&log, 1);
         let command = begun[0].rsplit(' ').next().expect("its PID").to_owned();
         for pid in far.keepers() {
-            kill_process(pid, Signal::KILL).expect("this user may signal it");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
         if exit == "completed" {
             let log = lines(&log, 2);
@@ -316,7 +311,7 @@ fn a_machine_that_was_started_again_says_so() {
     );
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("the value is a string")
+        .expect("a string")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("rebooted"), "{err}");
@@ -373,7 +368,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert_eq!(task["past"][0]["cause"], "not-launched", "{task}");
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("the value is a string")
+        .expect("a string")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("onnection refused"), "what ssh says: {err}");
@@ -385,7 +380,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
         far.path("known"),
         format!("[127.0.0.1]:{} {stranger}", far.port),
     )
-    .expect("the file is writable");
+    .expect("a writable file");
     let id = add(&tree, &[], "exit 0");
     let task = until("it was tried", || {
         let task = show(&tree, id);
@@ -393,7 +388,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     });
     let process = task["past"][0]["process"]
         .as_str()
-        .expect("the value is a string")
+        .expect("a string")
         .to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("Host key verification failed"), "{err}");
@@ -402,15 +397,13 @@ fn who_cannot_be_reached_has_begun_nothing() {
 
 /// One request to a socket of reports; its answer.
 fn report(socket: &Path, line: &str) -> Value {
-    let mut stream = UnixStream::connect(socket).expect("the server is listening");
+    let mut stream = UnixStream::connect(socket).expect("it listens");
     stream
         .write_all(format!("{line}\n").as_bytes())
-        .expect("the server reads the request");
+        .expect("connected");
     let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the server answers");
-    serde_json::from_str(&answer).expect("the text is JSON")
+    stream.read_to_string(&mut answer).expect("an answer");
+    serde_json::from_str(&answer).expect("valid JSON")
 }
 
 #[test]
@@ -458,7 +451,7 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
 
 #[test]
 fn the_wrapper_bears_with_whatever_comes() {
-    let dir = tempfile::tempdir().expect("a temporary directory can be created");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     for (said, heard) in [
         (&b""[..], "hello"),
         (b"\xff\xfe\n", "hello"),
@@ -479,7 +472,7 @@ fn the_wrapper_bears_with_whatever_comes() {
             .stderr(Stdio::null())
             .spawn()
             .expect("the command starts");
-        wrapper.stdin.take().expect("the stream is a pipe").write_all(said).expect("the server reads the request");
+        wrapper.stdin.take().expect("a pipe").write_all(said).expect("connected");
         let done = wrapper.wait_with_output().expect("the process ends");
         let out = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(out.contains(heard), "{said:?}: {out}");
@@ -504,7 +497,7 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
     lines(&far.path("log"), 1);
     let fronts = far.pids(" wrapper --state ");
     for pid in &fronts {
-        kill_process(*pid, Signal::STOP).expect("this user may signal it");
+        kill_process(*pid, Signal::STOP).expect("a permitted signal");
     }
     until("another takes its place", || {
         let now = far.pids(" wrapper --state ");

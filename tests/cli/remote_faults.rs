@@ -55,7 +55,7 @@ fn assert_counted_as_killed(tree: &Tree, tasks: &[(u64, &str)]) {
 /// The PID in a line of the log.
 fn pid_of(line: &str) -> Pid {
     let pid = line.rsplit(' ').next().and_then(|it| it.parse().ok());
-    Pid::from_raw(pid.expect("its PID")).expect("the PID is not 0")
+    Pid::from_raw(pid.expect("its PID")).expect("a PID")
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_machine_that_shuts_down_stops_its_attempts_and_says_so() {
     let Some((far, tree)) = start() else { return };
     let tasks = add_handlers(&far, &tree);
     for pid in far.keepers() {
-        kill_process(pid, Signal::TERM).expect("this user may signal it");
+        kill_process(pid, Signal::TERM).expect("a permitted signal");
     }
     assert_counted_as_killed(&tree, &tasks);
     for line in lines(&far.path("log"), 8) {
@@ -193,7 +193,7 @@ fn a_command_that_dies_there_while_the_coordinator_is_dead_has_died() {
     let begun = lines(&far.path("log"), 2);
     tree.again(|| {
         for line in &begun {
-            kill_process(pid_of(line), Signal::KILL).expect("this user may signal it");
+            kill_process(pid_of(line), Signal::KILL).expect("a permitted signal");
         }
     });
     assert_counted_as_killed(&tree, &tasks);

@@ -58,8 +58,7 @@ fn assert_none_in_command_lines(words: &[String]) {
 
 /// A variable of a process.
 fn variable(pid: &str, name: &str) -> String {
-    let environ =
-        std::fs::read(format!("/proc/{pid}/environ")).expect("the file belongs to this user");
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).expect("our own file");
     let environ = String::from_utf8_lossy(&environ).into_owned();
     let mut values = environ.split('\0').filter_map(|it| it.split_once('='));
     let found = values.find_map(|(its, value)| (its == name).then(|| value.to_owned()));
@@ -72,7 +71,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let tree = Tree::configured("log = \"debug\"\n");
     far.add_to(&tree, 4);
     let file = far.path("env");
-    std::fs::write(&file, format!("API_TOKEN={PLANTED}\n")).expect("the file is writable");
+    std::fs::write(&file, format!("API_TOKEN={PLANTED}\n")).expect("a writable file");
     let flags = ["--env-file", text(&file), "--progress", "5m"];
     let script = format!("\"$0\" task save half; {}", waits(&far, ""));
     let there = add(&tree, &flags, &script);
@@ -80,10 +79,9 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let command = begun[0].rsplit(' ').next().expect("its PID").to_owned();
 
     let process = show(&tree, there)["attempt"]["process"].clone();
-    let process = process.as_str().expect("the value is a string");
+    let process = process.as_str().expect("a string");
     let near = tree.record(process)["pid"].to_string();
-    let line =
-        std::fs::read(format!("/proc/{near}/cmdline")).expect("the file belongs to this user");
+    let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("our own file");
     assert!(holds(&line, "near"), "it waits for the attempt");
     // The planted value has come there; and each end has a secret of its own to report with.
     assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
@@ -118,7 +116,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     over(&tree, here);
     tree.well(&["checkpoint"]);
     assert_none_in_files(&tree.data, &words);
-    let log = tree.daemon.as_ref().expect("a server is running").log();
+    let log = tree.daemon.as_ref().expect("a server").log();
     assert!(!log.is_empty(), "it says what it does");
     for word in &words {
         assert!(!log.contains(word), "{word} in the log: {log}");

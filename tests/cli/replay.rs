@@ -11,7 +11,7 @@ fn replay(arguments: &[&str], log: &str) -> Output {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program can be run");
+    let mut child = command.spawn().expect("the program runs");
     let mut input = child.stdin.take().expect("it was requested");
     // A program that has seen enough closes its input; that is its right.
     drop(input.write_all(log.as_bytes()));
@@ -93,9 +93,9 @@ fn a_log_from_the_manual_is_decided_and_expires() {
 
 #[test]
 fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("log.jsonl");
-    let text = |path: &Path| path.to_str().expect("the path is UTF-8").to_owned();
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     let log = r#"{"actor":"lock","message":"drain"}"#;
     let first = replay(&["-", "--export", &text(&file)], log);
     assert!(first.status.success(), "{}", words(&first.stderr));
@@ -128,7 +128,7 @@ fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
 
 #[test]
 fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let cases: [(&str, &[u8], &str); 3] = [
         ("load.py", b"import os\n", "line 1: column 1: "),
         ("00000001.seg", b"\xff\xfe", "it is not UTF-8"),
@@ -140,8 +140,8 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
     ];
     for (name, content, expected) in cases {
         let file = files.path().join(name);
-        std::fs::write(&file, content).expect("the file is writable");
-        let path = file.to_str().expect("the path is UTF-8");
+        std::fs::write(&file, content).expect("a writable file");
+        let path = file.to_str().expect("UTF-8");
         let output = replay(&[path, "--verify"], "");
         let said = words(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{said}");
@@ -151,7 +151,7 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
         assert!(output.stdout.is_empty(), "{name}: nothing was whole");
     }
     let absent = files.path().join("absent");
-    let output = replay(&[absent.to_str().expect("the path is UTF-8")], "");
+    let output = replay(&[absent.to_str().expect("UTF-8")], "");
     assert_eq!(output.status.code(), Some(3));
     assert!(words(&output.stderr).contains("help:"));
 }

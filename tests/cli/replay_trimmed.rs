@@ -19,7 +19,7 @@ fn replay(log: &Path, flags: &[&str]) -> Output {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("the bytes are UTF-8")
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 /// The same past twice: trimmed with its snapshots, and the whole journal alone.
@@ -34,7 +34,7 @@ struct Pasts {
 
 impl Pasts {
     fn make() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let (trimmed, whole) = (files.path().join("trimmed"), files.path().join("whole"));
         let keep = || copy(&trimmed.join("journal"), &whole.join("journal"));
         let node = Node::open(settings(&trimmed)).expect("the directory opens");
@@ -57,7 +57,7 @@ impl Pasts {
             "it is trimmed"
         );
         let said = replay(&whole, &["--state", "--json"]);
-        let said: Value = serde_json::from_slice(&said.stdout).expect("the bytes are JSON");
+        let said: Value = serde_json::from_slice(&said.stdout).expect("valid JSON");
         let last = said["last"].as_u64().expect("it is a number");
         Self {
             _files: files,
@@ -95,8 +95,8 @@ fn it_comes_to_the_same_states_as_a_replay_of_everything() {
             "{until}: {said}"
         );
         let (short, long): (Value, Value) = (
-            serde_json::from_slice(&short.stdout).expect("the bytes are JSON"),
-            serde_json::from_slice(&long.stdout).expect("the bytes are JSON"),
+            serde_json::from_slice(&short.stdout).expect("valid JSON"),
+            serde_json::from_slice(&long.stdout).expect("valid JSON"),
         );
         assert_eq!(short["actors"], long["actors"], "{until}");
         assert!(
@@ -136,7 +136,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
 
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = pasts.whole.join("log.jsonl");
-    std::fs::write(&log, &exported.stdout).expect("the file is writable");
+    std::fs::write(&log, &exported.stdout).expect("a writable file");
     let elsewhere = replay(&log, &[]);
     assert_eq!(
         elsewhere.status.code(),
@@ -160,7 +160,7 @@ fn numbers(shown: &str) -> Vec<u64> {
 
 fn inspected(data: &Path) -> Value {
     let output = sexton().arg("inspect").arg(data).arg("--json").output();
-    serde_json::from_slice(&output.expect("the command runs").stdout).expect("the bytes are JSON")
+    serde_json::from_slice(&output.expect("the command runs").stdout).expect("valid JSON")
 }
 
 /// The first number that the journal has.
@@ -204,13 +204,13 @@ fn states_are_compared_with_what_checkpoints_noted() {
     let planted = if digest.starts_with('0') { "1" } else { "0" };
     let other = format!(r#"{before}"digest":"{planted}{}"#, &digest[1..]);
     let log = pasts.whole.join("log.jsonl");
-    std::fs::write(&log, other).expect("the file is writable");
+    std::fs::write(&log, other).expect("a writable file");
     let verified = replay(&log, &["--verify"]);
     let said = text(&verified.stdout);
     assert_eq!(verified.status.code(), Some(1), "{said}");
     assert!(said.contains("a checkpoint has digest"), "{said}");
     let said = replay(&log, &["--verify", "--json"]);
-    let said: Value = serde_json::from_slice(&said.stdout).expect("the bytes are JSON");
+    let said: Value = serde_json::from_slice(&said.stdout).expect("valid JSON");
     assert_eq!(said["checkpoints"]["compared"], 3 * actors);
     assert_eq!(
         said["checkpoints"]["differing"].as_array().map(Vec::len),
@@ -236,13 +236,13 @@ fn what_is_gone_is_refused_in_words() {
     }
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = text(&exported.stdout);
-    let header: Value = serde_json::from_str(log.lines().next().expect("it has a header"))
-        .expect("the text is JSON");
+    let header: Value =
+        serde_json::from_str(log.lines().next().expect("it has a header")).expect("valid JSON");
     let after = first_there(&pasts.trimmed) - 1;
     assert_eq!(header["after"], after);
     assert!(text(&exported.stderr).contains("it begins in the middle"));
     let file = pasts.whole.join("log.jsonl");
-    std::fs::write(&file, log).expect("the file is writable");
+    std::fs::write(&file, log).expect("a writable file");
     let refused = replay(&file, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
@@ -264,7 +264,7 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
         after[..1].to_owned()
     };
     let first = begins_with(&text(&replay(&pasts.trimmed, &["--verify"]).stderr));
-    std::fs::write(snapshots.join(&first).join("conf"), "").expect("the file is writable");
+    std::fs::write(snapshots.join(&first).join("conf"), "").expect("a writable file");
     let other = replay(&pasts.trimmed, &["--verify"]);
     let said = text(&other.stderr);
     assert_eq!(other.status.code(), Some(0), "{said}");

@@ -18,11 +18,11 @@ fn jobs() -> (Tree, tempfile::TempDir) {
     let (mut tree, _) = Tree::to_come();
     let flags = ["--data", text(&tree.data), "--beanstalk", "127.0.0.1:0"];
     tree.daemon = Some(Daemon::serve(&flags));
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let pixels: Vec<u8> = (0..4 * 4 * 3).collect();
     let picture = [b"P6\n4 4\n255\n".as_slice(), &pixels].concat();
-    std::fs::write(files.path().join("cat.ppm"), picture).expect("the file is writable");
-    std::fs::write(files.path().join("notes.ppm"), "eggs").expect("the file is writable");
+    std::fs::write(files.path().join("cat.ppm"), picture).expect("a writable file");
+    std::fs::write(files.path().join("notes.ppm"), "eggs").expect("a writable file");
     for order in ["cat.ppm 2", "cat.ppm 1", "notes.ppm 2"] {
         tree.well(&["queue", "push", "resize", order]);
     }
@@ -61,11 +61,7 @@ fn the_worker_with_greenstalk_does_its_jobs() {
         return;
     };
     let (tree, files) = jobs();
-    let address = tree
-        .daemon
-        .as_ref()
-        .expect("a server is running")
-        .beanstalk();
+    let address = tree.daemon.as_ref().expect("a server").beanstalk();
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let mut worker = Command::new(python);
     worker.arg(example("worker.py")).args([&host, &port]);

@@ -17,9 +17,9 @@ struct Events(Child, tempfile::NamedTempFile);
 
 impl Events {
     fn start(tree: &Tree) -> Self {
-        let file = tempfile::NamedTempFile::new().expect("a temporary file can be created");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let mut command = tree.command(&["events", "--json", "--after", "0"]);
-        let out = File::create(file.path()).expect("the file is writable");
+        let out = File::create(file.path()).expect("a writable file");
         command.stdout(out).stderr(Stdio::null());
         Self(command.spawn().expect("the command starts"), file)
     }
@@ -70,8 +70,8 @@ pub(crate) fn files_with(secret: &str, directory: &Path) -> Vec<String> {
 
 #[test]
 fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
-    let file = tempfile::NamedTempFile::new().expect("a temporary file can be created");
-    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("the file is writable");
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("a writable file");
     let path = text(file.path());
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
     let mut tree = Tree::configured(&format!(
@@ -101,10 +101,10 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
         tree.well(&["ps", "--all", "--json"]),
         tree.well(&["service", "status", "--json"]),
         tree.well(&["checkpoint"]),
-        tree.daemon.as_ref().expect("the node is running").log(),
+        tree.daemon.as_ref().expect("a server").log(),
     ];
     for record in tree.all() {
-        let id = record["id"].as_str().expect("the value is a string");
+        let id = record["id"].as_str().expect("a string");
         shown.push(tree.well(&["ps", id]));
     }
     assert!(shown.len() > 8, "all records are shown");
@@ -148,7 +148,7 @@ fn one_in_the_arguments_is_refused_or_masked_wherever_it_is_shown() {
         tree.well(&["ps", id]),
         tree.well(&["ps", "--all"]),
         tree.well(&["ps", "--all", "--json"]),
-        tree.daemon.as_ref().expect("the node is running").log(),
+        tree.daemon.as_ref().expect("a server").log(),
     ] {
         assert!(!shown.contains(SECRET), "{shown}");
     }

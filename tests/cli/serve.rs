@@ -40,18 +40,17 @@ fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) 
 }
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory can be created")
+    tempfile::tempdir().expect("a temporary directory")
 }
 
 /// A directory in which so many locks were requested, and that was left in good order.
 fn used(locks: u32) -> TempDir {
     let files = files();
     let daemon = Daemon::serve(&["--data", text(files.path())]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     for number in 0..locks {
         let lock = request("k", &number.to_string(), "alice", (600, 60, 0));
-        assert_eq!(client.number(&lock).expect("the server answers"), 1);
+        assert_eq!(client.number(&lock).expect("an answer"), 1);
     }
     daemon.signal(rustix::process::Signal::TERM);
     let (status, log) = daemon.end();
@@ -181,7 +180,7 @@ fn localhost_is_an_address_and_a_variable_that_is_none_of_ours_is_named() {
     assert!(daemon.beanstalk().ip().is_loopback());
     let refused = refused(&["--memory", "--lockserver", "localhost:many"]);
     says(refused, 2, &["expected an address and port"]);
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut status = sexton();
     status.args(["status", "--data", text(files.path())]);
     let (_, _, quiet) = run(&mut status);
@@ -205,10 +204,7 @@ fn what_looks_like_a_negative_number_is_not_taken_for_a_value() {
 #[test]
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken
-        .local_addr()
-        .expect("a bound socket has an address")
-        .to_string();
+    let address = taken.local_addr().expect("an address").to_string();
     let found = refused(&["--memory", "--lockserver", &address]);
     says(
         found,
@@ -225,10 +221,7 @@ fn an_address_in_use_is_named() {
 #[test]
 fn a_start_that_fails_for_its_address_leaves_no_directory() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken
-        .local_addr()
-        .expect("a bound socket has an address")
-        .to_string();
+    let address = taken.local_addr().expect("an address").to_string();
     let files = files();
     let data = files.path().join("below/data");
     for door in ["--lockserver", "--beanstalk", "--http"] {
@@ -247,7 +240,7 @@ fn a_start_that_fails_for_its_address_leaves_no_directory() {
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();
     let file = files.path().join("notes");
-    std::fs::write(&file, "x").expect("the file is writable");
+    std::fs::write(&file, "x").expect("a writable file");
     let found = refused(&["--data", text(&file)]);
     says(found, 3, &[text(&file), "it is a file, not a directory"]);
 }
@@ -256,16 +249,12 @@ fn a_directory_that_is_none_is_said_to_be_a_file() {
 fn a_door_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     let files = files();
     let first = Daemon::serve(&["--data", text(files.path())]);
-    let mut client =
-        Client::connect(first.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(first.lockserver()).expect("connected");
     let lock = request("k", "i", "alice", (60, 60, 0));
-    assert_eq!(client.number(&lock).expect("the server answers"), 1);
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
     first.kill();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken
-        .local_addr()
-        .expect("a bound socket has an address")
-        .to_string();
+    let address = taken.local_addr().expect("an address").to_string();
     let found = refused_at(files.path(), &["--http", &address]);
     assert!(!found.1.contains("panicked"), "{}", found.1);
     says(found, 3, &["http", "in use"]);
@@ -283,7 +272,7 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         3,
         &[text(&hosts), "No such file"],
     );
-    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("the file is writable");
+    std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("a writable file");
     let words = [
         text(&hosts),
         "line 3",
@@ -291,7 +280,7 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         "neither an address nor a prefix",
     ];
     says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &words);
-    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("the file is writable");
+    std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("a writable file");
     says(
         refused_at(&data, &["--hosts", text(&hosts)]),
         3,
@@ -323,22 +312,17 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
         3,
         &["another coordinator holds it", "is not recorded yet"],
     );
-    let mut client =
-        Client::connect(first.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(first.lockserver()).expect("connected");
     let lock = request("k", "i", "alice", (60, 60, 0));
     assert_eq!(
-        client.number(&lock).expect("the server answers"),
+        client.number(&lock).expect("an answer"),
         1,
         "the first goes on"
     );
     first.kill();
     let second = Daemon::serve(&["--data", text(files.path())]);
-    let mut client =
-        Client::connect(second.lockserver()).expect("the server accepts the connection");
-    assert_eq!(
-        client.owner("k", "i").expect("the server answers"),
-        b"alice"
-    );
+    let mut client = Client::connect(second.lockserver()).expect("connected");
+    assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
 }
 
 #[test]
@@ -385,7 +369,7 @@ fn a_damaged_journal_names_file_offset_and_number() {
         .expect("the file exists");
     for place in [40, used / 3, used / 2] {
         file.write_all_at(&[bytes[place] ^ 0x10], place as u64)
-            .expect("the file is writable");
+            .expect("a writable file");
         let before = std::fs::read(&segment).expect("the file is readable");
         let (status, errors) = refused_at(files.path(), &[]);
         let words = [
@@ -411,15 +395,14 @@ fn a_damaged_journal_names_file_offset_and_number() {
             "nothing was changed"
         );
         file.write_all_at(&bytes[place..=place], place as u64)
-            .expect("the connection is open");
+            .expect("connected");
     }
     // And whole again, it opens; flips in the zeros do no harm to what is there.
     file.write_all_at(&[0x10], used as u64 + 5000)
-        .expect("the file is writable");
+        .expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(files.path())]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
-    assert_eq!(client.list("k").expect("the server answers").len(), 20);
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
+    assert_eq!(client.list("k").expect("an answer").len(), 20);
     assert!(
         daemon.log().contains("cut the unfinished end"),
         "{}",
@@ -431,16 +414,16 @@ fn a_damaged_journal_names_file_offset_and_number() {
 fn a_directory_that_cannot_be_written_is_named() {
     let files = files();
     let file = files.path().join("file");
-    std::fs::write(&file, "no directory").expect("the file is writable");
+    std::fs::write(&file, "no directory").expect("a writable file");
     says(
         refused_at(&file.join("data"), &[]),
         3,
         &["create", text(&file), "Not a directory"],
     );
     let locked = files.path().join("locked");
-    std::fs::create_dir(&locked).expect("the directory can be created");
+    std::fs::create_dir(&locked).expect("a new directory");
     let nobody_writes = std::fs::Permissions::from_mode(0o500);
-    std::fs::set_permissions(&locked, nobody_writes).expect("the file belongs to this user");
+    std::fs::set_permissions(&locked, nobody_writes).expect("our own file");
     if rustix::process::geteuid().is_root() {
         println!("left out: a directory without permission, as root has every permission");
     } else {
@@ -515,8 +498,7 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
 #[test]
 fn debug_prints_each_command_with_its_answer() {
     let daemon = Daemon::serve(&["--memory", "-d", "--log", "error"]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut asked = request("acct", "42", "alice", (60, 30, 5));
     asked.extend(lockserver::find_owner("acct", "42"));
     asked.extend(lockserver::find_contender("acct", "42", "bob"));
@@ -525,7 +507,7 @@ fn debug_prints_each_command_with_its_answer() {
     asked.extend(lockserver::release("acct", "*", "alice"));
     asked.extend(lockserver::release_all("alice"));
     asked.push(9);
-    client.send(&asked).expect("the server reads the requests");
+    client.send(&asked).expect("connected");
     client.receive_all().expect("answers, and the end");
     daemon.until_logged("not one of 01 to 08");
     daemon.until_logged(r#"release all "alice" -> 0 ended"#);

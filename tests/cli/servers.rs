@@ -24,7 +24,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
 
     let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
-    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("the file is writable");
+    std::fs::write(&inventory, r#"[{"host":"A"}]"#).expect("a writable file");
     let lease = |what: &[&str]| {
         let set = [&["lease", "set", REFRESH], what].concat();
         tree.well(&set);
@@ -47,12 +47,12 @@ fn servers_are_looked_up_when_they_are_wanted() {
 
     // A task that finds no server that is enabled has them looked up, and runs then.
     tree.well(&["server", "disable", "A"]);
-    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("the file is writable");
+    std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
     has("B").expect("it ran there");
 
     // So does one that cannot be launched.
-    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("the file is writable");
+    std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--", "/nowhere/program"]);
     until("the inventory is brought", || has("C"));
 }
@@ -63,33 +63,33 @@ fn an_inventory_is_watched() {
     let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
     let from = text(&inventory);
-    std::fs::write(&inventory, "[").expect("the file is writable");
+    std::fs::write(&inventory, "[").expect("a writable file");
     let refused = tree.run(&["server", "update", "--from", "-", "--watch"]);
     assert_eq!(refused.status, 2, "{refused:?}");
 
     let mut watching = tree.command(&["server", "update", "--from", from, "--watch"]);
     watching.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut watching = watching.spawn().expect("the command can be run");
+    let mut watching = watching.spawn().expect("the command runs");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
         listed
             .contains(&format!(r#""server":"{host}""#))
             .then_some(())
     };
-    let mut told = BufReader::new(watching.stderr.take().expect("the stream is a pipe"));
+    let mut told = BufReader::new(watching.stderr.take().expect("a pipe"));
     let mut line = String::new();
-    told.read_line(&mut line).expect("the output is UTF-8");
+    told.read_line(&mut line).expect("UTF-8");
     assert!(line.contains("failed to read the inventory"), "{line}");
     for host in ["A", "B"] {
         let text = format!(r#"[{{"host":"{host}"}}]"#);
-        std::fs::write(&inventory, text).expect("the file is writable");
+        std::fs::write(&inventory, text).expect("a writable file");
         until("the file was seen", || has(host));
     }
     assert!(has("A").is_none(), "it is in the inventory no more");
-    watching.kill().expect("the process is running");
+    watching.kill().expect("a live process");
     watching.wait().expect("the process ends");
     let mut rest = String::new();
-    told.read_to_string(&mut rest).expect("the output is UTF-8");
+    told.read_to_string(&mut rest).expect("UTF-8");
     // While it was written it may have been read in the middle.
     assert!(rest.lines().count() <= 2, "{rest}");
 }
@@ -113,9 +113,7 @@ fn an_inventory_comes_from_a_command_or_a_url() {
     );
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let at = listener
-        .local_addr()
-        .expect("a bound socket has an address");
+    let at = listener.local_addr().expect("an address");
     let server = std::thread::Builder::new()
         .spawn(move || {
             for status in ["200 OK", "500 Oh no"] {
@@ -131,10 +129,10 @@ fn an_inventory_comes_from_a_command_or_a_url() {
                 );
                 stream
                     .write_all((head + body).as_bytes())
-                    .expect("the server reads the request");
+                    .expect("connected");
             }
         })
-        .expect("the command can be run");
+        .expect("the command runs");
     let url = format!("http://{at}/servers.json");
     let update = tree.run(&["server", "update", "--from", &url]);
     assert_eq!(update.out, "0 added, 0 removed, 1 changed\n", "{update:?}");
@@ -159,7 +157,7 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
             format!(r#"{{"host":"{host}","max_procs":4,"ssh":{{"to":"deploy@{host}"}}}}"#)
         };
         let hosts: Vec<String> = (0..count).map(host).collect();
-        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("the file is writable");
+        std::fs::write(&inventory, format!("[{}]", hosts.join(","))).expect("a writable file");
         tree.run(&["server", "update", "--from", text(&inventory)])
     };
     let added = update(1000);

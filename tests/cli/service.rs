@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory can be created")
+    tempfile::tempdir().expect("a temporary directory")
 }
 
 /// A service manager's ear.
@@ -24,10 +24,10 @@ struct NotifySocket(UnixDatagram);
 
 impl NotifySocket {
     fn at(path: &Path) -> Self {
-        let socket = UnixDatagram::bind(path).expect("a socket can be created");
+        let socket = UnixDatagram::bind(path).expect("a socket");
         socket
             .set_read_timeout(Some(patience::PATIENCE))
-            .expect("the timeout is not zero");
+            .expect("a nonzero timeout");
         Self(socket)
     }
 
@@ -81,7 +81,7 @@ fn a_service_manager_is_told_of_start_and_stop() {
     assert_eq!(ready.count(), 1, "{started:?}");
     let mut client = Client::connect(daemon.lockserver()).expect("the listener is open");
     let lock = request("k", "i", "alice", (600, 60, 0));
-    assert_eq!(client.number(&lock).expect("the server answers"), 1);
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
 
     daemon.signal(Signal::USR2);
     ear.until("STATUS=draining");
@@ -103,10 +103,10 @@ fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
     let name = format!("sexton-test-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)
         .expect("the name is short enough");
-    let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket can be created"));
+    let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket"));
     ear.0
         .set_read_timeout(Some(patience::PATIENCE))
-        .expect("the timeout is not zero");
+        .expect("a nonzero timeout");
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", format!("@{name}"));
     let daemon = Daemon::start(command);
@@ -182,9 +182,7 @@ fn passed(passed: Passed, flags: &[&str]) -> Command {
 
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener
-        .local_addr()
-        .expect("a bound socket has an address");
+    let address = listener.local_addr().expect("an address");
     (listener, address)
 }
 
@@ -193,7 +191,7 @@ fn refused(mut command: Command) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .and_then(std::process::Child::wait_with_output)
-        .expect("the program can be run");
+        .expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     errors
@@ -201,13 +199,9 @@ fn refused(mut command: Command) -> String {
 
 fn healthy(mut stream: impl std::io::Read + std::io::Write) -> bool {
     let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream
-        .write_all(asked.as_bytes())
-        .expect("the connection is open");
+    stream.write_all(asked.as_bytes()).expect("connected");
     let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the server answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer.starts_with("HTTP/1.1 200")
 }
 
@@ -233,23 +227,16 @@ fn passed_listeners_become_doors() {
         .read_exact(&mut greeting)
         .expect("the server sends its greeting");
     assert_eq!(greeting, [1]);
-    let mut client = Client::connect(lockserver_at).expect("the server accepts the connection");
+    let mut client = Client::connect(lockserver_at).expect("connected");
     let lock = request("k", "i", "alice", (600, 60, 0));
-    assert_eq!(client.number(&lock).expect("the server answers"), 1);
-    assert!(healthy(
-        TcpStream::connect(http_at).expect("the server is listening")
-    ));
+    assert_eq!(client.number(&lock).expect("an answer"), 1);
+    assert!(healthy(TcpStream::connect(http_at).expect("it listens")));
     let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::TERM).expect("the process exists");
-    assert!(
-        child
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    kill_process(pid, Signal::TERM).expect("a live process");
+    assert!(child.wait().expect("our child").success());
 
     let path = files.path().join("passed.sock");
-    let socket = UnixListener::bind(&path).expect("a socket can be created");
+    let socket = UnixListener::bind(&path).expect("a socket");
     let descriptors = Passed {
         names: "socket",
         descriptors: [Some(socket.into()), None],
@@ -271,9 +258,7 @@ fn passed_listeners_become_doors() {
     command.env("NOTIFY_SOCKET", &notify);
     let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
-    assert!(healthy(
-        UnixStream::connect(&path).expect("the server is listening")
-    ));
+    assert!(healthy(UnixStream::connect(&path).expect("it listens")));
     let mode = path
         .metadata()
         .expect("the file exists")
@@ -286,13 +271,8 @@ fn passed_listeners_become_doors() {
     );
     assert!(!data.join("sexton.sock").exists(), "one socket is enough");
     let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::TERM).expect("the process exists");
-    assert!(
-        child
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    kill_process(pid, Signal::TERM).expect("a live process");
+    assert!(child.wait().expect("our child").success());
     assert!(path.exists(), "the file is the manager's");
 }
 
@@ -331,7 +311,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     );
     assert!(said.contains("lockserver: this listener is off"), "{said}");
     let (listener, at) = listener();
-    let connected = TcpStream::connect(at).expect("the server is listening");
+    let connected = TcpStream::connect(at).expect("it listens");
     let said = refuse("lockserver", Some(connected.into()), None, memory);
     assert!(said.contains("it does not listen"), "{said}");
     drop(listener);
@@ -372,7 +352,7 @@ fn the_units_are_well_formed() {
         // The program is where this build put it.
         let unit = unit.replace("/usr/local/bin/sexton", PROGRAM);
         let path = files.path().join(name);
-        std::fs::write(&path, unit).expect("the file is writable");
+        std::fs::write(&path, unit).expect("a writable file");
         units.push(path);
     }
     let verified = Command::new("systemd-analyze")
@@ -393,7 +373,7 @@ fn the_units_are_well_formed() {
     {
         let (name, value) = line.split_once('=').expect("a variable");
         let shown = sexton().arg("config").env(name, value).output();
-        let shown = shown.expect("the program can be run");
+        let shown = shown.expect("the program runs");
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(shown.contains(name), "{shown}");
     }
@@ -437,13 +417,11 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
             .expect("the command starts");
         // It listens before it hears signals, and serves after that: process 1 is not ended by one that it does not hear.
         let mut client = until("it listens", || UnixStream::connect(&socket).ok());
-        client
-            .write_all(b"list-tube-used\r\n")
-            .expect("the server reads the request");
+        client.write_all(b"list-tube-used\r\n").expect("connected");
         client
             .read_exact(&mut [0])
             .expect("the request is answered");
-        kill_process(child_of(unshare.id()), signal).expect("the process exists");
+        kill_process(child_of(unshare.id()), signal).expect("a live process");
         let ended = unshare.wait().expect("the process ends");
         assert_eq!(ended.code(), Some(status), "{signal:?}");
     }
@@ -460,29 +438,23 @@ fn as_process_1_it_stops_in_good_order() {
         let mut unshare = Command::new("unshare");
         unshare.args(["--pid", "--fork", "--kill-child"]);
         let daemon = Daemon::start(serve_by(unshare, &["--data", text(&data)]));
-        let mut client =
-            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         let lock = request("k", "i", "alice", (600, 60, 0));
-        assert_eq!(client.number(&lock).expect("the server answers"), 1);
+        assert_eq!(client.number(&lock).expect("an answer"), 1);
         let mut status = sexton();
         status.args(["status", "--json", "--data", text(&data)]);
         let status = status.output().expect("the program runs");
-        let status: serde_json::Value =
-            serde_json::from_slice(&status.stdout).expect("the bytes are JSON");
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("valid JSON");
         assert_eq!(status["pid"], 1);
 
         let unshare = daemon.pid().as_raw_nonzero().get().cast_unsigned();
-        kill_process(child_of(unshare), signal).expect("the process exists");
+        kill_process(child_of(unshare), signal).expect("a live process");
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
 
         let again = Daemon::serve(&["--data", text(&data)]);
         again.until_logged("clean=true");
-        let mut client =
-            Client::connect(again.lockserver()).expect("the server accepts the connection");
-        assert_eq!(
-            client.owner("k", "i").expect("the server answers"),
-            b"alice"
-        );
+        let mut client = Client::connect(again.lockserver()).expect("connected");
+        assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
     }
 }

@@ -11,7 +11,7 @@ fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whol
         "[services.migrate]\ncommand = [\"true\"]\ndir = \"{dir}\"\nrestart = \"never\"\n"
     ));
     application.until_status("migrate", "failed");
-    let daemon = application.daemon.as_ref().expect("the node is running");
+    let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("a service could not be launched");
     let log = daemon.log();
     let line = log

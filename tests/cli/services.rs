@@ -26,7 +26,7 @@ impl Application {
     }
 
     fn with(config: &str, flags: &[&'static str]) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let mut application = Self {
             daemon: None,
             files,
@@ -43,7 +43,7 @@ impl Application {
 
     fn write(&self, config: &str) {
         let file = self.files.path().join("sexton.toml");
-        std::fs::write(file, config).expect("the file is writable");
+        std::fs::write(file, config).expect("a writable file");
     }
 
     pub(crate) fn serve(&mut self) {
@@ -54,12 +54,12 @@ impl Application {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.daemon.take().expect("a server is running").kill();
+        self.daemon.take().expect("a server").kill();
     }
 
     /// Stops it in good order; what it logged.
     fn stop(&mut self) -> String {
-        let daemon = self.daemon.take().expect("a server is running");
+        let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert!(status.success(), "{log}");
@@ -85,7 +85,7 @@ impl Application {
 
     pub(crate) fn view(&self, name: &str) -> Value {
         let printed = self.well(&["status", name, "--json"]);
-        let mut said: Value = serde_json::from_str(&printed).expect("the text is JSON");
+        let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
         let view = said.pointer_mut("/services/0").map(Value::take);
         view.expect("it exists")
     }
@@ -141,8 +141,8 @@ fn lives(pid: i32) -> bool {
 }
 
 fn kill(pid: i32) {
-    let pid = Pid::from_raw(pid).expect("the PID is not 0");
-    kill_process(pid, Signal::KILL).expect("the process exists");
+    let pid = Pid::from_raw(pid).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a live process");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
          intensity = 2\nperiod = \"1h\"\nbackoff = { first = \"10ms\", max = \"20ms\" }\n",
     );
     application.until_status("bad", "failed");
-    let daemon = application.daemon.as_ref().expect("the node is running");
+    let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("service-failed service=bad");
     let listed = application.well(&[]);
     assert!(
@@ -194,7 +194,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
         (restarts.as_u64(), view["instances"][0]["pid"].as_u64()),
         (Some(2), None)
     );
-    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.well(&["start", "bad"]);
     assert!(application.running("bad").is_some());
 }
@@ -208,7 +208,7 @@ fn a_wait_before_a_restart_is_shown_and_a_start_ends_it() {
     application.until_status("slow", "backoff");
     let listed = application.well(&[]);
     assert!(listed.contains("again in"), "{listed}");
-    std::fs::write(application.files.path().join("go"), "").expect("the file is writable");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.well(&["start", "slow"]);
     assert!(application.running("slow").is_some());
 }
@@ -295,7 +295,7 @@ fn a_reload_touches_only_what_changed() {
     // What is wrong changes nothing.
     application.write("[services.same]\ncommand = [\"true\"]\nafter = [\"none\"]\n");
     assert_eq!(application.run(&["reload"]).status, 1);
-    let daemon = application.daemon.as_ref().expect("the node is running");
+    let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("there is no service none");
     assert_eq!(application.running("same"), Some(same));
 }
@@ -412,7 +412,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
         (failure == "environment").then_some(())
     });
     let file = application.files.path().join("secrets.env");
-    std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("the file is writable");
+    std::fs::write(file, "API_TOKEN=tell-nobody\n").expect("a writable file");
     application.well(&["start", "web"]);
     let wrote = until("it wrote", || {
         Some(application.well(&["logs", "web"])).filter(|it| it.lines().count() == 2)
@@ -429,17 +429,17 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
 
 /// What `sexton config` and `sexton serve` have against a file, its path left out.
 fn refused(config: &str) -> String {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");
     let data = files.path().join("data");
-    std::fs::write(&file, config).expect("the file is writable");
+    std::fs::write(&file, config).expect("a writable file");
     let found = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).args(["--config", text(&file)]);
         command.args(["--data", text(&data)]);
         let output = command.output().expect("the command runs");
         assert_eq!(output.status.code(), Some(2), "{config}: {output:?}");
-        String::from_utf8(output.stderr).expect("the bytes are UTF-8")
+        String::from_utf8(output.stderr).expect("UTF-8")
     };
     let words = found(&["config"]);
     assert_eq!(found(&["serve"]), words);
@@ -526,25 +526,24 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
 
 #[test]
 fn services_need_a_directory() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");
-    std::fs::write(&file, format!("memory = true\n[services.a]\n{LONG}"))
-        .expect("the file is writable");
+    std::fs::write(&file, format!("memory = true\n[services.a]\n{LONG}")).expect("a writable file");
     let mut command = sexton();
     command.args(["serve", "--config", text(&file)]);
     let output = command.output().expect("the command runs");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let words = String::from_utf8(output.stderr).expect("the bytes are UTF-8");
+    let words = String::from_utf8(output.stderr).expect("UTF-8");
     assert!(words.contains("need a data directory"), "{words}");
 }
 
 #[test]
 fn the_configuration_shows_services() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");
     let config =
         format!("[services.web]\n{LONG}stop_signal = \"INT\"\ngrace = \"5s\"\nintensity = false\n");
-    std::fs::write(&file, config).expect("the file is writable");
+    std::fs::write(&file, config).expect("a writable file");
     let shown = |words: &[&str]| {
         let mut command = sexton();
         command
@@ -555,10 +554,10 @@ fn the_configuration_shows_services() {
             .output()
             .expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        String::from_utf8(output.stdout).expect("the bytes are UTF-8")
+        String::from_utf8(output.stdout).expect("UTF-8")
     };
     assert!(shown(&[]).contains("sleep 1000"));
-    let said: Value = serde_json::from_str(&shown(&["--json"])).expect("the text is JSON");
+    let said: Value = serde_json::from_str(&shown(&["--json"])).expect("valid JSON");
     let web = &said["services"]["web"];
     assert_eq!(web["stop_signal"], 2);
     assert_eq!(web["grace_ms"], 5000);
@@ -580,16 +579,12 @@ fn metrics_count_processes_and_services() {
     until("it is back", || {
         application.running("web").filter(|pid| *pid != web)
     });
-    let daemon = application.daemon.as_ref().expect("the node is running");
-    let mut stream = std::net::TcpStream::connect(daemon.http()).expect("the server is listening");
+    let daemon = application.daemon.as_ref().expect("a server");
+    let mut stream = std::net::TcpStream::connect(daemon.http()).expect("it listens");
     let asked = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream
-        .write_all(asked.as_bytes())
-        .expect("the server reads the request");
+    stream.write_all(asked.as_bytes()).expect("connected");
     let mut page = String::new();
-    stream
-        .read_to_string(&mut page)
-        .expect("the answer is UTF-8");
+    stream.read_to_string(&mut page).expect("UTF-8");
     for line in [
         "sexton_processes{status=\"running\"} 1",
         "sexton_services{status=\"running\"} 1",

@@ -178,9 +178,9 @@ impl Reader {
     /// A file in its directory.
     pub(crate) fn file(&self, name: &str, text: &str) {
         let file = self.files.join(name);
-        std::fs::write(&file, text).expect("the file is writable");
+        std::fs::write(&file, text).expect("a writable file");
         let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&file, mode).expect("the file belongs to this user");
+        std::fs::set_permissions(&file, mode).expect("our own file");
     }
 
     /// What stands in its directory.
@@ -276,7 +276,7 @@ static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 /// Ports that nobody has, below those that the system gives out by itself. Each reader gets others, also while no coordinator
 /// of an earlier one listens yet.
 fn free_ports() -> [u16; 3] {
-    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("the value is small") * 30;
+    let begin = 20_000 + u16::try_from(std::process::id() % 400).expect("a small number") * 30;
     std::array::from_fn(|_| {
         let mut ports =
             std::iter::repeat_with(|| begin + NEXT_PORT.fetch_add(1, Ordering::Relaxed));

@@ -14,11 +14,11 @@ fn serve(files: &TempDir, more: &[&str]) -> Daemon {
 }
 
 fn files() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory can be created")
+    tempfile::tempdir().expect("a temporary directory")
 }
 
 fn number(client: &mut Client, command: &[u8]) -> u16 {
-    client.number(command).expect("the server answers")
+    client.number(command).expect("an answer")
 }
 
 #[test]
@@ -26,8 +26,7 @@ fn int_term_and_tstp_save_and_end_well() {
     for signal in [Signal::INT, Signal::TERM, Signal::TSTP] {
         let files = files();
         let daemon = serve(&files, &[]);
-        let mut client =
-            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         assert_eq!(
             number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
             1
@@ -47,12 +46,8 @@ fn int_term_and_tstp_save_and_end_well() {
 
         let again = serve(&files, &[]);
         again.until_logged("clean=true");
-        let mut client =
-            Client::connect(again.lockserver()).expect("the server accepts the connection");
-        assert_eq!(
-            client.owner("k", "i").expect("the server answers"),
-            b"alice"
-        );
+        let mut client = Client::connect(again.lockserver()).expect("connected");
+        assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
         let place = lockserver::find_contender("k", "i", "bob");
         assert_eq!(number(&mut client, &place), 2, "{signal:?}");
     }
@@ -62,20 +57,20 @@ fn int_term_and_tstp_save_and_end_well() {
 fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
     let files = files();
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8\n").expect("the file is writable");
+    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a writable file");
     let daemon = serve(&files, &["--hosts", text(&hosts)]);
     let greeting = || {
-        let mut client = Client::dial(daemon.lockserver()).expect("the server is listening");
+        let mut client = Client::dial(daemon.lockserver()).expect("it listens");
         client.receive(1).expect("the server sends a greeting")
     };
     assert_eq!(greeting(), [0], "only the lab");
 
-    std::fs::write(&hosts, "10.0.0.0/8\n127.0.0.0/8\n").expect("the file is writable");
+    std::fs::write(&hosts, "10.0.0.0/8\n127.0.0.0/8\n").expect("a writable file");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the hosts list changed and is in force");
     assert_eq!(greeting(), [1], "and this machine");
 
-    std::fs::write(&hosts, "10.0.0.0/8\n\nlocalhost\n").expect("the file is writable");
+    std::fs::write(&hosts, "10.0.0.0/8\n\nlocalhost\n").expect("a writable file");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the old hosts list stays in force");
     let log = daemon.log();
@@ -89,14 +84,14 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
     );
     assert_eq!(greeting(), [1], "the old list");
 
-    std::fs::remove_file(&hosts).expect("the file belongs to this user");
+    std::fs::remove_file(&hosts).expect("our own file");
     daemon.signal(Signal::HUP);
     until("the second error is logged", || {
         (daemon.log().matches("stays in force").count() == 2).then_some(())
     });
     assert_eq!(greeting(), [1], "the old list");
 
-    std::fs::write(&hosts, "# nobody\n").expect("the file is writable");
+    std::fs::write(&hosts, "# nobody\n").expect("a writable file");
     daemon.signal(Signal::HUP);
     until("nobody is let in", || (greeting() == [0]).then_some(()));
 }
@@ -105,7 +100,7 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
 fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     let files = files();
     let config = files.path().join("sexton.toml");
-    let write = |text: &str| std::fs::write(&config, text).expect("the file is writable");
+    let write = |text: &str| std::fs::write(&config, text).expect("a writable file");
     write("lock-entries = 100\n");
     let daemon = serve(&files, &["--config", text(&config)]);
     daemon.signal(Signal::HUP);
@@ -122,8 +117,7 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     write("lock-entries = 0\n");
     daemon.signal(Signal::HUP);
     daemon.until_logged("failed to reload, the old settings stay in force");
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -134,8 +128,7 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
 fn usr1_takes_a_checkpoint() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -156,8 +149,7 @@ fn usr1_takes_a_checkpoint() {
 fn usr1_writes_statistics_and_locks() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -173,7 +165,7 @@ fn usr1_writes_statistics_and_locks() {
     let data = files.path().join("data");
     let (statistics, locks) = (data.join("lockserver.stats"), data.join("lockserver.locks"));
     // What stands there before is replaced as a whole: a reader that has it open goes on reading the old one.
-    std::fs::write(&statistics, "old").expect("the file is writable");
+    std::fs::write(&statistics, "old").expect("a writable file");
     let old = std::fs::File::open(&statistics).expect("the file exists");
     daemon.signal(Signal::USR1);
     daemon.until_logged("wrote lockserver.stats and lockserver.locks");
@@ -183,7 +175,7 @@ fn usr1_writes_statistics_and_locks() {
         .lines()
         .map(|line| {
             let (name, value) = line.split_once(' ').expect("a name and a value");
-            (name, value.parse().expect("the text is a number"))
+            (name, value.parse().expect("a number"))
         })
         .collect();
     assert_eq!(lines.len(), 15, "{written}");
@@ -226,8 +218,7 @@ fn usr1_without_files_says_so_and_goes_on() {
     let daemon = Daemon::serve(&["--memory"]);
     daemon.signal(Signal::USR1);
     daemon.until_logged("SIGUSR1 ignored");
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
         1
@@ -239,8 +230,7 @@ fn sys_and_usr2_drain() {
     for signal in [Signal::SYS, Signal::USR2] {
         let files = files();
         let mut daemon = serve(&files, &[]);
-        let mut client =
-            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         assert_eq!(
             number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
             1
@@ -263,13 +253,13 @@ fn sys_and_usr2_drain() {
             1,
             "a renewal"
         );
-        assert!(client.renew("k", "i", "bob").expect("the server answers"));
+        assert!(client.renew("k", "i", "bob").expect("an answer"));
         assert_eq!(
             number(&mut client, &lockserver::release("k", "i", "alice")),
             1
         );
         assert_eq!(
-            client.owner("k", "i").expect("the server answers"),
+            client.owner("k", "i").expect("an answer"),
             b"bob",
             "who waits still inherits"
         );
@@ -284,8 +274,7 @@ fn sys_and_usr2_drain() {
         assert!(log.contains("drained"), "{log}");
 
         let again = serve(&files, &[]);
-        let mut client =
-            Client::connect(again.lockserver()).expect("the server accepts the connection");
+        let mut client = Client::connect(again.lockserver()).expect("connected");
         let newcomer = request("k", "i", "erin", (60, 30, 5));
         assert_eq!(
             number(&mut client, &newcomer),
@@ -315,8 +304,7 @@ fn a_drain_with_nothing_held_ends_at_once() {
 #[test]
 fn a_drain_ends_when_the_last_time_to_live_is_over() {
     let daemon = Daemon::serve(&["--memory"]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (1, 0, 0))),
         1
@@ -330,8 +318,7 @@ fn a_drain_ends_when_the_last_time_to_live_is_over() {
 fn a_drain_can_still_be_stopped() {
     let files = files();
     let daemon = serve(&files, &[]);
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 0, 0))),
         1
@@ -342,10 +329,6 @@ fn a_drain_can_still_be_stopped() {
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(0), "{log}");
     let again = serve(&files, &[]);
-    let mut client =
-        Client::connect(again.lockserver()).expect("the server accepts the connection");
-    assert_eq!(
-        client.owner("k", "i").expect("the server answers"),
-        b"alice"
-    );
+    let mut client = Client::connect(again.lockserver()).expect("connected");
+    assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
 }

@@ -79,7 +79,7 @@ fn blocks(page: &str) -> Vec<Vec<Step>> {
 
 fn read(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
-    std::fs::read_to_string(path).expect("the page is UTF-8")
+    std::fs::read_to_string(path).expect("UTF-8")
 }
 
 fn is_listed(page: &str, step: &Step) -> bool {

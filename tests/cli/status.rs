@@ -27,16 +27,12 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
 
 /// Its status, asked with these headers.
 fn get(coordinator: &Daemon, headers: &str) -> String {
-    let mut stream = TcpStream::connect(coordinator.http()).expect("the server is listening");
+    let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
     let request =
         format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
-    stream
-        .write_all(request.as_bytes())
-        .expect("the server reads the request");
+    stream.write_all(request.as_bytes()).expect("connected");
     let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the server answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer
 }
 
@@ -57,21 +53,19 @@ fn status(data: &Path, flags: &[&str]) -> Output {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("the bytes are UTF-8")
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 fn write_private(file: &Path, text: &str) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(file).expect("the file is writable");
-    opened
-        .write_all(text.as_bytes())
-        .expect("the file is writable");
+    let mut opened = options.open(file).expect("a writable file");
+    opened.write_all(text.as_bytes()).expect("a writable file");
 }
 
 #[test]
 fn a_person_and_a_program_read_the_status() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     let coordinator = start(&data, &[]);
     let shown = status(&data, &[]);
@@ -120,7 +114,7 @@ fn a_person_and_a_program_read_the_status() {
     assert!(snapshots.contains("on disk"), "{snapshots}");
 
     let json: serde_json::Value =
-        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("the bytes are JSON");
+        serde_json::from_slice(&status(&data, &["--json"]).stdout).expect("valid JSON");
     assert_eq!(json["pid"], number);
     assert_eq!(json["doors"]["http"], http);
     let following = &json["following"];
@@ -140,7 +134,7 @@ fn a_person_and_a_program_read_the_status() {
 
 #[test]
 fn without_a_coordinator_the_status_says_what_was_tried() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let refused = |data: &Path, expected: &str| {
         let refused = status(data, &[]);
         let [page, error] = ended(refused, 3);
@@ -174,7 +168,7 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
 
 #[test]
 fn a_token_is_read_again_at_hup_and_never_told() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let (data, file) = (
         directory.path().join("data"),
         directory.path().join("token"),
@@ -182,7 +176,7 @@ fn a_token_is_read_again_at_hup_and_never_told() {
     write_private(&file, TOKEN);
     let flags = [
         "--token-file",
-        file.to_str().expect("the path is UTF-8"),
+        file.to_str().expect("UTF-8"),
         "--log",
         "trace",
         "-d",
@@ -216,7 +210,7 @@ fn a_token_is_read_again_at_hup_and_never_told() {
 
 #[test]
 fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let (data, file) = (
         directory.path().join("data"),
         directory.path().join("token"),
@@ -234,7 +228,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
         }
         assert!(!error.contains("staple"), "{error}");
     };
-    let token = file.to_str().expect("the path is UTF-8");
+    let token = file.to_str().expect("UTF-8");
     refused(&data, &["--http", "0.0.0.0:0"], 2, &["needs a token file"]);
     refused(
         &data,
@@ -243,8 +237,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
         &["token", "No such file"],
     );
     write_private(&file, TOKEN);
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))
-        .expect("the file belongs to this user");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     refused(&data, &["--token-file", token], 3, &["0644", "chmod 600"]);
     let long = directory.path().join("x".repeat(120));
     refused(&long, &[], 3, &["107", "shorter data directory"]);
@@ -252,7 +245,7 @@ fn settings_of_the_http_door_that_cannot_be_are_told_before_anything_opens() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     let _coordinator = start(&data, &[]);
     for words in [
@@ -261,7 +254,7 @@ fn a_reader_that_has_gone_is_no_failure() {
         &["checkpoint"],
         &["checkpoint", "--json"],
     ] {
-        let (reader, writer) = std::io::pipe().expect("a pipe can be created");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let mut command = sexton();
         command.args(words).arg("--data").arg(&data).stdout(writer);

@@ -22,7 +22,7 @@ fn run(data: &Path, words: &[&str], status: i32) -> String {
 
 fn json(data: &Path, words: &[&str]) -> Value {
     let out = run(data, &[words, &["--json"]].concat(), 0);
-    serde_json::from_str(&out).expect("the text is JSON")
+    serde_json::from_str(&out).expect("valid JSON")
 }
 
 /// What a command that reads a directory prints, which must end with this status.
@@ -42,10 +42,7 @@ fn kinds(story: &str) -> Vec<&str> {
 
 fn push(data: &Path, queue: &str, ttr: &str) -> String {
     let told = json(data, &["queue", "push", queue, "work", "--ttr", ttr]);
-    told["id"]
-        .as_u64()
-        .expect("the value is a number")
-        .to_string()
+    told["id"].as_u64().expect("a number").to_string()
 }
 
 /// Claims a job: its number and its token.
@@ -53,16 +50,16 @@ fn pop(data: &Path, queue: &str) -> (String, String) {
     let told = json(data, &["queue", "pop", queue, "--wait", "30"]);
     let part = |name: &str| {
         let part = told["jobs"][0][name].as_u64();
-        part.expect("the value is a number").to_string()
+        part.expect("a number").to_string()
     };
     (part("id"), part("token"))
 }
 
 #[test]
 fn the_story_of_a_job_is_everything_that_happened_to_it() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let (job, other) = (push(&data, "mails", "600"), push(&data, "mails", "600"));
     let (claimed, first) = pop(&data, "mails");
     assert_eq!(claimed, job);
@@ -96,7 +93,7 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
     assert!(none.contains("nothing about queue purges"), "{none}");
     let told = read("replay", &data, &["--job", &job, "--json"], 0);
     let told: Value =
-        serde_json::from_str(told.lines().next().expect("a line")).expect("the text is JSON");
+        serde_json::from_str(told.lines().next().expect("a line")).expect("valid JSON");
     assert_eq!(told["events"][0]["kind"], "added");
     assert_eq!(told["events"][0]["queue"], "mails");
     let found = read("inspect", &data, &["--job", &job], 0);
@@ -106,9 +103,9 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
 
 #[test]
 fn a_claim_that_runs_out_is_told_by_name() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let job = push(&data, "slow", "1");
     assert_eq!(pop(&data, "slow").0, job);
     until("the end of its claim", || {
@@ -128,9 +125,9 @@ fn a_claim_that_runs_out_is_told_by_name() {
 
 #[test]
 fn the_story_of_a_key_tells_of_all_its_locks() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let _daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     for (key, owner) in [("acct", "ann"), ("other", "ann"), ("acct", "ann")] {
         run(&data, &["lock", "acquire", key, "--owner", owner], 0);
     }
@@ -152,9 +149,9 @@ fn the_story_of_a_key_tells_of_all_its_locks() {
 
 #[test]
 fn events_align_carry_their_position_and_are_of_one_item() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut events = sexton();
     events
         .args(["events", "--after", "999999999999", "--data"])
@@ -163,8 +160,8 @@ fn events_align_carry_their_position_and_are_of_one_item() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command starts");
-    let mut lines = BufReader::new(events.stdout.take().expect("the stream is a pipe")).lines();
-    let mut line = || lines.next().expect("a line").expect("the line is UTF-8");
+    let mut lines = BufReader::new(events.stdout.take().expect("a pipe")).lines();
+    let mut line = || lines.next().expect("a line").expect("UTF-8");
     let first = line();
     assert!(first.contains("999999999999 does not exist yet"), "{first}");
     assert!(!first.contains("lost"), "{first}");
@@ -194,11 +191,11 @@ fn events_align_carry_their_position_and_are_of_one_item() {
             .spawn()
             .expect("the command starts");
         let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("the stream is a pipe"));
-        out.read_line(&mut line).expect("the line is UTF-8");
-        child.kill().expect("the process is running");
-        child.wait().expect("the process is a child of this one");
-        let told: Value = serde_json::from_str(&line).expect("the text is JSON");
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("UTF-8");
+        child.kill().expect("a live process");
+        child.wait().expect("our child");
+        let told: Value = serde_json::from_str(&line).expect("valid JSON");
         told["kind"].as_str().expect("a kind").to_owned()
     };
     assert_eq!(behind(&[]), "granted", "the position is what --after takes");
@@ -213,23 +210,17 @@ fn events_align_carry_their_position_and_are_of_one_item() {
 /// A process is known by numbers that JSON has no room for.
 #[test]
 fn a_log_of_processes_is_replayed_exported_and_read_again() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")]);
+    let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut running = sexton();
-    running.args([
-        "run",
-        "--data",
-        data.to_str().expect("the path is UTF-8"),
-        "--",
-        "true",
-    ]);
+    running.args(["run", "--data", data.to_str().expect("UTF-8"), "--", "true"]);
     ended(running.output().expect("the command runs"), 0);
     daemon.kill();
     let log = read("replay", &data, &[], 0);
     assert!(log.contains(r#""ended""#), "{log}");
     let export = files.path().join("log.jsonl");
-    let export = export.to_str().expect("the path is UTF-8");
+    let export = export.to_str().expect("UTF-8");
     read("replay", &data, &["--export", export], 0);
     let verified = read("replay", Path::new(export), &["--verify"], 0);
     assert!(!verified.contains("otherwise"), "{verified}");

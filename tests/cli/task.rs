@@ -22,15 +22,12 @@ const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 /// Adds a shell script as a task; its number.
 pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
-    tree.well(&words)
-        .trim_end()
-        .parse()
-        .expect("the text is a number")
+    tree.well(&words).trim_end().parse().expect("a number")
 }
 
 pub(crate) fn show(tree: &Tree, id: u64) -> Value {
     let printed = tree.well(&["task", "show", &id.to_string(), "--json"]);
-    serde_json::from_str(&printed).expect("the text is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 /// A task that is over.
@@ -72,7 +69,7 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
-        let servers: Value = serde_json::from_str(&servers).expect("the text is JSON");
+        let servers: Value = serde_json::from_str(&servers).expect("valid JSON");
         let all = servers["servers"].as_array()?.iter();
         all.map(|it| it["used"].as_u64())
             .all(|used| used == Some(0))
@@ -141,20 +138,16 @@ fn a_status_of_its_own_fails_a_task_and_bytes_are_saved_as_they_are() {
 fn what_cannot_be_launched_is_tried_again_and_says_why() {
     let tree = Tree::start();
     let file = tree.data.join("not-executable");
-    std::fs::write(&file, "").expect("the file is writable");
+    std::fs::write(&file, "").expect("a writable file");
     let script = tree.data.join("no-interpreter");
-    std::fs::write(&script, "#!/no/such/interpreter\n").expect("the file is writable");
+    std::fs::write(&script, "#!/no/such/interpreter\n").expect("a writable file");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
-        .expect("the file belongs to this user");
+        .expect("our own file");
     for abort in [true, false] {
         for command in ["/no/such/program", text(&file), text(&script)] {
             let flags: &[&str] = if abort { &[] } else { &["--retry"] };
             let words = [&["task", "add"], flags, &["--", command]].concat();
-            let id = tree
-                .well(&words)
-                .trim_end()
-                .parse()
-                .expect("the text is a number");
+            let id = tree.well(&words).trim_end().parse().expect("a number");
             let task = tried(&tree, id, 2);
             assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
             let failure = task["past"][0]["failure"]
@@ -164,11 +157,7 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
             tree.well(&["task", "terminate", "--now", &id.to_string()]);
         }
         let words = ["task", "add", "--dir", "/no/such/directory", "--", "true"];
-        let id = tree
-            .well(&words)
-            .trim_end()
-            .parse()
-            .expect("the text is a number");
+        let id = tree.well(&words).trim_end().parse().expect("a number");
         let task = tried(&tree, id, 1);
         assert_eq!(came_to(&task).1, "not-launched", "{task}");
         tree.well(&["task", "terminate", "--now", &id.to_string()]);
@@ -183,7 +172,7 @@ fn arguments_that_the_kernel_does_not_take_are_its_error() {
     let long = "x".repeat(140_000);
     let body = format!(r#"{{"launch":{{"command":["true","{long}"],"dir":"/"}}}}"#);
     let added = tree.post("/v1/tasks/add", &body);
-    let id = added["id"].as_u64().expect("the value is a number");
+    let id = added["id"].as_u64().expect("a number");
     let task = tried(&tree, id, 1);
     assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
     let failure = task["past"][0]["failure"]
@@ -346,7 +335,7 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     let ended = running(&tree, "ends");
     let victim = victim.expect("it is running");
     tree.again(|| {
-        kill_process(victim, Signal::KILL).expect("the process exists");
+        kill_process(victim, Signal::KILL).expect("a live process");
         until("the first has ended", || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", ended.as_raw_nonzero()));
             stat.is_err().then_some(())
@@ -359,7 +348,7 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
         (&task["status"], &task["attempts"]),
         (&"processing".into(), &1.into())
     );
-    std::fs::write(tree.data.join("go"), "").expect("the file is writable");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     assert_eq!(over(&tree, goes_on)["exit"], "completed");
     assert_no_thread_is_taken(&tree);
 }
@@ -369,7 +358,7 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
 fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
     let tree = Tree::start();
     let file = tree.data.join("servers.json");
-    let write = |hosts: &str| std::fs::write(&file, hosts).expect("the file is writable");
+    let write = |hosts: &str| std::fs::write(&file, hosts).expect("a writable file");
     for server in ["A", "B"] {
         tree.well(&["server", "add", server, "--threads", "4"]);
     }
@@ -440,7 +429,7 @@ fn it_says_why_a_task_does_not_run() {
     assert_eq!(why(held), "no server is enabled");
     tree.well(&["task", "pause", "--all", "--hard"]);
     assert_eq!(why(held), "all tasks are paused (hard)");
-    std::fs::write(tree.data.join("go"), "").expect("the file is writable");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, first);
     tree.well(&["task", "resume", "--all"]);
     tree.well(&["server", "enable", "local"]);
@@ -458,33 +447,21 @@ fn reports_are_heard_of_attempts_that_live() {
         Some(secret.trim().to_owned()).filter(|it| !it.is_empty())
     });
     let say = |line: &str| {
-        let mut stream =
-            UnixStream::connect(tree.data.join("report.sock")).expect("the server is listening");
-        stream
-            .write_all(line.as_bytes())
-            .expect("the server reads the request");
-        stream
-            .write_all(b"\n")
-            .expect("the server reads the request");
+        let mut stream = UnixStream::connect(tree.data.join("report.sock")).expect("it listens");
+        stream.write_all(line.as_bytes()).expect("connected");
+        stream.write_all(b"\n").expect("connected");
         let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .expect("the server answers");
-        serde_json::from_str::<Value>(&answer).expect("the answer is JSON")
+        stream.read_to_string(&mut answer).expect("an answer");
+        serde_json::from_str::<Value>(&answer).expect("valid JSON")
     };
     // A line whose sender is killed while it writes.
     let torn = |half: &str| {
-        let mut stream =
-            UnixStream::connect(tree.data.join("report.sock")).expect("the server is listening");
-        stream
-            .write_all(half.as_bytes())
-            .expect("the server reads the request");
+        let mut stream = UnixStream::connect(tree.data.join("report.sock")).expect("it listens");
+        stream.write_all(half.as_bytes()).expect("connected");
         stream.shutdown(Shutdown::Write).expect("it is connected");
         let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .expect("the server answers");
-        serde_json::from_str::<Value>(&answer).expect("the answer is JSON")
+        stream.read_to_string(&mut answer).expect("an answer");
+        serde_json::from_str::<Value>(&answer).expect("valid JSON")
     };
     let with =
         |secret: &str, report: &str| say(&format!(r#"{{"secret":"{secret}","report":{report}}}"#));
@@ -521,15 +498,14 @@ fn reports_are_heard_of_attempts_that_live() {
     assert_eq!(long["reason"], "field", "{long}");
     let mode = std::fs::metadata(tree.data.join("report.sock")).expect("the file exists");
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
-    std::fs::write(tree.data.join("go"), "").expect("the file is writable");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, id);
     assert_eq!(with(&secret, beat)["reason"], "stale");
     // The secret is in no file but the one that its command wrote.
     let journal = std::fs::read_dir(tree.data.join("journal")).expect("a journal");
     let code = secret.split_once('.').expect("it has a code").1;
     for file in journal {
-        let bytes = std::fs::read(file.expect("the directory is readable").path())
-            .expect("the file is readable");
+        let bytes = std::fs::read(file.expect("a segment").path()).expect("a file");
         let found = bytes.windows(code.len()).any(|it| it == code.as_bytes());
         assert!(!found, "no secret is in the journal");
     }
@@ -542,17 +518,17 @@ fn an_operator_pauses_terminates_restarts_and_prunes() {
     let tree = Tree::start();
     let script = r#"[ "$SEXTON_TASK_TERMINATING" = 1 ] && : > "$SEXTON_DATA/wound-up"; exec "$0" task wait 1h"#;
     let id = add(&tree, &[], script).to_string();
-    tried(&tree, id.parse().expect("the text is a number"), 1);
+    tried(&tree, id.parse().expect("a number"), 1);
     tree.well(&["task", "terminate", &id]);
-    let task = over(&tree, id.parse().expect("the text is a number"));
+    let task = over(&tree, id.parse().expect("a number"));
     assert_eq!(task["exit"], "terminated", "{task}");
     assert!(tree.data.join("wound-up").exists(), "it had another burst");
     let again = tree.run(&["task", "terminate", &id]);
     assert_eq!(again.status, 1, "{again:?}");
     tree.well(&["task", "restart", &id]);
-    tried(&tree, id.parse().expect("the text is a number"), 3);
+    tried(&tree, id.parse().expect("a number"), 3);
     tree.well(&["task", "terminate", "--now", &id]);
-    over(&tree, id.parse().expect("the text is a number"));
+    over(&tree, id.parse().expect("a number"));
     let runs = add(&tree, &[], r#"echo $$ > "$SEXTON_DATA/runs"; sleep 1000"#);
     let pid = running(&tree, "runs");
     tree.well(&["task", "terminate", "--now", &runs.to_string()]);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Adds a task; how it is shown.
 fn add(tree: &Tree, words: &[&str]) -> Value {
     let words = [&["task", "add", "--json"], words].concat();
-    serde_json::from_str(&tree.well(&words)).expect("the text is JSON")
+    serde_json::from_str(&tree.well(&words)).expect("valid JSON")
 }
 
 fn terms(task: &Value) -> Value {
@@ -30,13 +30,13 @@ fn terms(task: &Value) -> Value {
 
 fn show(tree: &Tree, task: &Value) -> Value {
     let id = task["id"].to_string();
-    serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("the text is JSON")
+    serde_json::from_str(&tree.well(&["task", "show", &id, "--json"])).expect("valid JSON")
 }
 
 /// Tasks that are over.
 fn over(tree: &Tree) -> usize {
     let listed = tree.well(&["task", "list", "--status", "complete", "--json"]);
-    let listed: Value = serde_json::from_str(&listed).expect("the text is JSON");
+    let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
     listed["tasks"].as_array().map_or(0, Vec::len)
 }
 
@@ -45,7 +45,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let mut tree = Tree::start();
     drop(tree.daemon.take());
     let file = tree.data.join("sexton.toml");
-    let write = |words: &str| std::fs::write(&file, words).expect("the file is writable");
+    let write = |words: &str| std::fs::write(&file, words).expect("a writable file");
     write("[tasks]\nabort_on_failure = false\nburst = \"7s\"\nfail_after = 90\ngroup_limit = 1\n");
     let config = ["--data", text(&tree.data), "--config", text(&file)];
     tree.daemon = Some(Daemon::serve(&config));
@@ -73,7 +73,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     assert_eq!(show(&tree, &second)["why"], "group default is full: 1 of 1");
 
     write("[tasks]\nprogress = \"4s\"\ngroup_limit = 2\nkeep_max = 1\n");
-    let daemon = tree.daemon.as_ref().expect("the node is running");
+    let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the table [tasks] changed and is in force");
     until("the second is under way, too", || {
@@ -91,10 +91,10 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
         "it is as it was added"
     );
     assert_eq!(show(&tree, &third)["why"], "group default is full: 2 of 2");
-    std::fs::write(tree.data.join("go"), "").expect("the file is writable");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     until("of those that are over, one is kept", || {
         let all = tree.well(&["task", "list", "--json"]);
-        let all: Value = serde_json::from_str(&all).expect("the text is JSON");
+        let all: Value = serde_json::from_str(&all).expect("valid JSON");
         let left = all["tasks"].as_array().map(Vec::len);
         (left == Some(2) && over(&tree) == 1).then_some(())
     });
@@ -102,7 +102,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
 
     // What cannot be changes nothing.
     write("[tasks]\nkeep_max = 0\n");
-    let daemon = tree.daemon.as_ref().expect("the node is running");
+    let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
     daemon.until_logged("failed to reload, the old settings stay in force");
     let fourth = add(&tree, &["--paused", "--", "true"]);

@@ -217,10 +217,10 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
             if point == "within-cleanup:stop" {
                 continue;
             }
-            let id = task["id"].as_u64().expect("the value is a number");
+            let id = task["id"].as_u64().expect("a number");
             until("what cleans up has ended", || {
                 let told = tree.well(&["task", "transcript", &id.to_string(), "--json"]);
-                let told: Value = serde_json::from_str(&told).expect("the text is JSON");
+                let told: Value = serde_json::from_str(&told).expect("valid JSON");
                 let phases = told["stories"][0]["phases"].as_array()?.iter();
                 phases
                     .into_iter()
@@ -273,7 +273,7 @@ fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
         assert_no_thread_is_taken(&tree);
     }
     let status = tree.well(&["status", "--json"]);
-    let status: Value = serde_json::from_str(&status).expect("the text is JSON");
+    let status: Value = serde_json::from_str(&status).expect("valid JSON");
     for (actor, restarts, rebuilds) in [("dispatch", 4, 4), ("lock", 4, 0)] {
         let actors = status["actors"].as_array().expect("actors").iter();
         let mut those = actors.filter(|it| it["name"] == actor);
@@ -297,7 +297,7 @@ fn a_coordinator_makes_no_faults_unless_it_is_allowed_to() {
         "{refused:?}"
     );
     let listed = tree.well(&["task", "list", "--json"]);
-    let listed: Value = serde_json::from_str(&listed).expect("the text is JSON");
+    let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
     assert_eq!(
         listed["tasks"].as_array().map(Vec::len),
         Some(0),

@@ -24,7 +24,7 @@ exit 3
 }
 
 fn let_go(tree: &Tree, id: u64) -> Value {
-    std::fs::write(tree.data.join("go"), "").expect("the file is writable");
+    std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(tree, id)
 }
 
@@ -34,13 +34,11 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     let (id, child) = begin(&tree);
     let task = show(&tree, id);
     let token = &task["attempt"]["token"];
-    let process = task["attempt"]["process"]
-        .as_str()
-        .expect("the value is a string");
+    let process = task["attempt"]["process"].as_str().expect("a string");
 
     // As the actor of locks has them.
     let locks = tree.get("/v1/locks");
-    let locks = locks["locks"].as_array().expect("the value is a list");
+    let locks = locks["locks"].as_array().expect("a list");
     let mut keys: Vec<&str> = locks.iter().filter_map(|it| it["key"].as_str()).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["wip-pool-lock-execute", "wip-pool-lock-update"]);
@@ -72,7 +70,7 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     let without = tree.well(&["task", "transcript", &id]);
     assert!(!without.contains("wip-pool-lock"), "{without}");
 
-    let_go(&tree, id.parse().expect("the text is a number"));
+    let_go(&tree, id.parse().expect("a number"));
     for words in [
         &["task", "show", &id][..],
         &["task", "transcript", &id, "--dispatch"],
@@ -89,7 +87,7 @@ fn a_task_that_runs_is_among_what_is_busiest() {
     let (id, _) = begin(&tree);
     let waits = add(&tree, &["--paused"], "exit 0");
     let busiest = tree.get("/v1/busiest");
-    let tasks = busiest["tasks"].as_array().expect("the value is a list");
+    let tasks = busiest["tasks"].as_array().expect("a list");
     assert_eq!(tasks[0]["id"], id, "{busiest}");
     assert_eq!(tasks[0]["status"], "processing", "{busiest}");
     assert_eq!(tasks[0]["attempt"]["server"], "local", "{busiest}");
@@ -108,8 +106,8 @@ fn a_task_that_runs_is_among_what_is_busiest() {
 /// Reads events of a command until there are as many; each as its kind and its task.
 fn read(lines: &mut impl Iterator<Item = std::io::Result<String>>, count: usize) -> Vec<Value> {
     let lines = lines.take(count);
-    let told = lines.map(|line| serde_json::from_str(&line.expect("the line is UTF-8")));
-    told.map(|it| it.expect("the line is JSON")).collect()
+    let told = lines.map(|line| serde_json::from_str(&line.expect("UTF-8")));
+    told.map(|it| it.expect("valid JSON")).collect()
 }
 
 fn kinds(told: &[Value]) -> Vec<&str> {
@@ -128,7 +126,7 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the command starts");
-        let out = BufReader::new(child.stdout.take().expect("the stream is a pipe"));
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
         (child, out.lines())
     };
     let (mut all, mut lines) = watch(&["--actor", "dispatch", "--after", "999999999999"]);
@@ -163,12 +161,12 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
         "{failed}"
     );
     for child in [&mut all, &mut its] {
-        child.kill().expect("the process is running");
-        child.wait().expect("the process is a child of this one");
+        child.kill().expect("a live process");
+        child.wait().expect("our child");
     }
 
-    tree.daemon.take().expect("a server is running").kill();
-    let data = tree.data.to_str().expect("the path is UTF-8").to_owned();
+    tree.daemon.take().expect("a server").kill();
+    let data = tree.data.to_str().expect("UTF-8").to_owned();
     let replayed = tree.well(&["replay", &data, "--task", &id]);
     let words = replayed.lines().map(|line| line.split_whitespace().nth(3));
     let words: Vec<&str> = words.map(|it| it.expect("a kind")).collect();

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 /// Adds jobs until one is refused for want of space.
 pub(crate) fn fill(tree: &Tree) {
-    let daemon = tree.daemon.as_ref().expect("a server is running");
+    let daemon = tree.daemon.as_ref().expect("a server");
     // A disk with room for the first two segments of the journal, and not for the third.
     daemon.limit_files(Some(3 << 20));
     let long = "x".repeat(60_000);
@@ -51,11 +51,11 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     assert_eq!(used.count(), 1, "only that of the task that runs");
     tree.assert_all_agrees();
     // What runs goes on, and ends.
-    std::fs::write(&file, "").expect("the file is writable");
+    std::fs::write(&file, "").expect("a writable file");
     assert_eq!(over(&tree, runs)["exit"], "completed");
     tree.assert_all_agrees();
 
-    let daemon = tree.daemon.as_ref().expect("a server is running");
+    let daemon = tree.daemon.as_ref().expect("a server");
     daemon.limit_files(None);
     for id in [held, other] {
         assert_eq!(over(&tree, id)["exit"], "completed");

@@ -8,7 +8,7 @@ const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 fn story(tree: &Tree, id: &str) -> Value {
     let printed = tree.well(&["task", "transcript", id, "--json"]);
-    serde_json::from_str(&printed).expect("the text is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 /// The phases of an attempt, in their order.

@@ -25,7 +25,7 @@ fn top(data: &Path) -> Command {
 }
 
 fn serve(data: &Path) -> Daemon {
-    Daemon::serve(&["--data", data.to_str().expect("the path is UTF-8")])
+    Daemon::serve(&["--data", data.to_str().expect("UTF-8")])
 }
 
 fn output(mut command: Command) -> Output {
@@ -34,7 +34,7 @@ fn output(mut command: Command) -> Output {
 
 #[test]
 fn where_nobody_looks_one_frame_is_printed() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     let [page, _] = ended(output(top(directory.path())), 0);
     let pid = coordinator.pid().as_raw_nonzero().to_string();
@@ -69,7 +69,7 @@ fn where_nobody_looks_one_frame_is_printed() {
     let mut once = top(directory.path());
     once.args(["--once", "--json"]);
     let [line, _] = ended(output(once), 0);
-    let line: Value = serde_json::from_str(&line).expect("the text is JSON");
+    let line: Value = serde_json::from_str(&line).expect("valid JSON");
     assert_eq!(line["status"]["pid"].to_string(), pid);
     assert!(
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
@@ -82,13 +82,13 @@ fn where_nobody_looks_one_frame_is_printed() {
 
 #[test]
 fn jobs_and_the_beanstalkd_door_are_shown() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
-    let data = directory.path().to_str().expect("the path is UTF-8");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data = directory.path().to_str().expect("UTF-8");
     let door = ["--beanstalk", "127.0.0.1:0", "--beanstalk-connections", "2"];
     let coordinator = Daemon::serve(&[&["--data", data], &door[..]].concat());
-    let connect = || Client::connect(coordinator.beanstalk()).expect("the server is listening");
+    let connect = || Client::connect(coordinator.beanstalk()).expect("it listens");
     let mut client = connect();
-    let mut ask = |command: &str| client.ask(command).expect("the server answers").line;
+    let mut ask = |command: &str| client.ask(command).expect("an answer").line;
     for (id, delay) in [0, 0, 0, 0, 1000].into_iter().enumerate() {
         let put = ask(&format!("put 0 {delay} 600 4\r\nwork"));
         assert_eq!(put, format!("INSERTED {}", id + 1));
@@ -101,10 +101,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
         ("watch empty", "WATCHING 2"),
         ("ignore default", "WATCHING 1"),
     ] {
-        assert_eq!(
-            waiting.ask(command).expect("the server answers").line,
-            reply
-        );
+        assert_eq!(waiting.ask(command).expect("an answer").line, reply);
     }
     waiting.send(b"reserve\r\n").expect("the receiver exists");
     // All places are taken.
@@ -112,7 +109,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     let line = until("a status of one that waits", || {
         let mut once = top(directory.path());
         once.args(["--once", "--json"]);
-        let line: Value = serde_json::from_slice(&output(once).stdout).expect("the bytes are JSON");
+        let line: Value = serde_json::from_slice(&output(once).stdout).expect("valid JSON");
         (line["status"]["queues"]["waiting"] == 1).then_some(line)
     });
     assert_eq!(line["per_second"]["jobs_added"], 0.0);
@@ -127,7 +124,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
         (&commands["put"], &commands["reserve"]),
         (&5.into(), &3.into())
     );
-    let queues = line["queues"].as_array().expect("the value is a list");
+    let queues = line["queues"].as_array().expect("a list");
     let default = queues.iter().find(|queue| queue["queue"] == "default");
     let default = default.expect("the tube that has jobs is among them");
     assert_eq!(
@@ -158,7 +155,7 @@ fn words_of(page: &str) -> String {
 
 #[test]
 fn without_a_coordinator_one_frame_is_an_error_that_helps() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     for flags in [&["--once"][..], &["--once", "--json"]] {
         let mut command = top(directory.path());
         command.args(flags);
@@ -178,7 +175,7 @@ fn without_a_coordinator_one_frame_is_an_error_that_helps() {
 
 #[test]
 fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     let before = coordinator.pid().as_raw_nonzero().to_string();
     let mut command = top(directory.path());
@@ -187,12 +184,9 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command starts");
-    let mut lines = BufReader::new(watching.stdout.take().expect("the stream is a pipe")).lines();
+    let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
     let mut line_with = |wanted: &dyn Fn(&Value) -> bool| loop {
-        let line = lines
-            .next()
-            .expect("another item follows")
-            .expect("the line is UTF-8");
+        let line = lines.next().expect("another item follows").expect("UTF-8");
         let line: Value = serde_json::from_str(&line).expect("each line is JSON");
         if wanted(&line) {
             return line;
@@ -219,8 +213,8 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
         "no rate across two processes: {line}"
     );
     line_with(&|line| line["per_second"].is_object());
-    watching.kill().expect("the process is running");
-    watching.wait().expect("the process is a child of this one");
+    watching.kill().expect("a live process");
+    watching.wait().expect("our child");
 }
 
 /// `sexton top` on a terminal of 80 by 24.
@@ -255,7 +249,7 @@ impl Terminal {
         let end = || Stdio::from(theirs.try_clone().expect("descriptors are left"));
         command.env("TERM", "xterm-256color");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
-        let process = process.expect("the command can be run");
+        let process = process.expect("the command runs");
         let ours = File::from(ours);
         let seen = Gathered::from(ours.try_clone().expect("descriptors are left"));
         Self {
@@ -276,17 +270,13 @@ impl Terminal {
     }
 
     fn press(&mut self, keys: &str) {
-        self.ours
-            .write_all(keys.as_bytes())
-            .expect("the server reads the request");
+        self.ours.write_all(keys.as_bytes()).expect("connected");
     }
 
     /// Waits for the end, which must be a good one, and for the ordinary screen.
     fn ends(&mut self) {
         let status = until("the end of top", || {
-            self.process
-                .try_wait()
-                .expect("the process is a child of this one")
+            self.process.try_wait().expect("our child")
         });
         assert!(status.success(), "{status}: {}", self.seen.so_far());
         until("the ordinary screen", || {
@@ -352,7 +342,7 @@ impl Drop for Terminal {
 
 #[test]
 fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     for end in ["q", "\u{3}", "\u{1b}", "SIGTERM"] {
         let mut command = top(directory.path());
@@ -365,8 +355,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
             "it reads single keys"
         );
         if end == "SIGTERM" {
-            kill_process(Pid::from_child(&terminal.process), Signal::TERM)
-                .expect("the process is running");
+            kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("a live process");
         } else {
             terminal.press(end);
         }
@@ -383,8 +372,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
                 .contains("\u{1b}[?1049h")
                 .then_some(())
         });
-        kill_process(Pid::from_child(&terminal.process), Signal::TERM)
-            .expect("the process is running");
+        kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("a live process");
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before);
     }
@@ -393,7 +381,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
 
 #[test]
 fn it_stays_through_a_restart_and_a_coordinator_that_is_stopped() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let coordinator = serve(directory.path());
     let mut terminal = Terminal::open(top(directory.path()));
     terminal.until_shown("serving");

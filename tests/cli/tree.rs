@@ -31,7 +31,7 @@ impl Tree {
             left_out("processes without control groups: only root takes those away");
             return None;
         }
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let mut starter = Command::new("unshare");
         let hide = "awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo | xargs -r -n1 umount -l; exec \"$@\"";
@@ -46,10 +46,10 @@ impl Tree {
 
     /// One whose coordinator somebody else starts, with this in its configuration file.
     pub(crate) fn started_by(starter: Command, config: &str) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let file = files.path().join("sexton.toml");
-        std::fs::write(&file, config).expect("the file is writable");
+        std::fs::write(&file, config).expect("a writable file");
         let flags = ["--data", text(&data), "--config", text(&file)];
         Self {
             daemon: Some(Daemon::start(serve_by(starter, &flags))),
@@ -60,7 +60,7 @@ impl Tree {
 
     /// One whose coordinator is of this user. Only root may ask for another than its own.
     pub(crate) fn of_user(user: u32) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let mut command = serve(&["--data", text(&data)]);
         if rustix::process::geteuid().as_raw() != user {
@@ -96,7 +96,7 @@ impl Tree {
 
     /// One whose coordinator somebody else starts, on its directory; and the folder that this is in.
     pub(crate) fn to_come() -> (Self, PathBuf) {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let folder = files.path().to_owned();
         let tree = Self {
             daemon: None,
@@ -137,12 +137,12 @@ impl Tree {
 
     pub(crate) fn record(&self, id: &str) -> Value {
         let printed = self.well(&["ps", id, "--json"]);
-        serde_json::from_str(&printed).expect("the text is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 
     pub(crate) fn all(&self) -> Vec<Value> {
         let printed = self.well(&["ps", "--all", "--json"]);
-        let mut said: Value = serde_json::from_str(&printed).expect("the text is JSON");
+        let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
         let Value::Array(records) = said["processes"].take() else {
             panic!("no list: {said}");
         };
@@ -164,17 +164,12 @@ impl Tree {
     }
 
     fn exchange(&self, request: &str) -> Value {
-        let mut stream =
-            UnixStream::connect(self.data.join("sexton.sock")).expect("the server is listening");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
+        let mut stream = UnixStream::connect(self.data.join("sexton.sock")).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("connected");
         let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .expect("the server answers");
+        stream.read_to_string(&mut answer).expect("an answer");
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        serde_json::from_str(body).expect("the text is JSON")
+        serde_json::from_str(body).expect("valid JSON")
     }
 
     /// The PID of its keeper.
@@ -185,7 +180,7 @@ impl Tree {
 
     pub(crate) fn kill_keeper(&self) {
         let keeper = self.keeper().expect("a keeper runs");
-        kill_process(keeper, Signal::KILL).expect("the process exists");
+        kill_process(keeper, Signal::KILL).expect("a live process");
     }
 
     /// Starts a coordinator on the directory, where none runs.
@@ -195,7 +190,7 @@ impl Tree {
 
     /// Kills the coordinator, and starts another on the same directory.
     pub(crate) fn again(&mut self, between: impl FnOnce()) {
-        self.daemon.take().expect("a server is running").kill();
+        self.daemon.take().expect("a server").kill();
         between();
         self.serve();
     }

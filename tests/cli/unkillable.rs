@@ -71,14 +71,10 @@ impl Drop for Killed {
 
 fn holder(tree: &Tree) -> Option<Value> {
     let printed = tree.well(&["lock", "list", "k", "--json"]);
-    let said: Value = serde_json::from_str(&printed).expect("the text is JSON");
+    let said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let locks = said.pointer("/locks").and_then(Value::as_array);
     let holds = |it: &&Value| it.pointer("/place") == Some(&1.into());
-    locks
-        .expect("the value is a list")
-        .iter()
-        .find(holds)
-        .cloned()
+    locks.expect("a list").iter().find(holds).cloned()
 }
 
 fn is(entry: Option<&Value>, path: &str, value: &Value) -> Option<()> {
@@ -98,15 +94,14 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     run.stdout(Stdio::null()).stderr(Stdio::null());
     let run = Killed(run.spawn().expect("the command starts"));
     let pid = until("it runs", || fs::read_to_string(&pid_file).ok());
-    let pid =
-        Pid::from_raw(pid.trim().parse().expect("the text is a number")).expect("the PID is not 0");
+    let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID");
     // Its lock has a time by now, after which it is killed.
     until("its lock has a time", || {
         holder(&tree)?.pointer("/remaining_ms")?.as_u64()
     });
     frozen.freeze(pid);
     let of_run = Pid::from_child(&run.0);
-    kill_process(of_run, Signal::STOP).expect("this user may signal it");
+    kill_process(of_run, Signal::STOP).expect("a permitted signal");
     until("its tree is being stopped", || {
         is(holder(&tree).as_ref(), "/fencing", &true.into())
     });
@@ -125,14 +120,7 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     let said = tree.run(&["lock", "run", "--no-wait", "k", "--", "true"]);
     assert_eq!(said.status, 1, "{said:?}");
     tree.well(&["lock", "release", "k", "--force"]);
-    assert_eq!(
-        waits
-            .0
-            .wait()
-            .expect("the process is a child of this one")
-            .code(),
-        Some(0)
-    );
+    assert_eq!(waits.0.wait().expect("our child").code(), Some(0));
     assert!(next.exists(), "the next had the lock");
     assert!(
         Path::new("/proc").join(&number).exists(),

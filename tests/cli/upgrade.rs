@@ -18,7 +18,7 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         Self { files, data }
     }
@@ -61,7 +61,7 @@ impl Site {
     }
 
     fn record(&self, id: &str) -> Value {
-        serde_json::from_str(&self.ask(&["ps", id, "--json"])).expect("the text is JSON")
+        serde_json::from_str(&self.ask(&["ps", id, "--json"])).expect("valid JSON")
     }
 
     fn keeper(&self) -> Option<Pid> {

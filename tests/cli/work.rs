@@ -38,7 +38,7 @@ pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, Command
 
 /// Type, status and error of each job.
 pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
-    let listed = said["jobs"].as_array().expect("the value is a list");
+    let listed = said["jobs"].as_array().expect("a list");
     let word = |job: &Value, what: &str| job[what].as_str().expect("a word").to_owned();
     let jobs = listed.iter().map(|job| {
         assert!(job["time"].is_u64(), "{job}");
@@ -56,7 +56,7 @@ pub(crate) fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
 }
 
 pub(crate) fn pid(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("a PID fits")).expect("the PID is not 0")
+    Pid::from_raw(i32::try_from(child.id()).expect("a PID fits")).expect("a PID")
 }
 
 /// A script that runs until a file is there, and notes that it began and that it ended.
@@ -145,19 +145,9 @@ fn a_job_is_done_when_all_that_its_command_started_has_ended() {
     let mut running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     assert_eq!(job(&tree, &id)["phase"], "claimed");
-    assert!(
-        running
-            .try_wait()
-            .expect("the process is a child of this one")
-            .is_none()
-    );
-    std::fs::write(&gate, "").expect("the file is writable");
-    assert!(
-        running
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    assert!(running.try_wait().expect("our child").is_none());
+    std::fs::write(&gate, "").expect("a writable file");
+    assert!(running.wait().expect("our child").success());
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
 }
 
@@ -217,13 +207,8 @@ fn several_run_beside_each_other() {
     until_lines(&log, 3);
     let noted = std::fs::read_to_string(&log).expect("the file exists");
     assert_eq!(noted, "begin\nbegin\nbegin\n");
-    std::fs::write(&gate, "").expect("the file is writable");
-    assert!(
-        running
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    std::fs::write(&gate, "").expect("a writable file");
+    assert!(running.wait().expect("our child").success());
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
@@ -235,13 +220,9 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     let id = push(&tree, "mails", "x");
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
-    std::fs::write(&gate, "").expect("the file is writable");
-    let done = done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    std::fs::write(&gate, "").expect("a writable file");
+    let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.err.contains("stopped"), "{done:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
@@ -254,13 +235,8 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
         let queue = tree.get("/v1/queues/queue?queue=mails");
         (queue["waiting"] == 1).then_some(())
     });
-    kill_process(pid(&idle), Signal::TERM).expect("the process is running");
-    assert!(
-        idle.wait_with_output()
-            .expect("the process is a child of this one")
-            .status
-            .success()
-    );
+    kill_process(pid(&idle), Signal::TERM).expect("a live process");
+    assert!(idle.wait_with_output().expect("our child").status.success());
 }
 
 /// Whoever is killed, the job runs again when its command is gone, and not before.
@@ -277,12 +253,8 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     assert_eq!(job(&tree, &id)["phase"], "claimed", "its command lives");
     let early = tree.run(&["queue", "pop", "mails"]);
     assert_eq!(early.status, 1, "nobody has it beside it: {early:?}");
-    std::fs::write(&gate, "").expect("the file is writable");
-    let is_killed = running
-        .wait()
-        .expect("the process is a child of this one")
-        .code()
-        .is_none();
+    std::fs::write(&gate, "").expect("a writable file");
+    let is_killed = running.wait().expect("our child").code().is_none();
     if is_killed {
         until("it is ready again", || {
             (job(&tree, &id)["phase"] == "ready").then_some(())
@@ -297,12 +269,12 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
 
 #[test]
 fn a_job_whose_runner_is_killed_runs_again_when_its_command_has_ended() {
-    killed(|_, running| running.kill().expect("the process is running"));
+    killed(|_, running| running.kill().expect("a live process"));
 }
 
 #[test]
 fn a_job_goes_on_through_a_crash_of_the_coordinator() {
-    killed(|tree, _| tree.daemon.take().expect("a server is running").kill());
+    killed(|tree, _| tree.daemon.take().expect("a server").kill());
 }
 
 #[test]
@@ -378,7 +350,7 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
-        let is_there = test_kill_process(pid.expect("the text is a PID")).is_ok();
+        let is_there = test_kill_process(pid.expect("a PID")).is_ok();
         assert!(!is_there, "{number} is left");
     }
     let job = job(&tree, &id);

@@ -13,7 +13,7 @@ use std::path::Path;
 /// Adds jobs to a queue, as one.
 fn push_all(tree: &Tree, queue: &str, count: usize) {
     let file = tree.data.join("batch");
-    std::fs::write(&file, "{\"body\":\"x\"}\n".repeat(count)).expect("the file is writable");
+    std::fs::write(&file, "{\"body\":\"x\"}\n".repeat(count)).expect("a writable file");
     tree.well(&["queue", "push", queue, "--batch", text(&file)]);
 }
 
@@ -70,17 +70,13 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
         until_lines(&log, 2);
         push_all(&tree, "big:mails", 60);
         push_all(&tree, "small:mails", 10);
-        std::fs::write(&gate, "").expect("the file is writable");
+        std::fs::write(&gate, "").expect("a writable file");
         until_lines(&log, 72);
         until("all are done", || {
             (tree.get("/v1/queues")["queues"] == json!([])).then_some(())
         });
-        kill_process(pid(&running), Signal::TERM).expect("the process is running");
-        let done = done(
-            running
-                .wait_with_output()
-                .expect("the process is a child of this one"),
-        );
+        kill_process(pid(&running), Signal::TERM).expect("a live process");
+        let done = done(running.wait_with_output().expect("our child"));
         assert!(
             done.err.contains("72 jobs done, 0 failed: stopped"),
             "{done:?}"
@@ -99,19 +95,15 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
 fn a_run_that_waits_goes_on_with_each_tenant_as_its_throttle_opens() {
     let tree = configured("[queues.calls]\nthrottle = 2\n");
     let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
-    std::fs::write(&gate, "").expect("the file is writable");
+    std::fs::write(&gate, "").expect("a writable file");
     for queue in ["ann:calls", "ben:calls"] {
         push_all(&tree, queue, 2);
     }
     let script = noting(&log, &gate);
     let running = begin(&tree, &["calls", "--any-ready", "--wait"], &script);
     until_lines(&log, 4);
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
-    let done = done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = done(running.wait_with_output().expect("our child"));
     assert!(done.err.contains("4 jobs done"), "{done:?}");
     assert_eq!(tenants(&log), ["ann", "ben", "ann", "ben"]);
 }
@@ -152,12 +144,8 @@ fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
     until("it is done", || {
         (job(&tree, first.trim())["reason"] == "absent").then_some(())
     });
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
-    let done = done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = done(running.wait_with_output().expect("our child"));
     assert!(
         done.err.contains("1 job done, 0 failed: stopped"),
         "{done:?}"
@@ -178,8 +166,8 @@ fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with
         until_lines(&log, 1);
         let later = push(&tree, "mails", "y");
         tree.well(&["drain"]);
-        std::fs::write(&gate, "").expect("the file is writable");
-        let (status, drained) = tree.daemon.take().expect("a server is running").end();
+        std::fs::write(&gate, "").expect("a writable file");
+        let (status, drained) = tree.daemon.take().expect("a server").end();
         assert!(status.success(), "{drained}");
         let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         assert_eq!(noted.lines().count(), 1, "the other was not begun");
@@ -189,12 +177,8 @@ fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with
         until("it is done", || {
             (job(&tree, &later)["reason"] == "absent").then_some(())
         });
-        kill_process(pid(&running), Signal::TERM).expect("the process is running");
-        let done = done(
-            running
-                .wait_with_output()
-                .expect("the process is a child of this one"),
-        );
+        kill_process(pid(&running), Signal::TERM).expect("a live process");
+        let done = done(running.wait_with_output().expect("our child"));
         assert!(
             done.err.contains("2 jobs done, 0 failed: stopped"),
             "{done:?}"

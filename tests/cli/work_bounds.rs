@@ -29,10 +29,7 @@ fn bad(words: &[&str], script: &str) -> String {
     let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
-        assert!(
-            test_kill_process(pid.expect("the text is a PID")).is_err(),
-            "{number}"
-        );
+        assert!(test_kill_process(pid.expect("a PID")).is_err(), "{number}");
     }
     said["jobs"][0]["error"]
         .as_str()

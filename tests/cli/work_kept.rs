@@ -97,9 +97,7 @@ fn whoever_waits_hears_of_the_end() {
     waiting.stdout(std::process::Stdio::piped());
     let waiting = waiting.spawn().expect("the command starts");
     work(&tree, &["sums", "--keep-result", "1h"], "echo well");
-    let told = waiting
-        .wait_with_output()
-        .expect("the process is a child of this one");
+    let told = waiting.wait_with_output().expect("our child");
     assert!(told.status.success(), "{told:?}");
     assert_eq!(told.stdout, b"well\n");
 }

@@ -32,7 +32,7 @@ fn lines(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
 }
 
 fn outcomes(said: &Value) -> Vec<(&str, &str)> {
-    let jobs = said["jobs"].as_array().expect("the value is a list").iter();
+    let jobs = said["jobs"].as_array().expect("a list").iter();
     let of = |job: &'_ Value, name| -> &'static str {
         let word = job[name].as_str().unwrap_or("").to_owned();
         Box::leak(word.into_boxed_str())
@@ -85,20 +85,16 @@ fn there_are_as_many_as_are_to_run_and_they_end_with_the_run() {
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len(), 3, "{noted}");
-    std::fs::write(&gate, "").expect("the file is writable");
+    std::fs::write(&gate, "").expect("a writable file");
     until("all are done", || {
         (tree.get("/v1/status")["queues"]["jobs"]["claimed"] == 0).then_some(())
     });
     // They wait for more, and end when there is none.
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
-    let done = done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
     for number in pids {
-        let one = rustix::process::Pid::from_raw(number).expect("the PID is not 0");
+        let one = rustix::process::Pid::from_raw(number).expect("a PID");
         assert!(test_kill_process(one).is_err(), "{number} has ended");
     }
 }
@@ -154,10 +150,7 @@ fn broken(each: &str, words: &[&str]) -> String {
     let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     for number in noted.lines() {
         let one = number.parse().ok().and_then(rustix::process::Pid::from_raw);
-        assert!(
-            test_kill_process(one.expect("the text is a PID")).is_err(),
-            "{number}"
-        );
+        assert!(test_kill_process(one.expect("a PID")).is_err(), "{number}");
     }
     outcomes[0].1.to_owned()
 }
@@ -209,7 +202,7 @@ fn a_line_that_comes_late_ends_the_worker_before_its_next_job() {
         let error = shown["error"].as_str().unwrap_or_default().to_owned();
         error.contains("while it had no job").then_some(())
     });
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
     drop(running.wait_with_output());
 }
 
@@ -230,12 +223,10 @@ fn a_worker_that_ends_while_it_has_no_job_costs_no_job_a_try() {
         // Its socket is closed when it is gone.
         let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = noted.lines().last().and_then(|it| it.parse().ok());
-        let pid = pid
-            .and_then(rustix::process::Pid::from_raw)
-            .expect("the text is a PID");
+        let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a PID");
         until("it has ended", || test_kill_process(pid).err());
     }
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
     drop(running.wait_with_output());
 }
 
@@ -265,7 +256,7 @@ fn the_worker_in_python_of_the_page_works() {
     let file = tree.data.join("worker.py");
     let resize = "def resize(path):\n    print('stray')\n    if path == 'bad':\n        raise ValueError('no picture')\n";
     let program = format!("{resize}{}", block.expect("a block in Python"));
-    std::fs::write(&file, program).expect("the file is writable");
+    std::fs::write(&file, program).expect("a writable file");
     for body in ["good", "bad", "böse \" \\ \u{1F600}"] {
         push(&tree, "thumbs", body);
     }

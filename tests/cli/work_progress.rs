@@ -33,12 +33,7 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
-    assert!(
-        running
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    assert!(running.wait().expect("our child").success());
     String::from_utf8_lossy(&seen).into_owned()
 }
 
@@ -115,11 +110,6 @@ fn who_works_on_what_since_when_and_on_which_try() {
     let labels = json!({"job": id, "queue": "mails", "attempt": "1"});
     let is_it = |record: &&Value| record["labels"] == labels;
     assert_eq!(records.iter().filter(is_it).count(), 1, "{records:?}");
-    std::fs::write(&gate, "").expect("the file is writable");
-    assert!(
-        running
-            .wait()
-            .expect("the process is a child of this one")
-            .success()
-    );
+    std::fs::write(&gate, "").expect("a writable file");
+    assert!(running.wait().expect("our child").success());
 }

@@ -22,7 +22,7 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     );
     let told = tree.data.join("told");
     let mut events = tree.command(&["events", "--kind", "progress,claimed", "--json"]);
-    events.stdout(std::fs::File::create(&told).expect("the file is writable"));
+    events.stdout(std::fs::File::create(&told).expect("a writable file"));
     let mut events = events.spawn().expect("the command starts");
     // It is heard from the first claim on that it tells of.
     until("events are told", || {
@@ -41,8 +41,8 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
         assert!(line.contains("\"text\":\"page 2 of 5\""), "{line}");
         Some(())
     });
-    events.kill().expect("the process is running");
-    events.wait().expect("the process is a child of this one");
+    events.kill().expect("a live process");
+    events.wait().expect("our child");
     let shown = job(&tree, &id);
     assert_eq!(
         (&shown["percent"], &shown["report"], &shown["phase"]),
@@ -52,12 +52,8 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     assert!(page.contains("done: 40 % page 2 of 5"), "{page}");
     let list = tree.well(&["queue", "show", "--list"]);
     assert!(list.contains("40 % page 2 of 5"), "{list}");
-    std::fs::write(&gate, "").expect("the file is writable");
-    let done = done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    std::fs::write(&gate, "").expect("a writable file");
+    let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
 }
 
@@ -140,7 +136,7 @@ fn a_report_of_a_claim_that_is_lost_is_refused() {
     let running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     tree.well(&["queue", "flush", "mails"]);
-    std::fs::write(&gate, "").expect("the file is writable");
+    std::fs::write(&gate, "").expect("a writable file");
     drop(running.wait_with_output());
     let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
     assert_eq!(noted, "begin\n1\n", "{}", job(&tree, &id));
@@ -185,9 +181,7 @@ fn a_command_that_reports_without_end_is_heard_now_and_then() {
     push(&tree, "mails", "x");
     let released = || {
         let status = tree.get("/v1/status");
-        status["journal"]["released"]
-            .as_u64()
-            .expect("the value is a number")
+        status["journal"]["released"].as_u64().expect("a number")
     };
     let before = released();
     let script = r#"read -r line <&3; id=${line#*\"id\":}; id=${id%%,*}; i=0

@@ -14,9 +14,9 @@ use std::time::Duration;
 /// A coordinator with this in its configuration file.
 pub(crate) fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     let file = tree.data.with_extension("toml");
-    std::fs::write(&file, config).expect("the file is writable");
+    std::fs::write(&file, config).expect("a writable file");
     let words = ["--data", text(&tree.data), "--config", text(&file)];
     tree.daemon = Some(Daemon::serve(&words));
     tree
@@ -29,7 +29,7 @@ pub(crate) fn now() -> f64 {
 }
 
 fn keys(said: &Value) -> Vec<&str> {
-    let fields = said.as_object().expect("the value is an object");
+    let fields = said.as_object().expect("an object");
     fields.keys().map(String::as_str).collect()
 }
 
@@ -86,9 +86,7 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
         (1, &json!("none-ready"))
     );
     assert_eq!(keys(&said["backoffs"]), ["mails"], "{said}");
-    let at = said["backoffs"]["mails"]
-        .as_f64()
-        .expect("the value is a number");
+    let at = said["backoffs"]["mails"].as_f64().expect("a number");
     // It was claimed between the two.
     assert!(at > before + 4.9 && at < after + 5.1, "{said}");
     assert_eq!(job(&tree, &later)["phase"], "ready");
@@ -172,29 +170,21 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     let script = format!("echo begin >> {}; sleep 0.3", text(&log));
     let running = begin(&tree, &["mails", "--result", "json"], &script);
     until_lines(&log, 1);
-    kill_process(pid(&running), Signal::URG).expect("the process is running");
-    let done = crate::coordinator::done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    kill_process(pid(&running), Signal::URG).expect("a live process");
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
     assert_eq!(job(&tree, "1")["reason"], "absent", "it came to its end");
     assert_eq!(job(&tree, "2")["phase"], "ready", "it was not begun");
 
     // The drain ends with the claim of somebody else.
     let popped = tree.well(&["queue", "pop", "mails", "--json"]);
-    let popped: Value = serde_json::from_str(&popped).expect("the text is JSON");
+    let popped: Value = serde_json::from_str(&popped).expect("valid JSON");
     let log = tree.data.join("other");
     let script = format!("echo begin >> {}; sleep 0.5; exit 0", text(&log));
     let running = begin(&tree, &["mails"], &script);
     until_lines(&log, 1);
     tree.well(&["drain"]);
-    let done = crate::coordinator::done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     assert!(
         done.err.contains("1 job done, 0 failed: stopped"),
         "{done:?}"
@@ -214,12 +204,8 @@ fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
         let id = push(&tree, "sums", "x");
         let result = tree.run(&["queue", "result", &id, "--wait", "60"]);
         assert_eq!(result.status, 0, "{result:?}");
-        kill_process(pid(&running), Signal::TERM).expect("the process exists");
-        let ended = until("it has ended", || {
-            running
-                .try_wait()
-                .expect("the process is a child of this one")
-        });
+        kill_process(pid(&running), Signal::TERM).expect("a live process");
+        let ended = until("it has ended", || running.try_wait().expect("our child"));
         assert!(ended.success(), "{ended}");
     }
 }
@@ -227,7 +213,7 @@ fn a_signal_ends_a_run_that_is_about_to_wait_for_the_next_job() {
 #[test]
 fn a_coordinator_that_changes_nothing_is_read_only() {
     let tree = Tree::start();
-    let daemon = tree.daemon.as_ref().expect("a server is running");
+    let daemon = tree.daemon.as_ref().expect("a server");
     push(&tree, "mails", "a");
     fill(&tree);
     let (said, done) = work(&tree, &["mails"], "true");
@@ -239,11 +225,7 @@ fn a_coordinator_that_changes_nothing_is_read_only() {
     assert!(done.err.contains("waiting for space"), "{}", done.err);
     let mut waiting = begin(&tree, &["mails", "--wait", "--max-jobs", "1"], "true");
     daemon.limit_files(None);
-    let ended = until("it did the job", || {
-        waiting
-            .try_wait()
-            .expect("the process is a child of this one")
-    });
+    let ended = until("it did the job", || waiting.try_wait().expect("our child"));
     assert!(ended.success(), "{ended}");
 }
 
@@ -267,7 +249,7 @@ fn a_run_without_a_coordinator_is_an_exception() {
         assert_eq!((said, done.status), (exception.clone(), 3), "{}", done.err);
         assert!(done.err.contains("no coordinator"), "{}", done.err);
     };
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     absent(&tree);
     let (never, _) = Tree::to_come();
     absent(&never);
@@ -288,12 +270,8 @@ fn a_run_that_is_stopped_says_so() {
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let running = command.spawn().expect("the command starts");
     until_lines(&log, 1);
-    kill_process(pid(&running), Signal::TERM).expect("the process is running");
-    let done = crate::coordinator::done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    kill_process(pid(&running), Signal::TERM).expect("a live process");
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let said: Value = serde_json::from_str(&done.out).expect("a result");
     assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
     assert_eq!(
@@ -308,11 +286,7 @@ fn a_line_of_the_log_for_each_job() {
     let first = push(&tree, "mails", "a");
     let all = ["mails", "--log", "logfmt"];
     let running = begin(&tree, &all, "echo 'no such user' >&2; exit 1");
-    let done = crate::coordinator::done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let line = done.err.lines().find(|line| line.starts_with("time="));
     let line = line.unwrap_or_else(|| panic!("no line: {done:?}"));
     let rest = format!(" job={first} queue=mails attempt=1 result=failed ms=");
@@ -321,17 +295,13 @@ fn a_line_of_the_log_for_each_job() {
 
     let second = push(&tree, "mails", "b");
     let running = begin(&tree, &["mails", "--log", "json"], "true");
-    let done = crate::coordinator::done(
-        running
-            .wait_with_output()
-            .expect("the process is a child of this one"),
-    );
+    let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let mut lines = done.err.lines().map(serde_json::from_str);
     let line: Value = lines.find_map(Result::ok).expect("a line in JSON");
     assert_eq!(
         (&line["job"], &line["result"], &line["error"]),
         (
-            &json!(second.parse::<u64>().expect("the text is a number")),
+            &json!(second.parse::<u64>().expect("a number")),
             &json!("done"),
             &Value::Null
         )

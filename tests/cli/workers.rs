@@ -18,21 +18,21 @@ use serde_json::{Value, json};
 /// A coordinator with this in its configuration file.
 fn configured(config: &str) -> Tree {
     let mut tree = Tree::start();
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, config);
     tree
 }
 
 fn serve(tree: &mut Tree, config: &str) {
     let file = tree.data.with_extension("toml");
-    std::fs::write(&file, config).expect("the file is writable");
+    std::fs::write(&file, config).expect("a writable file");
     let words = ["--data", text(&tree.data), "--config", text(&file)];
     tree.daemon = Some(Daemon::serve(&words));
 }
 
 fn workers(tree: &Tree) -> Value {
     let printed = tree.well(&["worker", "list", "--json"]);
-    serde_json::from_str(&printed).expect("the text is JSON")
+    serde_json::from_str(&printed).expect("valid JSON")
 }
 
 fn until_done(tree: &Tree, id: &str) {
@@ -43,9 +43,9 @@ fn until_done(tree: &Tree, id: &str) {
 
 /// What `sexton config` says of a file.
 fn config(text_of: &str) -> CommandOutput {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("app.toml");
-    std::fs::write(&file, text_of).expect("the file is writable");
+    std::fs::write(&file, text_of).expect("a writable file");
     let mut command = sexton();
     command.args(["config", "--config", text(&file)]);
     done(command.output().expect("the command runs"))
@@ -79,11 +79,11 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
     // A runner that is killed is launched again,
     let pid = workers(&tree)["workers"][0]["instances"][0]["pid"].as_i64();
     let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    kill_process(pid.expect("it is running"), Signal::KILL).expect("the process is running");
+    kill_process(pid.expect("it is running"), Signal::KILL).expect("a live process");
     let again = push(&tree, "mails", "good");
     until_done(&tree, &again);
     // and so is one after a crash of the coordinator, or it goes on.
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(
         &mut tree,
         "[workers.mails]\ntypes = [\"mails\"]\nprocs = 2\ntimeout = \"1m\"\ncommand = [\"sh\", \"-c\", \"test $(cat) = good\"]\n",
@@ -105,7 +105,7 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
         "[workers.mails]\ntypes = [\"mails\"]\ncommand = {}\n",
         json!(["sh", "-c", script])
     );
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     let id = push(&tree, "mails", "x");
     until_lines(&log, 1);
@@ -116,13 +116,13 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
             .contains("pausing")
             .then_some(())
     });
-    std::fs::write(&gate, "").expect("the file is writable");
+    std::fs::write(&gate, "").expect("a writable file");
     tree.well(&["worker", "pause", "mails"]);
     assert_eq!(job(&tree, &id)["reason"], "absent", "it came to its end");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
     assert!(tree.well(&["worker"]).contains("paused"));
     // Also over a restart of the coordinator.
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     assert!(tree.well(&["worker"]).contains("paused"));
     assert_eq!(job(&tree, &later)["phase"], "ready");
@@ -148,14 +148,14 @@ fn a_worker_that_is_stopped_kills_what_outlives_its_grace() {
             "[workers.mails]\ntypes = [\"mails\"]\ngrace = \"300ms\"\n{lines}command = {}\n",
             json!(["sh", "-c", script])
         );
-        tree.daemon.take().expect("a server is running").kill();
+        tree.daemon.take().expect("a server").kill();
         serve(&mut tree, &table);
         let id = push(&tree, "mails", "x");
         until_lines(&log, 1);
         tree.well(&["worker", "pause", "mails"]);
         let pid = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
-        let lives = test_kill_process(pid.expect("it has written its PID"));
+        let lives = test_kill_process(pid.expect("a PID"));
         assert_eq!(lives, Err(Errno::SRCH), "{lines}");
         let given_back = job(&tree, &id);
         assert_eq!(given_back["attempts"], 0, "no try: {given_back}");
@@ -198,14 +198,14 @@ fn a_drain_lets_the_jobs_of_a_worker_end_and_begins_none() {
         "[workers.mails]\ntypes = [\"mails\"]\ncommand = {}\n",
         json!(["sh", "-c", script])
     );
-    tree.daemon.take().expect("a server is running").kill();
+    tree.daemon.take().expect("a server").kill();
     serve(&mut tree, &table);
     let first = push(&tree, "mails", "x");
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
     tree.well(&["drain"]);
-    std::fs::write(&gate, "").expect("the file is writable");
-    let (status, drained) = tree.daemon.take().expect("a server is running").end();
+    std::fs::write(&gate, "").expect("a writable file");
+    let (status, drained) = tree.daemon.take().expect("a server").end();
     assert!(status.success(), "{drained}");
     serve(&mut tree, "");
     assert_eq!(job(&tree, &first)["reason"], "absent", "it came to its end");

@@ -37,7 +37,7 @@ fn ended(tree: &Tree, id: &str) {
 fn zoo(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";
-    std::fs::write(&chain, script).expect("the file is writable");
+    std::fs::write(&chain, script).expect("a writable file");
     let chain = format!("sh {} & exec sleep 1000", text(&chain));
     for (animal, script, members_min) in [
         ("escapee", "setsid sleep 1000 & exec sleep 1000", 2),
@@ -64,7 +64,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
             let pid = record["output_held_by"][0]["pid"].as_i64();
             let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
             let pid = pid.unwrap_or_else(|| panic!("it is named: {record}"));
-            kill_process(pid, Signal::KILL).expect("this user may signal it");
+            kill_process(pid, Signal::KILL).expect("a permitted signal");
             until("it is gone", || (members(&id) == 0).then_some(()));
             continue;
         }
@@ -117,11 +117,7 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
         Some(tree.record(&id)).filter(|record| record["unknown"] == 1)
     });
     assert_eq!(record["status"], "stopping", "{record}");
-    kill_process(
-        Pid::from_raw(stray).expect("the PID is not 0"),
-        Signal::KILL,
-    )
-    .expect("this user may signal it");
+    kill_process(Pid::from_raw(stray).expect("a PID"), Signal::KILL).expect("a permitted signal");
     until("nothing is left", || {
         (tree.record(&id)["status"] == "exited").then_some(())
     });
@@ -141,15 +137,12 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
     let grandchild = format!("{run} sh -c '{script}'");
     let child = tree.data.join("child.sh");
     let script = format!("{grandchild}; exec sleep 1000\n");
-    std::fs::write(&child, script).expect("the file is writable");
+    std::fs::write(&child, script).expect("a writable file");
     let parent = tree.detach(&format!("{run} sh {}; exec sleep 1000", text(&child)));
     let other = tree.detach("exec sleep 1000");
     let below = until("both have been launched", || {
         let page = tree.get(&format!("/v1/processes/descendants?id={parent}"));
-        let below = page["processes"]
-            .as_array()
-            .expect("the value is a list")
-            .clone();
+        let below = page["processes"].as_array().expect("a list").clone();
         let running = below.iter().filter(|it| it["status"] == "running").count();
         (running == 2 && deaf.exists()).then_some(below)
     });
@@ -167,12 +160,7 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
         panic!("two are below it: {below:?}");
     };
     assert_eq!(grandchild["parent"], child["id"], "{grandchild}");
-    let id = |record: &Value| {
-        record["id"]
-            .as_str()
-            .expect("the value is a string")
-            .to_owned()
-    };
+    let id = |record: &Value| record["id"].as_str().expect("a string").to_owned();
     assert_eq!(end(&id(child)), exited(15));
     assert_eq!(end(&id(grandchild)), exited(9));
     assert_eq!(tree.record(&other)["status"], "running");

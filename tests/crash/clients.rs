@@ -106,18 +106,14 @@ impl Program {
 
 impl Process {
     fn ended(&mut self) -> Option<ExitStatus> {
-        self.0
-            .try_wait()
-            .expect("the process is a child of this one")
+        self.0.try_wait().expect("our child")
     }
 
     /// Its standard error, once it has ended.
     fn errors(&mut self) -> String {
         let mut errors = String::new();
-        let stderr = self.0.stderr.as_mut().expect("the stream is a pipe");
-        stderr
-            .read_to_string(&mut errors)
-            .expect("the output is UTF-8");
+        let stderr = self.0.stderr.as_mut().expect("a pipe");
+        stderr.read_to_string(&mut errors).expect("UTF-8");
         errors
     }
 }
@@ -133,7 +129,7 @@ impl Drop for Process {
 impl Worker {
     /// Runs the client until its server ends, counting replies.
     fn work(&self, address: SocketAddr, seed: u64, answered: &AtomicU64) {
-        let file = std::fs::File::create(&self.log).expect("the file is writable");
+        let file = std::fs::File::create(&self.log).expect("a writable file");
         drop(file);
         let mut process = self.program.start(address, &self.log, (seed, self.number));
         let mut lines = Lines::of(&self.log);
@@ -193,7 +189,7 @@ impl Iterator for Lines {
 
     fn next(&mut self) -> Option<String> {
         let read = self.file.read_line(&mut self.line);
-        read.expect("the line is UTF-8");
+        read.expect("UTF-8");
         let whole = self.line.strip_suffix('\n')?.to_owned();
         self.line.clear();
         Some(whole)
@@ -235,7 +231,7 @@ impl Campaign {
         Self {
             lives: Lives::new(QUEUES, fsync, seed),
             programs: programs.to_vec(),
-            logs: tempfile::tempdir().expect("a temporary directory can be created"),
+            logs: tempfile::tempdir().expect("a temporary directory"),
             book: Book::default(),
             seed,
             life: 0,
@@ -277,7 +273,7 @@ impl Campaign {
         events.sort_by_key(|event| event.at);
         let mut passing = vec![Vec::new(); workers.len()];
         for event in &events {
-            let at = usize::try_from(event.number).expect("the count is small");
+            let at = usize::try_from(event.number).expect("a small number");
             let passing = passing.get_mut(at).expect("there is this one");
             enter(event, passing, &mut self.book.open());
             let worker = workers.get(at).expect("there is this one");
@@ -288,7 +284,7 @@ impl Campaign {
 
     /// Compares the jobs of a program that has just started with the book.
     fn reckon(&self, address: SocketAddr) {
-        let mut client = Client::connect(address).expect("the server accepts the connection");
+        let mut client = Client::connect(address).expect("connected");
         let found = queues::found(&self.lives, &mut client);
         self.book.open().reckon(&found);
     }

@@ -175,11 +175,7 @@ impl Lease {
             self.kill(&mut waiting);
         }
         for (request, mut caller) in detached {
-            if caller
-                .wait()
-                .expect("the process is a child of this one")
-                .success()
-            {
+            if caller.wait().expect("our child").success() {
                 self.acknowledged.insert(request);
             }
         }
@@ -210,7 +206,7 @@ impl Lease {
     fn kill(&mut self, callers: &mut [Child]) {
         match self.chance.below(6) {
             0 => {
-                self.daemon.take().expect("a server is running").kill();
+                self.daemon.take().expect("a server").kill();
                 self.daemon = Some(self.host.start());
                 self.killed.coordinators += 1;
             }
@@ -219,12 +215,9 @@ impl Lease {
                 self.killed.keepers += 1;
             }
             2 | 3 => {
-                let nth = usize::try_from(self.chance.below(2)).expect("the value is small");
+                let nth = usize::try_from(self.chance.below(2)).expect("a small number");
                 let caller = callers.get_mut(nth).expect("there are two");
-                let is_running = caller
-                    .try_wait()
-                    .expect("the process is a child of this one")
-                    .is_none();
+                let is_running = caller.try_wait().expect("our child").is_none();
                 // It may have ended between the two.
                 drop(caller.kill());
                 self.killed.callers += u64::from(is_running);
@@ -250,13 +243,13 @@ impl Lease {
 
     /// Ends the coordinator, and reads in the journal when each pass began: no two within one period. How many did.
     fn judge(mut self) -> (Observations, Killed, u64) {
-        self.daemon.take().expect("a server is running").kill();
+        self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
         replay.args(["replay", "--actor", "lease", "--json"]);
         replay.arg(self.host.data());
         let [log, _] = ended(replay.output().expect("the command runs"), 0);
         let records = log.lines().map(|line| {
-            let record: Value = serde_json::from_str(line).expect("the text is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             record
         });
         let begun: Vec<u64> = records.filter_map(|record| began(&record)).collect();

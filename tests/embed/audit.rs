@@ -25,7 +25,7 @@ fn launching(argv: &[&str]) -> Launching {
 /// A process that was launched for an attempt which the tasks' actor never heard of: it would run for ever.
 #[test]
 fn a_process_of_no_attempt_is_found_and_stopped() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut config = Config::at(files.path().join("data"));
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
     let node = Node::open(config).expect("the directory opens");

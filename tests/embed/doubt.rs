@@ -12,7 +12,7 @@ const BEGAN: Timestamp = Timestamp(1_000_000_000_000);
 const DAY_MS: u64 = 86_400_000;
 
 fn once() -> QueueName {
-    "once".try_into().expect("the name is valid")
+    "once".try_into().expect("a valid name")
 }
 
 /// A node whose clock shows so many days after the beginning.
@@ -56,7 +56,7 @@ fn ahead(node: &Node) -> Option<u64> {
 
 #[test]
 fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = open(files.path(), 0);
     abandon(&node.handle().queues());
     assert_eq!(ahead(&node), None);
@@ -87,13 +87,13 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
 
 #[test]
 fn a_clock_that_is_set_right_again_has_removed_nothing() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = open(files.path(), 0);
     abandon(&node.handle().queues());
     node.stop().expect("the node stops");
     let (node, clock) = open(files.path(), 3000);
     assert_eq!(counts(&node).abandoned, 1);
-    clock.set_offset_ms(-i64::try_from(2999 * DAY_MS).expect("the value is small"));
+    clock.set_offset_ms(-i64::try_from(2999 * DAY_MS).expect("a small number"));
     until("the step is noticed", || {
         ahead(&node).is_none().then_some(())
     });
@@ -103,10 +103,10 @@ fn a_clock_that_is_set_right_again_has_removed_nothing() {
 
 #[test]
 fn an_hour_without_a_step_confirms_a_clock_also_one_that_stepped_while_it_ran() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (node, clock) = open(files.path(), 0);
     abandon(&node.handle().queues());
-    let days = |days: u64| i64::try_from(days * DAY_MS).expect("the value is small");
+    let days = |days: u64| i64::try_from(days * DAY_MS).expect("a small number");
     clock.set_offset_ms(days(1));
     until("the step is noticed", || {
         (counts(&node).ready == 1).then_some(())

@@ -30,7 +30,7 @@ impl Job for Odd {
 
     async fn run(self, attempt: Attempt) -> Result<(), JobError> {
         RUN.lock()
-            .expect("no thread panics while holding the lock")
+            .expect("not poisoned")
             .push((self.number, attempt.number()));
         match self.number {
             0 => Ok(()),
@@ -70,7 +70,7 @@ fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
     assert_eq!((said(&view).as_str(), view.attempts), ("not today", 0));
     assert_eq!(said(&failed(wrong)), "invalid digit found in string");
     // What is no such job has failed, too.
-    let queue = QueueName::new(b"odd").expect("the name is valid");
+    let queue = QueueName::new(b"odd").expect("a valid name");
     let put =
         sexton::actors::queue::Put::new(queue, sexton::actors::queue::Body::new(b"{}".as_slice()));
     let other = block_on(queues.put(put)).expect("the node answers").id;
@@ -245,7 +245,7 @@ fn a_job_whose_claim_is_lost_is_dropped() {
     config.rules.queue.types.insert("endless".to_owned(), rules);
     let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
-    let put = put_of(&Endless).expect("the file is writable");
+    let put = put_of(&Endless).expect("a writable file");
     let queue = put.queue.clone();
     block_on(queues.put(put)).expect("the node answers");
     let workers = node

@@ -53,7 +53,7 @@ fn a_pass_is_had_by_one_and_passes_on_to_who_waits() {
         assert_eq!((none, third.turn), (None, Turn::NotNeeded));
         let finished = block_on(leases.finish(&name(), first, 0)).expect("it is its pass");
         assert_eq!(finished.lease.whole, 1);
-        waiter.join().expect("the thread does not panic")
+        waiter.join().expect("no panic")
     });
     let (second, _) = second.expect("the request is answered");
     let second = second.expect("its turn has come");

@@ -150,7 +150,7 @@ fn wait_in_line(locks: &Locks) -> Vec<Token> {
             .collect();
         let mut tokens = Vec::new();
         for waiter in waiters {
-            let token = waiter.await.expect("the thread does not panic");
+            let token = waiter.await.expect("no panic");
             tokens.push(token.expect("its turn comes"));
         }
         tokens

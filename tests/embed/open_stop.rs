@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
 fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path();
     let node = Node::open(settings(data)).expect("the directory opens");
     let handle = node.handle();
@@ -33,13 +33,13 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
             let found = slots.look(slot).expect("the slot is readable");
             assert!(matches!(found, SlotStatus::Sealed(_)), "{slot}: {found:?}");
         }
-        drop(asked.join().expect("the thread does not panic"));
+        drop(asked.join().expect("no panic"));
     });
 }
 
 #[test]
 fn nobody_writes_to_the_directory_after_a_stop_though_a_handle_is_kept() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let journal = files.path().join("journal");
     let mut config = settings(files.path());
     // Large enough that a stop comes while the next segment is being filled.
@@ -60,7 +60,7 @@ fn nobody_writes_to_the_directory_after_a_stop_though_a_handle_is_kept() {
 fn whoever_gave_a_call_is_called_behind_each_checkpoint() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let calls = || CALLS.load(Ordering::SeqCst);
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let node = Node::open(Config {
         after_checkpoint: Some(|| {
             CALLS.fetch_add(1, Ordering::SeqCst);
@@ -79,7 +79,7 @@ fn whoever_gave_a_call_is_called_behind_each_checkpoint() {
 
 #[test]
 fn a_start_shows_how_far_it_has_come() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let open = || {
         let config = settings(files.path());
         let progress = config.progress.clone();
@@ -92,7 +92,7 @@ fn a_start_shows_how_far_it_has_come() {
     assert_eq!(step, Step::Reading, "there was nothing to repeat");
     request(&node.handle(), 0..100);
     // Two coordinators never share a directory: what the first has left so far is looked at from a copy.
-    let copied = tempfile::tempdir().expect("a temporary directory can be created");
+    let copied = tempfile::tempdir().expect("a temporary directory");
     directory::copy(files.path(), copied.path());
     let config = settings(copied.path());
     let progress = config.progress.clone();

@@ -87,7 +87,7 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
 
 /// One client under load, with commands of which it knows every answer; how many were answered.
 fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
-    let mut client = Client::connect(address).expect("the server accepts the connection");
+    let mut client = Client::connect(address).expect("connected");
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
         let mut asked = request(name, "a", name, (6000, 6000, 0));
@@ -96,14 +96,14 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
         asked.extend(lockserver::find_owner(name, "b"));
         asked.extend(lockserver::release(name, "a", name));
         asked.extend(lockserver::release(name, "*", name));
-        client.send(&asked).expect("the server reads the requests");
+        client.send(&asked).expect("connected");
         let mut expected = vec![
             0,
             1,
             0,
             1,
             1,
-            u8::try_from(name.len()).expect("the value is small"),
+            u8::try_from(name.len()).expect("a small number"),
         ];
         expected.extend(name.as_bytes());
         expected.extend([0, 1, 0, 1]);
@@ -114,7 +114,7 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
     assert_eq!(
         client
             .number(&request(name, "last", name, (6000, 0, 0)))
-            .expect("the server answers"),
+            .expect("an answer"),
         1
     );
     rounds * 6 + 1
@@ -122,7 +122,7 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
 
 /// Makes owners and contenders, and tells what there is now.
 fn load(address: SocketAddr) -> BTreeSet<Place> {
-    let mut client = Client::connect(address).expect("the server accepts the connection");
+    let mut client = Client::connect(address).expect("connected");
     let mut there = BTreeSet::new();
     let numbers: Vec<usize> = (0..LOCKS).collect();
     for burst in numbers.chunks(BURST) {
@@ -134,7 +134,7 @@ fn load(address: SocketAddr) -> BTreeSet<Place> {
                 there.insert(place(&key, &index, owner));
             }
         }
-        client.send(&asked).expect("the server reads the requests");
+        client.send(&asked).expect("connected");
         let found = client.receive(burst.len() * 4).expect("answers");
         assert_eq!(found, [0, 1, 0, 2].repeat(burst.len()));
     }
@@ -154,7 +154,7 @@ fn provoke(
     let ttl = if at == Stage::Tick { 0 } else { 6000 };
     let mut asked = request(&key, &index, "culprit", (ttl, 0, 0));
     asked.extend(request(&key, &index, "next", (6000, 6000, 0)));
-    client.send(&asked).expect("the server reads the requests");
+    client.send(&asked).expect("connected");
     let found = client.receive(4).expect("both are answered");
     let answered = now();
     // The culprit of a tick is time itself: its request was granted, and the entry stays when time fails.
@@ -212,7 +212,7 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
             .iter()
             .map(|name| threads.spawn(|| work(address, name, &stop)))
             .collect();
-        let mut client = Client::connect(address).expect("the server accepts the connection");
+        let mut client = Client::connect(address).expect("connected");
         for at in [Stage::Decide, Stage::Tick, Stage::Commit] {
             let struck = plant(handle, at);
             let mut times: Vec<Duration> = (0..PANICS)
@@ -266,7 +266,7 @@ fn accounts_for_them(handle: &Handle) -> Option<Digest> {
 
 #[test]
 fn exactly_the_culprit_fails() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let often = within(10_000, 10_000, 10_000);
     let (node, address) = durable(&files, often);
     let handle = node.handle();
@@ -291,7 +291,7 @@ fn exactly_the_culprit_fails() {
     );
 
     let digest = accounts_for_them(&handle);
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
     let past = past::read::<LockMachine>(files.path());
     assert_eq!(
         digest,
@@ -324,7 +324,7 @@ fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
 
 #[test]
 fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = durable(&files, within(100, 100, 3_600_000));
     let handle = node.handle();
     let locks = handle.locks();
@@ -359,7 +359,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         .iter()
         .find(|actor| actor.status.name == "lock");
     let digest = lock.expect("it is one of them").status.digest;
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
     let past = past::read::<LockMachine>(files.path());
     assert_eq!(digest, Some(past.machine().digest()));
 }
@@ -390,7 +390,7 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     reason = "what is tested is an order of timers, which a blocked thread brings about"
 )]
 fn panic_before_a_timer() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = durable(&files, within(100, 100, 3_600_000));
     let handle = node.handle();
     handle.actors().lock.sabotage(Box::new(|stage, message| {
@@ -423,7 +423,7 @@ fn panic_before_a_timer() {
     });
     let served = Entry::new("other", "alice").expect("names are short");
     node::wait(locks.acquire(&served, Terms::default())).expect("the actor is running again");
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn a_timer_that_ends_behind_a_panic_waits_for_the_rebuild() {
 }
 
 fn name(queue: &str) -> QueueName {
-    queue.try_into().expect("the name is valid")
+    queue.try_into().expect("a valid name")
 }
 
 fn culprit_of(message: &Message) -> bool {
@@ -474,15 +474,15 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
 
 #[test]
 fn too_many_panics_halt_the_node() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let seldom = within(3, 1, 3_600_000);
     let (node, address) = durable(&files, seldom);
     let handle = node.handle();
-    let mut client = Client::connect(address).expect("the server accepts the connection");
-    let mut idle = Client::connect(address).expect("the server accepts the connection");
+    let mut client = Client::connect(address).expect("connected");
+    let mut idle = Client::connect(address).expect("connected");
     assert_eq!(
         idle.number(&request("k", "i", "alice", (6000, 60, 0)))
-            .expect("the server answers"),
+            .expect("an answer"),
         1
     );
     let struck = plant(&handle, Stage::Decide);
@@ -494,31 +494,29 @@ fn too_many_panics_halt_the_node() {
         let waits = threads.spawn(move || node::wait(draining.drain(Drain::All)));
         while there_is_room(&mut idle) {}
         let culprit = request("one", "more", "culprit", (6000, 60, 0));
-        client
-            .send(&culprit)
-            .expect("the server reads the requests");
+        client.send(&culprit).expect("connected");
         halted(&node, vec![client, idle], "lock panics too often");
         assert!(
-            waits.join().expect("the thread does not panic").is_err(),
+            waits.join().expect("no panic").is_err(),
             "who waited is told"
         );
     });
     assert!(matches!(node.stop(), Err(Halt::Panics(_))));
     let (node, address) = durable(&files, Rules::default());
-    let mut client = Client::connect(address).expect("the server accepts the connection");
+    let mut client = Client::connect(address).expect("connected");
     assert_eq!(
-        client.owner("k", "i").expect("the server answers"),
+        client.owner("k", "i").expect("an answer"),
         b"alice",
         "nothing acknowledged is lost"
     );
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
 }
 
 /// Whether a newcomer is still let in, which ends when a drain is in force.
 fn there_is_room(client: &mut Client) -> bool {
     client
         .number(&request("probe", "", "p", (0, 0, 0)))
-        .expect("the server answers")
+        .expect("an answer")
         == 1
 }
 
@@ -529,11 +527,11 @@ fn a_commit_that_panics_halts_a_node_without_files() {
         ..Config::in_memory()
     });
     drop(plant(&node.handle(), Stage::Commit));
-    let mut client = Client::connect(address).expect("the server accepts the connection");
-    let idle = Client::connect(address).expect("the server accepts the connection");
+    let mut client = Client::connect(address).expect("connected");
+    let idle = Client::connect(address).expect("connected");
     client
         .send(&request("k", "i", "culprit", (60, 60, 0)))
-        .expect("the server reads the requests");
+        .expect("connected");
     halted(
         &node,
         vec![client, idle],

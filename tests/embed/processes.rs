@@ -92,7 +92,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
         let id = record.expect("the limit is not reached").id;
         first.get_or_insert(id);
         if number % 5 == 0 && number > 0 {
-            block_on(processes.finish(id, 0, None)).expect("the process is alive");
+            block_on(processes.finish(id, 0, None)).expect("a live process");
         }
     }
     let first = first.expect("a process was registered");
@@ -148,7 +148,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
 
 #[test]
 fn without_a_keeper_nothing_is_launched_and_the_rest_goes_on() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let node = Node::open(Config::at(files.path().join("data"))).expect("the directory opens");
     let processes = node.handle().processes();
     let refused = block_on(processes.keeper()).expect_err("there is none");
@@ -204,7 +204,7 @@ mod kept {
 
     #[test]
     fn a_tree_is_launched_listed_by_parent_and_stopped() {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let mut config = Config::at(files.path().join("data"));
         config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
         let node = Node::open(config).expect("the directory opens");

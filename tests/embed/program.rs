@@ -100,7 +100,7 @@ fn one_clock_moves_several_nodes_and_outlives_them() {
 /// With files too: a start begins every span again, at the time where the clock stands.
 #[test]
 fn a_restart_goes_on_at_the_time_of_the_clock() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let clock = ManualClock::default();
     let config = || Config {
         clock: Some(clock.clone()),

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn queue() -> QueueName {
-    "q".try_into().expect("the name is valid")
+    "q".try_into().expect("a valid name")
 }
 
 #[test]
 fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let clock = ManualClock::at(Timestamp(1_000_000_000_000));
     let mut config = Config::at(files.path());
     config.clock = Some(clock.clone());

@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 fn queue(name: &str) -> QueueName {
-    name.try_into().expect("the name is valid")
+    name.try_into().expect("a valid name")
 }
 
 fn job(name: &str, body: &str) -> Put {
@@ -68,7 +68,7 @@ fn who_waits_gets_the_job_that_comes() {
     let waiter = std::thread::Builder::new()
         .name("waiter".to_owned())
         .spawn(move || block_on(waiting.pop_waiting(&[queue("a"), queue("b")])))
-        .expect("a thread can be started");
+        .expect("a new thread");
     block_on(async {
         while putting.totals().await.expect("the actor answers").waiting == 0 {
             std::thread::yield_now();
@@ -413,7 +413,7 @@ fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
             (counts.ready, counts.claimed, counts.abandoned),
             (230, 20, 0)
         );
-        let again = queues.pop(&[once]).await.expect("the server answers");
+        let again = queues.pop(&[once]).await.expect("an answer");
         assert_eq!(again.map(|claim| claim.attempts), Some(1));
     });
 }

@@ -28,7 +28,7 @@ fn script(script: &str) -> Adding {
 
 #[test]
 fn a_program_adds_a_task_and_awaits_its_end() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut config = Config::at(files.path().join("data"));
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
     let node = Node::open(config).expect("the directory opens");

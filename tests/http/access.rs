@@ -106,7 +106,7 @@ fn with_both_tokens() -> Opened {
     Opened::configured(|config| {
         launches(config);
         let http = config.http.as_mut().expect("HTTP is configured");
-        let socket = http.socket.as_ref().expect("the socket is configured");
+        let socket = http.socket.as_ref().expect("a socket");
         let data = socket.parent().expect("it is below");
         let file = data.with_file_name("token");
         write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n"));
@@ -123,9 +123,7 @@ fn what_a_task_printed_is_for_those_who_may_run_commands() {
     let opened = with_both_tokens();
     let task = json!({"launch": {"command": ["sh", "-c", "echo secret"], "dir": "/"}});
     let mut adding = opened.begin_with("/v1/tasks/add", &with(RUN_TOKEN), &task);
-    let added = answers(&read_all(&mut adding))
-        .pop()
-        .expect("the server answers");
+    let added = answers(&read_all(&mut adding)).pop().expect("an answer");
     let id = added.json()["id"].clone();
     let path = format!("/v1/tasks/transcript?id={id}");
     let told = until("it is over", || {
@@ -165,11 +163,8 @@ fn a_token_of_the_scope_run_starts_processes() {
     assert_eq!(opened.get("/v1/status", &runs).status, 200);
     let mut launching = opened.begin_with(LAUNCH, &runs, &command);
     let answer = answers(&read_all(&mut launching)).pop();
-    let record = answer.expect("the server answers").json();
-    let id = record["id"]
-        .as_str()
-        .expect("the value is a string")
-        .to_owned();
+    let record = answer.expect("an answer").json();
+    let id = record["id"].as_str().expect("a string").to_owned();
     assert_eq!(record["status"], "running");
     assert_eq!(
         opened.get("/v1/processes/count", &runs).json(),
@@ -212,7 +207,7 @@ fn a_token_stands_in_no_answer() {
 
 #[test]
 fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("token");
     let open = || {
         let http = HttpConfig {
@@ -234,15 +229,14 @@ fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
     open().expect("it is a good one");
     for mode in [0o640, 0o604, 0o620, 0o644] {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode))
-            .expect("the file belongs to this user");
+            .expect("our own file");
         let exposed = open().expect_err("other users may use it");
         assert!(
             exposed.contains(&format!("{mode:04o}")) && !exposed.contains("staple"),
             "{exposed}"
         );
     }
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
-        .expect("the file belongs to this user");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("our own file");
     for wrong in [
         "",
         "\n",

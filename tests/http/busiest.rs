@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 /// A job for this queue.
 fn job(queue: &str) -> Put {
-    let queue = queue.try_into().expect("the name is valid");
+    let queue = queue.try_into().expect("a valid name");
     Put::new(queue, Body::new(*b"x"))
 }
 
 fn names(list: &Value, field: &str) -> Vec<String> {
-    let rows = list.as_array().expect("the value is a list");
+    let rows = list.as_array().expect("a list");
     let name = |row: &Value| row[field].as_str().expect("it has a name").to_owned();
     rows.iter().map(name).collect()
 }

@@ -39,7 +39,7 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
         "{method} {path} {status} is not described as {content_type}"
     );
     if content_type.ends_with("json") {
-        let body: Value = serde_json::from_str(&answer.body).expect("the text is JSON");
+        let body: Value = serde_json::from_str(&answer.body).expect("valid JSON");
         if let Err(wrong) = valid(&content["schema"], &body) {
             panic!("{method} {path} {status}: {wrong}: {body}");
         }
@@ -92,10 +92,7 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        format!(
-            "{}={text}",
-            it["name"].as_str().expect("the value is a string")
-        )
+        format!("{}={text}", it["name"].as_str().expect("a string"))
     });
     let query = pairs.collect::<Vec<_>>().join("&");
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
@@ -103,7 +100,7 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
         let schema = resolve(schema);
         let required = schema["required"].as_array().into_iter().flatten();
         let member = |name: &Value| {
-            let name = name.as_str().expect("the value is a string");
+            let name = name.as_str().expect("a string");
             (name.to_owned(), some(&schema["properties"][name]))
         };
         Value::Object(required.map(member).collect())
@@ -138,10 +135,10 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
             "enum" => rule.as_array().expect("values").contains(value),
             "minimum" => value
                 .as_i64()
-                .is_none_or(|it| it >= rule.as_i64().expect("the value is a number")),
+                .is_none_or(|it| it >= rule.as_i64().expect("a number")),
             "maximum" => value
                 .as_i64()
-                .is_none_or(|it| it <= rule.as_i64().expect("the value is a number")),
+                .is_none_or(|it| it <= rule.as_i64().expect("a number")),
             "minLength" => length(value).is_none_or(|it| Some(it) >= rule.as_u64()),
             "maxLength" => length(value).is_none_or(|it| Some(it) <= rule.as_u64()),
             "required" => value.as_object().is_none_or(|object| {
@@ -243,9 +240,7 @@ fn the_checker_finds_what_does_not_fit() {
         assert!(valid(&granted, &object).is_err(), "{object}");
     }
     let mut less = good.clone();
-    less.as_object_mut()
-        .expect("the value is an object")
-        .remove("owner");
+    less.as_object_mut().expect("an object").remove("owner");
     assert!(valid(&granted, &less).is_err());
 }
 

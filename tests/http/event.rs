@@ -50,11 +50,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     expected["position"] = passed[1].id.as_str().into();
     expected["owner"] = "two".into();
     expected["at"] = passed[1].data["at"].clone();
-    expected["token"] = passed[0]
-        .id
-        .parse::<u64>()
-        .expect("the text is a number")
-        .into();
+    expected["token"] = passed[0].id.parse::<u64>().expect("a number").into();
     expected["ttl"] = 7.into();
     assert_eq!(passed[1].data, expected);
     drop(waiting);
@@ -255,9 +251,9 @@ fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
     let mut stream = opened.connect();
     stream
         .write_all(b"GET /v1/events HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
-        .expect("the server reads the request");
+        .expect("connected");
     let mut first = [0; 12];
-    stream.read_exact(&mut first).expect("the server answers");
+    stream.read_exact(&mut first).expect("an answer");
     assert_eq!(&first, b"HTTP/1.0 200");
     acquire(&opened, "a", "one");
     opened.stop();

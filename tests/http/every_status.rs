@@ -112,30 +112,24 @@ impl PendingRequest {
         };
         let mut stream = send(address, &text);
         if closes {
-            stream
-                .shutdown(Shutdown::Write)
-                .expect("the connection is open");
+            stream.shutdown(Shutdown::Write).expect("connected");
         }
         received(&mut stream)
     }
 }
 
 fn send(address: SocketAddr, text: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the server is listening");
+    let mut stream = TcpStream::connect(address).expect("it listens");
     let patience = Some(Duration::from_mins(1));
     stream
         .set_read_timeout(patience)
         .expect("the option can be set");
-    stream
-        .write_all(text.as_bytes())
-        .expect("the server reads the request");
+    stream.write_all(text.as_bytes()).expect("connected");
     stream
 }
 
 fn received(stream: &mut TcpStream) -> Answer {
-    answers(&read_all(stream))
-        .pop()
-        .expect("the server answers")
+    answers(&read_all(stream)).pop().expect("an answer")
 }
 
 /// Nodes in the states in which they answer so.
@@ -166,9 +160,9 @@ impl Nodes {
         // Where snapshots are to be, a file stands.
         let snapshots = panicking.directory.path().join("data/snapshots");
         if snapshots.exists() {
-            std::fs::remove_dir_all(&snapshots).expect("the directory belongs to this user");
+            std::fs::remove_dir_all(&snapshots).expect("our own directory");
         }
-        std::fs::write(&snapshots, "no folder").expect("the file belongs to this user");
+        std::fs::write(&snapshots, "no folder").expect("our own file");
         let crowded = Opened::with(|http| http.connections_max = 1);
         let taken = crowded.connect();
         let stats = || crowded.door().stats();
@@ -349,7 +343,7 @@ struct FullDisk {
 
 impl FullDisk {
     fn fill() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         queue_status::abandon(&data);
         let flags = ["--http", "127.0.0.1:0", "--fsync", "never"];
@@ -378,9 +372,7 @@ impl FullDisk {
             };
             let text: String = (0..200).map(asking).collect();
             let mut stream = send(self.daemon.http(), &text);
-            stream
-                .shutdown(Shutdown::Write)
-                .expect("the connection is open");
+            stream.shutdown(Shutdown::Write).expect("connected");
             let answers = answers(&read_all(&mut stream));
             if answers.iter().any(|answer| answer.status == 507) {
                 return;

@@ -29,37 +29,26 @@ impl Gate {
 
     fn stand(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state
-            .lock()
-            .expect("no thread panics while holding the lock");
+        let mut state = state.lock().expect("not poisoned");
         state.is_reached = true;
         changed.notify_all();
         while !state.is_open {
-            state = changed
-                .wait(state)
-                .expect("no thread panics while holding the lock");
+            state = changed.wait(state).expect("not poisoned");
         }
     }
 
     /// Waits until an actor stands before it.
     pub(crate) fn reached(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state
-            .lock()
-            .expect("no thread panics while holding the lock");
+        let mut state = state.lock().expect("not poisoned");
         while !state.is_reached {
-            state = changed
-                .wait(state)
-                .expect("no thread panics while holding the lock");
+            state = changed.wait(state).expect("not poisoned");
         }
     }
 
     pub(crate) fn open(&self) {
         let (state, changed) = &*self.0;
-        state
-            .lock()
-            .expect("no thread panics while holding the lock")
-            .is_open = true;
+        state.lock().expect("not poisoned").is_open = true;
         changed.notify_all();
     }
 }

@@ -84,9 +84,7 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
     // Each holds 16 MiB and more; the listener has 256.
     let mut last = loop {
         let mut stream = opened.connect();
-        stream
-            .write_all(head.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(head.as_bytes()).expect("connected");
         let mut parts = 0;
         while parts < 136 && !refused(&stream) {
             // It may be refused, and closed, in between.
@@ -118,7 +116,7 @@ fn a_head_that_comes_too_slowly_is_given_up() {
     // The second request of a connection is under the same bound as the first.
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal")
-        .expect("the server reads the request");
+        .expect("connected");
     let text = read_all(&mut stream);
     let found = answers(&text);
     assert_eq!(found.len(), 2, "{text}");
@@ -134,22 +132,17 @@ fn requests_are_answered_in_order_on_one_connection() {
     let requests = paths.map(one).concat().repeat(40);
     // Split anywhere, a request is the same.
     let mut stream = opened.connect();
-    let mut reading = stream.try_clone().expect("the connection is open");
+    let mut reading = stream.try_clone().expect("connected");
     let writing = std::thread::Builder::new().spawn(move || {
         for bytes in requests.as_bytes().chunks(7) {
-            stream
-                .write_all(bytes)
-                .expect("the server reads the request");
+            stream.write_all(bytes).expect("connected");
         }
         stream
             .shutdown(std::net::Shutdown::Write)
-            .expect("the connection is open");
+            .expect("connected");
     });
     let found = answers(&read_all(&mut reading));
-    writing
-        .expect("a thread")
-        .join()
-        .expect("the thread does not panic");
+    writing.expect("a thread").join().expect("no panic");
     let statuses: Vec<u16> = found.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 404, 200, 200, 200].repeat(40));
     assert!(found[3].body.ends_with("# EOF\n") && found[4].body == "ok\n");
@@ -167,9 +160,9 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
             // One answered request each shows that each has its place.
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .expect("the server reads the request");
+                .expect("connected");
             let mut first = [0; 12];
-            stream.read_exact(&mut first).expect("the server answers");
+            stream.read_exact(&mut first).expect("an answer");
             assert_eq!(&first, b"HTTP/1.1 200");
             stream
         })

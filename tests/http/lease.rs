@@ -191,10 +191,7 @@ fn leases_are_listed_by_name_and_by_pages() {
     loop {
         let path = format!("/v1/leases?prefix=a&limit=2{after}");
         let page = well(&opened.get(&path, ""));
-        let leases = of(&page, "/leases")
-            .as_array()
-            .expect("the value is a list")
-            .clone();
+        let leases = of(&page, "/leases").as_array().expect("a list").clone();
         names.extend(leases.iter().map(|it| of(it, "/name").clone()));
         match of(&page, "/next").as_str() {
             Some(next) => after = format!("&after={next}"),

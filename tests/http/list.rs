@@ -26,7 +26,7 @@ fn a_list_ends_early_where_it_is_long_and_goes_on_from_there() {
         let answer: Answer = opened.get(&format!("/v1/locks?limit=1000{after}"), "");
         assert!(answer.body.len() < ANSWER_BYTES, "{}", answer.body.len());
         let told = answer.json();
-        for lock in told["locks"].as_array().expect("the value is a list") {
+        for lock in told["locks"].as_array().expect("a list") {
             assert!(found.insert(lock["token"].as_u64()), "each is listed once");
         }
         match told["next"].as_str() {
@@ -49,7 +49,7 @@ fn lists_that_nobody_reads_cost_little() {
             let mut stream = opened.connect();
             stream
                 .write_all(b"GET /v1/locks?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .expect("the server reads the request");
+                .expect("connected");
             stream
         })
         .collect();

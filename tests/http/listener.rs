@@ -32,9 +32,7 @@ impl Listener {
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n");
         let token = format!("Authorization: Bearer {TOKEN}\r\n");
         let request = format!("{head}{token}{headers}\r\n");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(request.as_bytes()).expect("connected");
         let mut listener = Self {
             reader: BufReader::new(stream),
             rest: String::new(),
@@ -70,7 +68,7 @@ impl Listener {
             let told = ReceivedEvent {
                 id: field("id: ").to_owned(),
                 kind: field("event: ").to_owned(),
-                data: serde_json::from_str(field("data: ")).expect("the text is JSON"),
+                data: serde_json::from_str(field("data: ")).expect("valid JSON"),
             };
             assert_eq!(lines.next(), None);
             assert_eq!(told.data["kind"], told.kind.as_str());
@@ -112,7 +110,7 @@ impl Listener {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let read = self.reader.read_line(&mut line).expect("the line is UTF-8");
+        let read = self.reader.read_line(&mut line).expect("UTF-8");
         assert!(read > 0, "the stream was cut off");
         line.truncate(line.trim_end().len());
         line

@@ -38,7 +38,7 @@ fn whoever_sends_much_behind_a_wait_and_goes_is_given_nothing() {
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 200);
     waiting
         .write_all(&vec![b' '; 20 * 1024])
-        .expect("the connection is open");
+        .expect("connected");
     drop(waiting);
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 404);
     let one = json!({"key": "a", "owner": "one"});
@@ -198,8 +198,7 @@ fn who_goes_away_stands_in_line_no_longer() {
 
     // A connection of which one side is closed waits for nothing either, but hears so.
     let half = wait_for(&opened, "a", "four");
-    half.shutdown(std::net::Shutdown::Write)
-        .expect("the connection is open");
+    half.shutdown(std::net::Shutdown::Write).expect("connected");
     finish("/v1/locks/acquire", half).problem(400);
     until(|| place("four").status == 404);
 }
@@ -247,10 +246,7 @@ fn a_lock_passes_through_a_thousand_hands_in_turn() {
             .post("/v1/locks/release", &json!({"key": "a", "owner": holder}))
             .json();
         let owner = opened.get("/v1/locks/owner?key=a", "").json()["owner"].clone();
-        owner
-            .as_str()
-            .expect("the value is a string")
-            .clone_into(&mut holder);
+        owner.as_str().expect("a string").clone_into(&mut holder);
         let number: usize = holder.parse().expect("a waiting one exists");
         let stream = waiting[number].take().expect("no client gets it twice");
         let granted = finish("/v1/locks/acquire", stream).json();
@@ -307,10 +303,7 @@ fn a_list_is_filtered_and_paged() {
     .expect("the node answers");
     let all = opened.get("/v1/locks?limit=1000", "").json();
     assert_eq!(all["next"], Value::Null);
-    let all = all["locks"]
-        .as_array()
-        .expect("the value is a list")
-        .clone();
+    let all = all["locks"].as_array().expect("a list").clone();
     assert_eq!(all.len(), 150);
     let first = &all[0];
     assert_eq!(
@@ -319,9 +312,7 @@ fn a_list_is_filtered_and_paged() {
     );
     assert_eq!((&first["ttl"], &first["wait"]), (&json!(600), &json!(500)));
     assert!(first["token"].is_u64() && all[1]["token"].is_null());
-    let remaining = first["remaining_ms"]
-        .as_u64()
-        .expect("the value is a number");
+    let remaining = first["remaining_ms"].as_u64().expect("a number");
     assert!((1..=600_000).contains(&remaining));
     let since = first["since_at"].as_u64().expect("a date");
     let date = opened.handle().date().0;
@@ -333,7 +324,7 @@ fn a_list_is_filtered_and_paged() {
         let page = opened
             .get(&format!("/v1/locks?limit=7&after={after}"), "")
             .json();
-        let found = page["locks"].as_array().expect("the value is a list");
+        let found = page["locks"].as_array().expect("a list");
         assert!(found.len() <= 7);
         paged.extend(
             found
@@ -351,10 +342,7 @@ fn a_list_is_filtered_and_paged() {
 
     let count = |filter: &str| {
         let found = opened.get(&format!("/v1/locks?{filter}"), "").json();
-        found["locks"]
-            .as_array()
-            .expect("the value is a list")
-            .len()
+        found["locks"].as_array().expect("a list").len()
     };
     assert_eq!(count("key=k07"), 3);
     assert_eq!(count("owner=o1"), 50);

@@ -42,13 +42,9 @@ fn get(daemon: &Daemon, path: &str) -> Value {
 }
 
 fn send(daemon: &Daemon, request: &str) -> Answer {
-    let mut stream = TcpStream::connect(daemon.http()).expect("the server is listening");
-    stream
-        .write_all(request.as_bytes())
-        .expect("the server reads the request");
-    answers(&read_all(&mut stream))
-        .pop()
-        .expect("the server answers")
+    let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("connected");
+    answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
 /// Something of everything, each under its key; what it came to.
@@ -86,7 +82,7 @@ fn key_is_reused(daemon: &Daemon) {
 
 #[test]
 fn what_was_done_is_known_after_a_kill() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
@@ -103,7 +99,7 @@ fn what_was_done_is_known_after_a_kill() {
 
 #[test]
 fn what_was_done_is_known_when_the_journal_is_trimmed() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     let done = work(&daemon);
@@ -129,7 +125,7 @@ fn what_was_done_is_known_when_the_journal_is_trimmed() {
 
 #[test]
 fn an_exported_log_has_what_was_done_under_which_key() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     work(&daemon);
@@ -160,7 +156,7 @@ fn an_exported_log_has_what_was_done_under_which_key() {
 
 #[test]
 fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let daemon = start(&data);
     let one = json!({"key": "a", "owner": "one", "ttl": 6000});
@@ -169,11 +165,9 @@ fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
         let fields = json!({"key": "a", "owner": owner, "wait": 3600}).to_string();
         let length = fields.len();
         let head = format!("POST {ACQUIRE} HTTP/1.1\r\nHost: localhost\r\n{header}");
-        let mut stream = TcpStream::connect(daemon.http()).expect("the server is listening");
+        let mut stream = TcpStream::connect(daemon.http()).expect("it listens");
         let request = format!("{head}Content-Length: {length}\r\n\r\n{fields}");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(request.as_bytes()).expect("connected");
         while place(&daemon, owner) != 200 {
             std::thread::yield_now();
         }

@@ -42,13 +42,13 @@ impl Answer {
     /// The body of an answer that is as asked.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
-        serde_json::from_str(&self.body).expect("the text is JSON")
+        serde_json::from_str(&self.body).expect("valid JSON")
     }
 
     /// Asserts that this is a problem of this status with this reason, and gives it.
     pub(crate) fn because(&self, status: u16, reason: &str) -> Value {
         self.problem(status);
-        let document: Value = serde_json::from_str(&self.body).expect("the text is JSON");
+        let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
         assert_eq!(
             document.get("reason").and_then(Value::as_str),
             Some(reason),
@@ -62,7 +62,7 @@ impl Answer {
         assert_eq!(self.status, status, "{self:?}");
         let content_type = self.header("content-type");
         assert_eq!(content_type, Some("application/problem+json"), "{self:?}");
-        let document: Value = serde_json::from_str(&self.body).expect("the text is JSON");
+        let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
         let at = |path| document.pointer(path).expect("a member");
         assert_eq!(at("/status"), status);
         assert_eq!(at("/type"), "about:blank");
@@ -84,7 +84,7 @@ impl Opened {
     }
 
     pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory can be created");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let http = HttpConfig {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             socket: Some(directory.path().join("data/sexton.sock")),
@@ -109,7 +109,7 @@ impl Opened {
 
     pub(crate) fn with_token() -> Self {
         Self::with(|http| {
-            let socket = http.socket.as_ref().expect("the socket is configured");
+            let socket = http.socket.as_ref().expect("a socket");
             let file = socket
                 .parent()
                 .and_then(Path::parent)
@@ -138,7 +138,7 @@ impl Opened {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address()).expect("the server is listening");
+        let stream = TcpStream::connect(self.address()).expect("it listens");
         let patience = Some(Duration::from_secs(30));
         stream
             .set_read_timeout(patience)
@@ -149,12 +149,10 @@ impl Opened {
     /// Everything that is answered to these bytes, with the sending side closed behind them.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        stream
-            .write_all(bytes)
-            .expect("the server reads the request");
+        stream.write_all(bytes).expect("connected");
         stream
             .shutdown(std::net::Shutdown::Write)
-            .expect("the connection is open");
+            .expect("connected");
         read_all(&mut stream)
     }
 
@@ -194,9 +192,7 @@ impl Opened {
         let mut stream = self.connect();
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let request = format!("{head}{headers}Content-Length: {length}\r\n\r\n{body}");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(request.as_bytes()).expect("connected");
         stream
     }
 
@@ -205,14 +201,10 @@ impl Opened {
     }
 
     pub(crate) fn get_over_socket(&self, path: &str) -> Answer {
-        let mut stream = UnixStream::connect(self.socket()).expect("the server is listening");
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
-        answers(&read_all(&mut stream))
-            .pop()
-            .expect("the server answers")
+        stream.write_all(request.as_bytes()).expect("connected");
+        answers(&read_all(&mut stream)).pop().expect("an answer")
     }
 
     /// Stops in good order, and starts on the same directory.
@@ -222,14 +214,10 @@ impl Opened {
     }
 
     pub(crate) fn post_over_socket(&self, path: &str) -> Answer {
-        let mut stream = UnixStream::connect(self.socket()).expect("the server is listening");
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
-        answers(&read_all(&mut stream))
-            .pop()
-            .expect("the server answers")
+        stream.write_all(request.as_bytes()).expect("connected");
+        answers(&read_all(&mut stream)).pop().expect("an answer")
     }
 
     pub(crate) fn stop(&mut self) {
@@ -237,23 +225,19 @@ impl Opened {
             .take()
             .expect("it is running")
             .stop()
-            .expect("the node stops cleanly");
+            .expect("a clean stop");
     }
 }
 
 pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
     let mut bytes = Vec::new();
-    stream
-        .read_to_end(&mut bytes)
-        .expect("the server closes the connection");
-    String::from_utf8(bytes).expect("the bytes are UTF-8")
+    stream.read_to_end(&mut bytes).expect("the end");
+    String::from_utf8(bytes).expect("UTF-8")
 }
 
 /// The answer to what was begun.
 pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
-    let answer = answers(&read_all(&mut stream))
-        .pop()
-        .expect("the server answers");
+    let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     described::check("POST", path, &answer);
     answer
 }
@@ -306,8 +290,6 @@ fn unchunk<'t>(mut text: &'t str, body: &mut String) -> &'t str {
 pub(crate) fn write_private(file: &Path, text: &str) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(file).expect("the file is writable");
-    opened
-        .write_all(text.as_bytes())
-        .expect("the file is writable");
+    let mut opened = options.open(file).expect("a writable file");
+    opened.write_all(text.as_bytes()).expect("a writable file");
 }

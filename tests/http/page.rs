@@ -226,8 +226,8 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     let opened = Opened::new();
     let held = || {
         let owner = run(opened.handle().locks().owner(
-            &"a".try_into().expect("the name is valid"),
-            &"".try_into().expect("the name is valid"),
+            &"a".try_into().expect("a valid name"),
+            &"".try_into().expect("a valid name"),
         ));
         owner.expect("the node answers").is_some()
     };
@@ -251,16 +251,12 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     }
     assert!(held());
     // Also where nothing else is asked for: a browser may be forwarded to the socket.
-    let mut stream = UnixStream::connect(opened.socket()).expect("the server is listening");
+    let mut stream = UnixStream::connect(opened.socket()).expect("it listens");
     let kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 5";
     let head = "POST /page/lock/force HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let foreign = format!("{head}Origin: http://evil.example\r\n{kind}\r\n\r\nkey=a");
-    stream
-        .write_all(foreign.as_bytes())
-        .expect("the server reads the request");
-    let answer = answers(&read_all(&mut stream))
-        .pop()
-        .expect("the server answers");
+    stream.write_all(foreign.as_bytes()).expect("connected");
+    let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     is_page(&answer, 403);
     assert!(held());
     // Nor is a page shown there under a name that somebody else lets point here.

@@ -8,9 +8,7 @@ use std::net::TcpStream;
 fn listen(opened: &Opened) -> TcpStream {
     let mut stream = opened.connect();
     let request = "GET /page/changes HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    stream
-        .write_all(request.as_bytes())
-        .expect("the server reads the request");
+    stream.write_all(request.as_bytes()).expect("connected");
     let head = received(&mut stream, ":\n\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let head = head.to_lowercase();
@@ -32,7 +30,7 @@ fn received(stream: &mut TcpStream, end: &str) -> String {
         stream.read_exact(&mut byte).expect("it exists");
         bytes.extend(byte);
         if bytes.ends_with(end.as_bytes()) {
-            return String::from_utf8(bytes).expect("the bytes are UTF-8");
+            return String::from_utf8(bytes).expect("UTF-8");
         }
     }
 }
@@ -54,9 +52,7 @@ fn a_stream_reports_that_something_happened_and_not_what() {
     opened.stop();
     for mut stream in streams {
         let mut rest = String::new();
-        stream
-            .read_to_string(&mut rest)
-            .expect("the server closes the connection");
+        stream.read_to_string(&mut rest).expect("the end");
         assert!(rest.ends_with("0\r\n\r\n"), "{rest:?}");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn opened() -> Opened {
         launches(config);
         serves(config);
         let http = config.http.as_mut().expect("HTTP is configured");
-        let socket = http.socket.as_ref().expect("the socket is configured");
+        let socket = http.socket.as_ref().expect("a socket");
         let file = socket
             .parent()
             .expect("it is below")
@@ -34,7 +34,7 @@ pub(crate) fn post(opened: &Opened, path: &str, body: &Value) -> Value {
     let mut launching = opened.begin_with(path, &bearer, body);
     crate::opened::answers(&crate::opened::read_all(&mut launching))
         .pop()
-        .expect("the server answers")
+        .expect("an answer")
         .json()
 }
 
@@ -65,16 +65,10 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
     let script = "echo '<out>'; echo err >&2; exec sleep 600";
     let launch = json!({"command": ["sh", "-c", script, "<b>"], "labels": {"branch": "<main>"}});
     let parent = post(&opened, "/v1/processes/launch", &launch);
-    let parent = parent["id"]
-        .as_str()
-        .expect("the value is a string")
-        .to_owned();
+    let parent = parent["id"].as_str().expect("a string").to_owned();
     let below = json!({"command": ["sleep", "600"], "parent": parent});
     let child = post(&opened, "/v1/processes/launch", &below);
-    let child = child["id"]
-        .as_str()
-        .expect("the value is a string")
-        .to_owned();
+    let child = child["id"].as_str().expect("a string").to_owned();
     let list = browser.page("/page/processes");
     shows(&list, &["<b>", "running", "iB"]);
     assert!(!list.contains("<b>"), "{list}");
@@ -139,7 +133,7 @@ fn add(opened: &Opened, name: &str, script: &str) -> u64 {
     let launch = json!({"command": ["sh", "-c", script]});
     let task = json!({"launch": launch, "name": name, "group": "deploys", "work": name});
     let added = post(opened, "/v1/tasks/add", &task);
-    added["id"].as_u64().expect("the value is a number")
+    added["id"].as_u64().expect("a number")
 }
 
 #[test]

@@ -15,7 +15,7 @@ const ERROR: &str = "SMTP 451 <try> \u{202b}again";
 /// Adds jobs to a queue.
 fn push(opened: &Opened, queue: &str, count: u32) {
     for number in 0..count {
-        let queue = queue.try_into().expect("the name is valid");
+        let queue = queue.try_into().expect("a valid name");
         let body = Body::new(format!("<body {number}>\0\u{202e}").into_bytes());
         let added = run(opened.handle().queues().put(Put::new(queue, body)));
         added.expect("the node adds it");
@@ -30,7 +30,7 @@ fn bury(opened: &Opened, queue: &str) -> u64 {
     let job = &popped["jobs"][0];
     let claim = json!({"id": job["id"], "token": job["token"]});
     opened.post("/v1/queues/bury", &claim).json();
-    job["id"].as_u64().expect("the value is a number")
+    job["id"].as_u64().expect("a number")
 }
 
 /// Claims a job and has it fail for good.
@@ -39,7 +39,7 @@ fn abandon(opened: &Opened, queue: &str) -> u64 {
         .post("/v1/queues/pop", &json!({"queues": [queue]}))
         .json();
     let job = &popped["jobs"][0];
-    let id = job["id"].as_u64().expect("the value is a number");
+    let id = job["id"].as_u64().expect("a number");
     let failed =
         json!({"id": id, "token": job["token"], "error": ERROR, "retry_after_ms": 600_000});
     opened.post("/v1/queues/fail", &failed).json();
@@ -199,7 +199,7 @@ fn a_page_of_very_many_queues_is_no_longer_than_another() {
         let jobs = (0..1000).map(|number| {
             let queue = format!("tenant-{thousand}:type-{number}");
             Put::new(
-                queue.as_str().try_into().expect("the name is valid"),
+                queue.as_str().try_into().expect("a valid name"),
                 Body::new(*b"x"),
             )
         });

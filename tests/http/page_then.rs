@@ -65,7 +65,7 @@ fn replayed(opened: &Opened, until: u64) -> Value {
     command.args(["--until", &until.to_string(), "--state", "--json"]);
     let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).expect("the bytes are JSON")
+    serde_json::from_slice(&output.stdout).expect("valid JSON")
 }
 
 /// Takes a lock; the number of the entry.
@@ -94,17 +94,17 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
         let said = replayed(&opened, at);
         let actors = said["actors"].as_object().expect("it names actors");
         let its = |(name, actor): (&String, &Value)| {
-            let digest = actor["digest"].as_str().expect("the value is a string");
+            let digest = actor["digest"].as_str().expect("a string");
             (name.clone(), digest.to_owned())
         };
         let expected: BTreeMap<String, String> = actors.iter().map(its).collect();
         assert_eq!(digests(&page), expected, "after {at}");
         let locks = actors["lock"]["state"]["entries"]
             .as_array()
-            .expect("the value is a list");
+            .expect("a list");
         assert_eq!(locks.len(), nth + 1);
         for lock in locks {
-            let key = lock["key"].as_str().expect("the value is a string");
+            let key = lock["key"].as_str().expect("a string");
             assert!(state(&page).contains(&format!("<bdi>{key}</bdi>")), "{key}");
         }
         let later = format!("<bdi>lock-{}</bdi>", nth + 1);
@@ -183,7 +183,7 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     }
     let beyond = then(&browser, "/page/then?at=18446744073709551615");
     let end = between(&beyond, " max=\"", "\"");
-    assert!(end.parse::<u64>().expect("the text is a number") >= last);
+    assert!(end.parse::<u64>().expect("a number") >= last);
     let words = format!("The journal ends at entry {end}: this is the state after it.");
     shows(&beyond, &["account", &words]);
     let there = then(&browser, &format!("/page/then?at={end}"));
@@ -257,7 +257,7 @@ fn commands_are_for_those_who_may_run_them() {
     let opened = launching();
     let command = json!({"command": ["sleep", "600"], "labels": {"secret": "swordfish"}});
     let launched = post(&opened, "/v1/processes/launch", &command);
-    let id = launched["id"].as_str().expect("the value is a string");
+    let id = launched["id"].as_str().expect("a string");
     let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
     assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
     // The answer to a launch does not wait until its start is in the journal.

@@ -51,23 +51,16 @@ fn post(socket: &Path, what: &str, body: &Value) -> Value {
 
 /// Asks over a socket.
 pub(crate) fn at(asking: &PendingRequest, socket: &Path) -> Answer {
-    let mut stream = UnixStream::connect(socket).expect("the server is listening");
+    let mut stream = UnixStream::connect(socket).expect("it listens");
     let text = asking.clone().with("Connection: close").text();
-    stream
-        .write_all(text.as_bytes())
-        .expect("the server reads the request");
-    answers(&read_all(&mut stream))
-        .pop()
-        .expect("the server answers")
+    stream.write_all(text.as_bytes()).expect("connected");
+    answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
 /// Launches one that ends by itself, and long after the test; its id.
 pub(crate) fn launched(socket: &Path) -> String {
     let record = post(socket, "launch", &json!({"command": ["sleep", "60"]}));
-    record["id"]
-        .as_str()
-        .expect("the value is a string")
-        .to_owned()
+    record["id"].as_str().expect("a string").to_owned()
 }
 
 /// Ends one.
@@ -113,7 +106,7 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, 
         }
         "/v1/processes/process" | "/v1/processes/ancestors" | "/v1/processes/descendants" => {
             let id = registered();
-            let target = format!("{path}?id={}", id.as_str().expect("the value is a string"));
+            let target = format!("{path}?id={}", id.as_str().expect("a string"));
             (asking.at_target(&target), None)
         }
         _ => (asking, None),

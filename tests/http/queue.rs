@@ -91,9 +91,7 @@ fn a_job_is_added_claimed_and_done() {
         json!({"queue": "mails", "body": "hello \u{2603}\n", "priority": 7, "ttr_ms": 60_000});
     let id = opened.post(PUSH, &fields).json()["id"].clone();
     let claim = pop(&opened, "mails");
-    let remaining = claim["remaining_ms"]
-        .as_u64()
-        .expect("the value is a number");
+    let remaining = claim["remaining_ms"].as_u64().expect("a number");
     assert!((1..=60_000).contains(&remaining));
     let expected = json!({
         "id": id, "token": claim["token"], "queue": "mails", "attempts": 1,
@@ -153,10 +151,7 @@ fn the_most_urgent_of_several_queues_comes_first_and_several_come_at_once() {
     }
     let pop = |fields: Value| {
         let claims = opened.post(POP, &fields).json();
-        let claims = claims["jobs"]
-            .as_array()
-            .expect("the value is a list")
-            .clone();
+        let claims = claims["jobs"].as_array().expect("a list").clone();
         let bodies = claims.iter().map(|claim| claim["body"].clone());
         bodies.collect::<Vec<Value>>()
     };
@@ -176,10 +171,7 @@ fn of_several_queues_with_weights_chance_draws_one() {
     }
     let pop = |fields: Value| {
         let claims = finish(POP, opened.begin(POP, &fields)).json();
-        let claims = claims["jobs"]
-            .as_array()
-            .expect("the value is a list")
-            .clone();
+        let claims = claims["jobs"].as_array().expect("a list").clone();
         let queues = claims.iter().map(|claim| claim["queue"].clone());
         queues.collect::<Vec<Value>>()
     };
@@ -255,7 +247,7 @@ fn a_batch_is_added_as_one() {
         {"queue": "q", "body": "new", "dedup": "k", "priority": 2},
     ]});
     let added = act(&opened, "push-all", &batch).json();
-    let added = added["jobs"].as_array().expect("the value is a list");
+    let added = added["jobs"].as_array().expect("a list");
     let new: Vec<&Value> = added.iter().map(|it| &it["new"]).collect();
     assert_eq!(new, [false, true, true]);
     assert_eq!(added[0]["id"], added[2]["id"], "the last one counts");
@@ -430,8 +422,7 @@ fn who_waits_is_given_the_job_that_comes_and_who_went_away_none() {
 
     // A connection of which one side is closed waits for nothing either, but hears so.
     let half = wait_for(&opened, "q", "");
-    half.shutdown(std::net::Shutdown::Write)
-        .expect("the connection is open");
+    half.shutdown(std::net::Shutdown::Write).expect("connected");
     finish(POP, half).problem(400);
     let told = opened.get("/v1/queues/queue?queue=q", "").json();
     assert_eq!(told["waiting"], 0);
@@ -448,7 +439,7 @@ fn a_claim_that_could_not_be_told_is_given_back() {
         .queue
         .sabotage(gate.before_decisions());
     let stream = UnixStream::connect(opened.socket());
-    let mut stream = stream.expect("the server is listening");
+    let mut stream = stream.expect("it listens");
     let body = r#"{"queues":["q"]}"#;
     let head = format!("Host: x\r\nContent-Length: {}", body.len());
     let request = format!("POST {POP} HTTP/1.1\r\n{head}\r\n\r\n{body}");
@@ -497,7 +488,7 @@ fn a_repetition_is_told_of_the_same_claim() {
 
 fn fill(queues: &Queues, names: impl Iterator<Item = String>) {
     let put = |name: String| {
-        let queue = QueueName::parse(name.as_bytes()).expect("the name is valid");
+        let queue = QueueName::parse(name.as_bytes()).expect("a valid name");
         Item::Message(Message::Put(Put::new(queue, Body::new(name.as_bytes()))))
     };
     let puts = names.map(put).collect();
@@ -513,7 +504,7 @@ fn pages(opened: &Opened, path: &str, member: &str) -> Vec<Value> {
     while let Some(after) = next.as_str() {
         let page = opened.get(&format!("{path}&limit=7&after={after}"), "");
         let page = page.json();
-        let some = page[member].as_array().expect("the value is a list");
+        let some = page[member].as_array().expect("a list");
         assert!(some.len() <= 7);
         found.extend(some.clone());
         next = page["next"].clone();
@@ -533,10 +524,7 @@ fn lists_are_filtered_and_paged() {
     fill(&queues, (0..150).map(name));
     let all = opened.get("/v1/queues?limit=1000", "").json();
     assert_eq!(all["next"], Value::Null);
-    let all = all["queues"]
-        .as_array()
-        .expect("the value is a list")
-        .clone();
+    let all = all["queues"].as_array().expect("a list").clone();
     assert_eq!(all.len(), 11);
     let names: Vec<&str> = all.iter().filter_map(|it| it["queue"].as_str()).collect();
     assert!(names.is_sorted(), "{names:?}");
@@ -545,10 +533,7 @@ fn lists_are_filtered_and_paged() {
     assert_eq!(paged, all);
     let count = |filter: &str| {
         let found = opened.get(&format!("/v1/queues?{filter}"), "").json();
-        found["queues"]
-            .as_array()
-            .expect("the value is a list")
-            .len()
+        found["queues"].as_array().expect("a list").len()
     };
     assert_eq!(count("tenant=t1"), 2);
     assert_eq!(count("tenant="), 1, "the default one");
@@ -562,10 +547,7 @@ fn lists_are_filtered_and_paged() {
     let of_queue = opened
         .get("/v1/queues/jobs?queue=mails&limit=1000", "")
         .json();
-    let of_queue = of_queue["jobs"]
-        .as_array()
-        .expect("the value is a list")
-        .clone();
+    let of_queue = of_queue["jobs"].as_array().expect("a list").clone();
     assert_eq!(of_queue.len(), 50);
     let ids: Vec<_> = of_queue.iter().map(|it| it["id"].as_u64()).collect();
     assert!(ids.is_sorted());

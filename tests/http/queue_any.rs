@@ -32,16 +32,8 @@ fn any(opened: &Opened, any: &Value, count: u32) -> BTreeSet<String> {
     let claims = opened
         .post(POP, &json!({"any": any, "count": count}))
         .json();
-    let claims = claims["jobs"]
-        .as_array()
-        .expect("the value is a list")
-        .iter();
-    let queues = claims.map(|claim| {
-        claim["queue"]
-            .as_str()
-            .expect("the value is a string")
-            .to_owned()
-    });
+    let claims = claims["jobs"].as_array().expect("a list").iter();
+    let queues = claims.map(|claim| claim["queue"].as_str().expect("a string").to_owned());
     queues.collect()
 }
 
@@ -114,7 +106,7 @@ fn a_client_that_waits_for_any_type_is_given_the_first_job_that_it_asked_for() {
     push(&opened, "t:b", "not that");
     push(&opened, "t:a", "x");
     let claimed = finish(POP, waiting).json();
-    let jobs = claimed["jobs"].as_array().expect("the value is a list");
+    let jobs = claimed["jobs"].as_array().expect("a list");
     assert_eq!(jobs.len(), 1, "{claimed}");
     assert_eq!(jobs[0]["queue"], "t:a");
 }
@@ -156,11 +148,7 @@ fn tenants_have_their_turns_in_one_request_each() {
         }
         let claim = &said["jobs"][0];
         done = Some(target(claim));
-        let tenant = claim["queue"]
-            .as_str()
-            .expect("the value is a string")
-            .split(':')
-            .next();
+        let tenant = claim["queue"].as_str().expect("a string").split(':').next();
         claims.push(tenant.expect("a name has a first part").to_owned());
     }
     let first = claims.iter().take(6).filter(|it| *it == "big").count();

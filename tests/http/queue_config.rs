@@ -12,16 +12,10 @@ fn opened(rules: &Rules) -> Opened {
 
 /// What is told of the types, by type.
 fn types(told: &Value) -> BTreeMap<String, Value> {
-    let types = told["types"]
-        .as_array()
-        .expect("the value is a list")
-        .iter();
+    let types = told["types"].as_array().expect("a list").iter();
     let named = types.map(|of| {
         (
-            of["type"]
-                .as_str()
-                .expect("the value is a string")
-                .to_owned(),
+            of["type"].as_str().expect("a string").to_owned(),
             of.clone(),
         )
     });

@@ -43,7 +43,7 @@ fn what_cannot_be_ended_is_told_and_the_next_is_claimed() {
     let opened = Opened::new();
     let ids = ["x", "y"].map(|body| push(&opened, "q", body));
     let mut stale = pop(&opened, "q");
-    stale["token"] = json!(stale["token"].as_u64().expect("the value is a number") - 1);
+    stale["token"] = json!(stale["token"].as_u64().expect("a number") - 1);
     let gone = json!({"id": 99, "token": 1});
     let said = exchange(&opened, &[&stale, &gone], "");
     let reasons = [0, 1].map(|nth| said["not_done"][nth]["reason"].clone());

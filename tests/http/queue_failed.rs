@@ -140,10 +140,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
     push(&opened, "twice", "nobody has tried it");
 
     let listed = opened.get("/v1/queues/jobs?error=timed", "").json();
-    let listed = listed["jobs"]
-        .as_array()
-        .expect("the value is a list")
-        .iter();
+    let listed = listed["jobs"].as_array().expect("a list").iter();
     let listed: Vec<&Value> = listed.map(|job| &job["id"]).collect();
     assert_eq!(listed, [late, foreign]);
 
@@ -170,7 +167,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
         .get(&format!("/v1/queues/job?id={}", buried["id"]), "")
         .because(404, "absent");
     let left = opened.get("/v1/queues/jobs", "").json();
-    let left = left["jobs"].as_array().expect("the value is a list").iter();
+    let left = left["jobs"].as_array().expect("a list").iter();
     let left: Vec<&Value> = left.map(|job| &job["phase"]).collect();
     assert_eq!(left, ["ready", "ready"], "of {late}, {foreign} and {lost}");
 }

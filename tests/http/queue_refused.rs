@@ -150,7 +150,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 fn a_field_that_is_wrong_is_named() {
     let opened = Opened::new();
     let rows = WRONG.iter().map(|(path, fields, field)| {
-        let fields: Value = serde_json::from_str(fields).expect("the text is JSON");
+        let fields: Value = serde_json::from_str(fields).expect("valid JSON");
         (*path, fields, *field)
     });
     let large = [

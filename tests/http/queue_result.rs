@@ -14,11 +14,8 @@ fn result(opened: &Opened, id: u64, more: &str) -> Value {
 /// Notes this result of a claim.
 fn keep(opened: &Opened, claim: &Value, more: &Value) -> Value {
     let mut fields = target(claim);
-    let parts = more.as_object().expect("the value is an object").clone();
-    fields
-        .as_object_mut()
-        .expect("the value is an object")
-        .extend(parts);
+    let parts = more.as_object().expect("an object").clone();
+    fields.as_object_mut().expect("an object").extend(parts);
     opened.post(KEEP, &fields).json()
 }
 
@@ -78,7 +75,7 @@ fn what_is_no_text_and_what_is_too_long_is_kept_from_its_end() {
     );
     assert_eq!(opened.post("/v1/queues/ack", &target(&claim)).status, 200);
     let told = result(&opened, id, "");
-    let output = told["output"].as_str().expect("the value is a string");
+    let output = told["output"].as_str().expect("a string");
     assert_eq!(output.len(), 16_384);
     assert!(output.ends_with("xend"), "its end is kept");
 }

@@ -157,13 +157,13 @@ pub(crate) fn abandon(data: &Path) {
     let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     run(async {
-        let held = QueueName::parse(QUEUE.as_bytes()).expect("the name is valid");
+        let held = QueueName::parse(QUEUE.as_bytes()).expect("a valid name");
         let job = Put::new(held.clone(), Body::new(*b"x"));
         queues.put(job).await.expect("the job is added");
-        let claim = queues.pop(&[held]).await.expect("the server answers");
+        let claim = queues.pop(&[held]).await.expect("an answer");
         let claim = claim.expect("there is a job");
         let released = queues.release(claim.id, claim.token, (0, None)).await;
         released.expect("the job is claimed");
     });
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
 }

@@ -160,7 +160,7 @@ fn a_repetition_does_no_more_than_was_done() {
             .json()
     };
     let ids = |claims: &Value| -> Vec<Value> {
-        let jobs = claims["jobs"].as_array().expect("the value is a list");
+        let jobs = claims["jobs"].as_array().expect("a list");
         jobs.iter().map(|job| job["id"].clone()).collect()
     };
     let part = ids(&ask());

@@ -48,8 +48,7 @@ fn the_status_tells_what_was_done() {
     let over_tcp = opened.get("/v1/status", "");
     assert_eq!(over_tcp.header("content-type"), Some("application/json"));
     for answer in [over_tcp, opened.get_over_socket("/v1/status")] {
-        let status: serde_json::Value =
-            serde_json::from_str(&answer.body).expect("the text is JSON");
+        let status: serde_json::Value = serde_json::from_str(&answer.body).expect("valid JSON");
         assert_eq!(
             (&status["lock_owners"], &status["lock_contenders"]),
             (&2.into(), &1.into())
@@ -59,12 +58,9 @@ fn the_status_tells_what_was_done() {
         assert_eq!(status["doors"]["http"], opened.address().to_string());
         assert_eq!(
             status["doors"]["socket"],
-            opened.socket().to_str().expect("the path is UTF-8")
+            opened.socket().to_str().expect("UTF-8")
         );
-        let mut actors = status["actors"]
-            .as_array()
-            .expect("the value is a list")
-            .iter();
+        let mut actors = status["actors"].as_array().expect("a list").iter();
         let locks = actors
             .find(|actor| actor["name"] == "lock")
             .expect("one has locks");
@@ -144,7 +140,7 @@ fn the_metrics_are_metrics_line_by_line() {
         let value = samples.get(series);
         *value.unwrap_or_else(|| panic!("no {series} in {samples:#?}"))
     };
-    let number = |series: &str| at(series).parse::<f64>().expect("the text is a number");
+    let number = |series: &str| at(series).parse::<f64>().expect("a number");
     assert_eq!(at(r#"sexton_build_info{version="0.1.0"}"#), "1");
     assert_eq!(at("sexton_lock_owners"), "1");
     assert_eq!(at("sexton_lock_contenders"), "1");
@@ -165,7 +161,7 @@ fn the_metrics_tell_of_the_machine_and_of_the_process() {
         let (_, value) = lines
             .find(|(name, _)| *name == series)
             .unwrap_or_else(|| panic!("no {series} in {page}"));
-        value.parse::<f64>().expect("the text is a number")
+        value.parse::<f64>().expect("a number")
     };
     assert!(number(r#"sexton_host_load{minutes="15"}"#) >= 0.0);
     assert!(number("sexton_host_processors") >= 1.0);
@@ -192,7 +188,7 @@ fn the_metrics_count_those_who_come_to_the_beanstalkd_door() {
     let address = status["doors"]["beanstalk"]
         .as_str()
         .expect("the listener is open");
-    let connect = || TcpStream::connect(address).expect("the server is listening");
+    let connect = || TcpStream::connect(address).expect("it listens");
     let value = |series: &str| {
         let page = opened.get("/metrics", "").body;
         let line = page.lines().find_map(|line| line.strip_prefix(series));
@@ -230,7 +226,7 @@ fn the_metrics_speak_of_the_newest_snapshot() {
     let taken = run(opened.handle().checkpoint()).expect("the node answers");
     let after = samples();
     let at = |series: &str| after[series].as_str();
-    let number = |series: &str| at(series).parse::<f64>().expect("the text is a number");
+    let number = |series: &str| at(series).parse::<f64>().expect("a number");
     assert_eq!(at("sexton_checkpoints_taken_total"), "1");
     assert_eq!(at("sexton_checkpoints_failed_total"), "0");
     assert_eq!(at("sexton_checkpoint_running"), "0");
@@ -301,7 +297,7 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
     let opened = Opened::new();
     let queues = opened.handle().queues();
     let put = |queue: &str| {
-        let queue = queue.try_into().expect("the name is valid");
+        let queue = queue.try_into().expect("a valid name");
         let added = run(queues.put(Put::new(queue, Body::new(*b"body"))));
         added.expect("the node adds it");
     };
@@ -309,7 +305,7 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
         put(&format!("few-{number:03}"));
     }
     (0..3).for_each(|_| put("tenant:many"));
-    let many = ["tenant:many".try_into().expect("the name is valid")];
+    let many = ["tenant:many".try_into().expect("a valid name")];
     run(queues.pop(&many)).expect("the node answers");
     let page = opened.get("/metrics", "").body;
     let value = |series: &str| {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 #[test]
 fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let socket = directory.path().join("s");
     unserved::left_behind(&socket).expect("the socket can be bound");
     assert!(UnixStream::connect(&socket).is_err(), "it is stale");
@@ -27,7 +27,7 @@ fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
 
 #[test]
 fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let open = |socket: &Path| {
         let http = HttpConfig {
             socket: Some(socket.to_owned()),
@@ -64,9 +64,8 @@ fn closing_does_not_wait_for_those_who_are_silent() {
     let mut opened = Opened::new();
     let mut idle = opened.connect();
     let mut half = opened.connect();
-    half.write_all(b"GET /healthz HT")
-        .expect("the server reads the request");
-    let mut over_socket = UnixStream::connect(opened.socket()).expect("the server is listening");
+    half.write_all(b"GET /healthz HT").expect("connected");
+    let mut over_socket = UnixStream::connect(opened.socket()).expect("it listens");
     assert_eq!(opened.get("/healthz", "").status, 200);
     let address = opened.address();
     opened.stop();

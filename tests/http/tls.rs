@@ -22,7 +22,7 @@ struct Identity {
 impl Identity {
     fn in_directory(directory: &Path, name: &str) -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
-        let made = made.expect("a certificate can be created");
+        let made = made.expect("a certificate");
         let identity = Self {
             certificate: directory.join(format!("{name}.crt")),
             key: directory.join(format!("{name}.key")),
@@ -42,7 +42,7 @@ fn opened() -> (Opened, Identity) {
 fn opened_with(change: impl FnOnce(&mut HttpConfig, &Path)) -> (Opened, Identity) {
     let mut made = None;
     let opened = Opened::with(|http| {
-        let socket = http.socket.clone().expect("the socket is configured");
+        let socket = http.socket.clone().expect("a socket");
         let directory = socket
             .parent()
             .and_then(Path::parent)
@@ -69,19 +69,14 @@ fn connect(opened: &Opened, trusted: &CertificateDer<'static>) -> Tls {
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let name = ServerName::try_from("localhost").expect("the name is valid");
-    let client =
-        ClientConnection::new(Arc::new(config), name).expect("the server accepts the connection");
+    let name = ServerName::try_from("localhost").expect("a valid name");
+    let client = ClientConnection::new(Arc::new(config), name).expect("connected");
     StreamOwned::new(client, opened.connect())
 }
 
 fn ask(mut stream: Tls, request: &str) -> Answer {
-    stream
-        .write_all(request.as_bytes())
-        .expect("the server reads the request");
-    answers(&read_all(&mut stream))
-        .pop()
-        .expect("the server answers")
+    stream.write_all(request.as_bytes()).expect("connected");
+    answers(&read_all(&mut stream)).pop().expect("an answer")
 }
 
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -125,7 +120,7 @@ fn a_lock_is_taken_over_tls() {
     let mut events = connect(&opened, &identity.der);
     events
         .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .expect("the server reads the request");
+        .expect("connected");
     let mut begin = String::new();
     while !begin.ends_with(":\n\n\r\n") {
         let mut byte = [0];
@@ -146,25 +141,16 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
     let silent: Vec<TcpStream> = (0..50).map(|_| opened.connect()).collect();
     let plain = {
         let mut stream = opened.connect();
-        stream
-            .write_all(HEALTH.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(HEALTH.as_bytes()).expect("connected");
         let mut bytes = Vec::new();
-        stream
-            .read_to_end(&mut bytes)
-            .expect("the server closes the connection");
+        stream.read_to_end(&mut bytes).expect("the end");
         bytes
     };
     assert!(!plain.starts_with(b"HTTP"), "{plain:?}");
     assert_eq!(ask(connect(&opened, &identity.der), HEALTH).status, 200);
     // Whoever does not shake hands in time is let go of.
     for mut stream in silent {
-        assert_eq!(
-            stream
-                .read(&mut [0; 8])
-                .expect("the server closes the connection cleanly"),
-            0
-        );
+        assert_eq!(stream.read(&mut [0; 8]).expect("a clean end"), 0);
     }
     let stats = || opened.door().stats();
     crate::lock::until(|| stats().active == 0);
@@ -179,7 +165,7 @@ fn a_certificate_is_read_again() {
         Some(false)
     );
     let next = Identity::in_directory(opened.directory.path(), "next");
-    std::fs::copy(&next.certificate, &identity.certificate).expect("the file is writable");
+    std::fs::copy(&next.certificate, &identity.certificate).expect("a writable file");
     let wrong = door
         .reload_identity()
         .expect_err("the key is another's")
@@ -193,7 +179,7 @@ fn a_certificate_is_read_again() {
         200,
         "the old stays"
     );
-    std::fs::copy(&next.key, &identity.key).expect("the file is writable");
+    std::fs::copy(&next.key, &identity.key).expect("a writable file");
     assert_eq!(
         door.reload_identity().expect("they belong together"),
         Some(true)
@@ -208,7 +194,7 @@ fn a_certificate_is_read_again() {
 
 #[test]
 fn files_that_cannot_be_used_stop_the_start() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be created");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let identity = Identity::in_directory(directory.path(), "own");
     let other = Identity::in_directory(directory.path(), "other");
     let at = |name: &str| directory.path().join(name);
@@ -217,8 +203,7 @@ fn files_that_cannot_be_used_stop_the_start() {
     write_private(&at("torn"), torn);
     let open = at("open");
     write_private(&open, &identity.secret);
-    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644))
-        .expect("the file belongs to this user");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     let start = |certificate: Option<PathBuf>, key: Option<PathBuf>| {
         let http = HttpConfig {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),

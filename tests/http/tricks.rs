@@ -124,9 +124,7 @@ fn a_body_that_never_ends_is_given_up_and_holds_up_nobody() {
         .take(300)
         .map(|begun| {
             let mut stream = opened.connect();
-            stream
-                .write_all(begun.as_bytes())
-                .expect("the server reads the request");
+            stream.write_all(begun.as_bytes()).expect("connected");
             stream
         })
         .collect();

@@ -20,7 +20,7 @@ const READERS: usize = 60;
 
 fn fill(handle: &Handle) {
     let job = |number: usize| -> Item<QueueMachine> {
-        let queue = QueueName::new(format!("q{number}").as_bytes()).expect("the name is valid");
+        let queue = QueueName::new(format!("q{number}").as_bytes()).expect("a valid name");
         Item::Message(Message::Put(Put::new(queue, Body::new(&b"work"[..]))))
     };
     let queues: Vec<usize> = (0..QUEUES).collect();
@@ -58,31 +58,22 @@ fn a_lock_is_had_while_many_look_at_every_queue() {
     let readers = std::thread::Builder::new().spawn(move || read_on(&reading, &theirs));
     // What they ask is asked over HTTP and by the library alike; locks are had over another listener.
     let lockserver = handle.doors().lockserver.expect("the listener is open");
-    let mut client = TcpStream::connect(lockserver).expect("the server is listening");
+    let mut client = TcpStream::connect(lockserver).expect("it listens");
     let patience = Some(Duration::from_secs(30));
     client
         .set_read_timeout(patience)
         .expect("the option can be set");
     let mut answer = [0; 1];
-    client
-        .read_exact(&mut answer)
-        .expect("the server accepts the connection");
+    client.read_exact(&mut answer).expect("connected");
     for key in b'a'..=b'z' {
         let asked = [2, 1, key, 0, 2, b'm', b'e', 0, 60, 0, 60, 0];
-        client
-            .write_all(&asked)
-            .expect("the server reads the request");
+        client.write_all(&asked).expect("connected");
         let mut location = [0; 2];
-        client
-            .read_exact(&mut location)
-            .expect("the server answers");
+        client.read_exact(&mut location).expect("an answer");
         assert_eq!(location, [0, 1]);
     }
     stop.store(true, Ordering::Relaxed);
-    readers
-        .expect("a thread")
-        .join()
-        .expect("the thread does not panic");
+    readers.expect("a thread").join().expect("no panic");
 }
 
 #[test]
@@ -98,8 +89,6 @@ fn a_core_that_stands_still_is_not_healthy() {
     gate.reached();
     opened.get("/healthz", "").because(503, "busy");
     gate.open();
-    held.expect("a thread")
-        .join()
-        .expect("the thread does not panic");
+    held.expect("a thread").join().expect("no panic");
     assert_eq!(opened.get("/healthz", "").status, 200);
 }

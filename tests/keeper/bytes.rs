@@ -11,7 +11,7 @@ const ATTEMPT: ProcessId = ProcessId(0x0192_f5e0_7a4b_7c11_9d2e_5f6a_7b8c_9d0e);
 
 /// A line of the example: who speaks, and the frame.
 fn line(direction: char, name: &str, payload: &[u8]) -> String {
-    let length = u32::try_from(payload.len()).expect("the value is small");
+    let length = u32::try_from(payload.len()).expect("a small number");
     let length = hex(&length.to_le_bytes());
     format!("{direction} {name:<9} {length} {}", hex(payload))
 }
@@ -142,9 +142,7 @@ fn a_keeper_understands_what_the_page_has() {
         let line = written().into_iter().find(|line| line.contains(name));
         frame(&line.expect("the page has it"))
     };
-    peer.socket
-        .write_all(&of("> Hello"))
-        .expect("the connection is open");
+    peer.socket.write_all(&of("> Hello")).expect("connected");
     assert!(matches!(peer.next(), Report::Welcome { version: 1, .. }));
     let exactly = |peer: &mut Peer, wanted: Vec<u8>| {
         let mut found = vec![0; wanted.len()];
@@ -154,17 +152,11 @@ fn a_keeper_understands_what_the_page_has() {
         assert_eq!(found, wanted);
     };
     exactly(&mut peer, of("< Told"));
-    peer.socket
-        .write_all(&of("> Ask"))
-        .expect("the connection is open");
+    peer.socket.write_all(&of("> Ask")).expect("connected");
     exactly(&mut peer, of("< Absent"));
-    peer.socket
-        .write_all(&of("> Launch"))
-        .expect("the connection is open");
+    peer.socket.write_all(&of("> Launch")).expect("connected");
     assert_eq!(peer.exit(ATTEMPT).status, 0);
-    peer.socket
-        .write_all(&of("> Forget"))
-        .expect("the connection is open");
+    peer.socket.write_all(&of("> Forget")).expect("connected");
     peer.send(&Request::Ask { attempt: ATTEMPT });
     // Its end may have been reported more than once.
     let absent = Report::Absent { attempt: ATTEMPT };

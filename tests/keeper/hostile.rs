@@ -29,10 +29,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
     ];
     for frame in frames {
         let mut stranger = kept.connect();
-        stranger
-            .socket
-            .write_all(frame)
-            .expect("the connection is open");
+        stranger.socket.write_all(frame).expect("connected");
         let answer = stranger.next();
         assert!(
             matches!(answer, Report::Refused { .. }),
@@ -44,7 +41,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
     // The coordinator itself is trusted no further.
     peer.socket
         .write_all(&[1, 0, 0, 0, 0xc1])
-        .expect("the connection is open");
+        .expect("connected");
     assert!(matches!(peer.next(), Report::Refused { .. }));
     assert_eq!(peer.try_next(), None);
     assert_eq!(kept.hello().1[1..], [Report::Started(started)]);
@@ -58,17 +55,13 @@ fn frames_that_come_in_pieces_are_put_together() {
     let hello = framed(&Request::Hello { version: VERSION });
     let (last, before) = hello.split_last().expect("it is not empty");
     for byte in before {
-        peer.socket
-            .write_all(&[*byte])
-            .expect("the connection is open");
+        peer.socket.write_all(&[*byte]).expect("connected");
         // When another is answered twice, it was read.
         for _ in 0..2 {
             other.ask(attempt(1));
         }
     }
-    peer.socket
-        .write_all(&[*last])
-        .expect("the connection is open");
+    peer.socket.write_all(&[*last]).expect("connected");
     assert!(matches!(peer.next(), Report::Welcome { .. }));
     assert_eq!(peer.next(), Report::Told);
 }
@@ -80,17 +73,14 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
     let half = [0xff, 0xff];
     let mut silent = Vec::new();
     for _ in 0..1000 {
-        let mut socket =
-            UnixStream::connect(kept.path("keeper.sock")).expect("the server is listening");
+        let mut socket = UnixStream::connect(kept.path("keeper.sock")).expect("it listens");
         // Those beyond the bound may be closed already.
         drop(socket.write_all(&half));
         silent.push(socket);
     }
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
     let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds)
-        .expect("the process is alive")
-        .count();
+    let fds = std::fs::read_dir(fds).expect("a live process").count();
     assert!(fds < 200, "{fds} descriptors are open");
     // Also those that were let in are put out when they stay silent.
     for mut socket in silent {
@@ -115,7 +105,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     }
     peer.socket
         .set_write_timeout(Some(std::time::Duration::from_millis(200)))
-        .expect("the timeout is not zero");
+        .expect("a nonzero timeout");
     let ask = framed(&Request::Ask {
         attempt: attempt(3),
     });
@@ -124,7 +114,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
     assert!(stopped, "it reads for ever");
     let status = format!("/proc/{}/statm", kept.pid());
-    let status = std::fs::read_to_string(status).expect("the process is alive");
+    let status = std::fs::read_to_string(status).expect("a live process");
     let pages: u64 = status
         .split_whitespace()
         .nth(1)
@@ -144,7 +134,7 @@ fn strangers_are_not_answered() {
     // Whoever opens the directory and the socket to all is still guarded by the kernel's word about the peer.
     for (path, mode) in [("", 0o755), ("keeper.sock", 0o666)] {
         let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(kept.path(path), mode).expect("the file belongs to this user");
+        std::fs::set_permissions(kept.path(path), mode).expect("our own file");
     }
     let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         s.settimeout(60)\n\n\

@@ -30,7 +30,7 @@ fn what_is_told_of_a_child_is_its_identity() {
     let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
     let (pidfd, identity) = identify(started.pid)
         .expect("it can be")
-        .expect("the process is alive");
+        .expect("a live process");
     assert_eq!(
         (identity.inode, identity.ticks),
         (started.inode, started.ticks)
@@ -38,12 +38,12 @@ fn what_is_told_of_a_child_is_its_identity() {
     assert_eq!(identity.namespace, started.namespace);
     assert!(matches!(find(&identity), Lookup::Alive(_)));
     let stat = proc::stat(started.pid)
-        .expect("the process exists")
-        .expect("the process is alive");
+        .expect("a live process")
+        .expect("a live process");
     assert_eq!(stat.group, started.pid, "it leads a group");
     assert_eq!(stat.parent, kept.pid());
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
-    pidfd.signal(9).expect("this user may signal it");
+    pidfd.signal(9).expect("a permitted signal");
     let exited = peer.exit(attempt(1));
     assert_eq!((exited.started, exited.status), (started, 9));
     assert!(exited.at >= started.at && exited.memory_max > 0);
@@ -63,7 +63,7 @@ fn an_attempt_is_spawned_once_however_often_it_is_asked_for() {
     for _ in 0..3 {
         assert_eq!(peer.run(attempt(1), launch.clone()), started);
     }
-    std::fs::write(kept.path("fifo"), "end\n").expect("the file is writable");
+    std::fs::write(kept.path("fifo"), "end\n").expect("a writable file");
     let exited = peer.exit(attempt(1));
     for _ in 0..3 {
         peer.launch(attempt(1), launch.clone());
@@ -169,11 +169,11 @@ fn what_is_left_behind_becomes_the_keepers_and_is_reaped() {
     });
     until("the keeper is its parent", || {
         let stat = proc::stat(orphan)
-            .expect("the process exists")
-            .expect("the process is alive");
+            .expect("a live process")
+            .expect("a live process");
         (stat.parent == kept.pid()).then_some(())
     });
-    std::fs::write(kept.path("fifo"), "").expect("the file is writable");
+    std::fs::write(kept.path("fifo"), "").expect("a writable file");
     until_reaped(orphan);
     assert!(matches!(peer.ask(attempt(1)), Report::Exited(_)));
 }

@@ -33,7 +33,7 @@ fn a_thousand_children_have_true_statuses() {
         }
     }
     for number in 0..CHILDREN {
-        let wanted = u32::try_from(number % 256).expect("the value is small") << 8;
+        let wanted = u32::try_from(number % 256).expect("a small number") << 8;
         assert_eq!(statuses[&attempt(number)], wanted);
     }
     drop(peer);
@@ -46,13 +46,11 @@ fn a_thousand_children_have_true_statuses() {
     };
     assert_eq!(peer.ask(attempt(0)), absent);
     let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds)
-        .expect("the process is alive")
-        .count();
+    let fds = std::fs::read_dir(fds).expect("a live process").count();
     assert!(fds < 16, "{fds} descriptors are open");
     let stat = proc::stat(kept.pid())
-        .expect("the process exists")
-        .expect("the process is alive");
+        .expect("a live process")
+        .expect("a live process");
     assert!(
         stat.memory_bytes() < 64 << 20,
         "{} bytes",

@@ -39,9 +39,7 @@ fn give(
     let sent = sendmsg(&peer.socket, &iov, &mut control, SendFlags::empty());
     let sent = sent.expect("the keeper reads the parcel");
     let rest = frame.get(sent..).unwrap_or_default();
-    peer.socket
-        .write_all(rest)
-        .expect("the server reads the request");
+    peer.socket.write_all(rest).expect("connected");
     peer.next()
 }
 
@@ -64,8 +62,8 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
     let kept = Kept::new();
     let (mut coordinator, _) = kept.hello();
     let mut caller = kept.connect();
-    let (input, mut to_child) = std::io::pipe().expect("a pipe can be created");
-    let (mut from_child, output) = std::io::pipe().expect("a pipe can be created");
+    let (input, mut to_child) = std::io::pipe().expect("a pipe");
+    let (mut from_child, output) = std::io::pipe().expect("a pipe");
     let fds = [input.as_fd(), output.as_fd(), output.as_fd()];
     let taken = hand_over(&mut caller, 9, whole(), &fds);
     assert_eq!(taken, Report::Taken { ticket: 9 });
@@ -76,16 +74,12 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
         ..kept.shell(script)
     };
     launch.env = vec![bytes("B=ours")];
-    to_child
-        .write_all(b"word\n")
-        .expect("the connection is open");
+    to_child.write_all(b"word\n").expect("connected");
     assert_eq!(coordinator.run_through(attempt(1), launch.clone()), 0);
     drop(to_child);
     let mut words = String::new();
     // It ends only if the keeper has no copy left.
-    from_child
-        .read_to_string(&mut words)
-        .expect("the output is UTF-8");
+    from_child.read_to_string(&mut words).expect("UTF-8");
     assert_eq!(words, "got word\ntheirs ours\n0027\n77\n0\n1\n2\n3\n");
     // A parcel is for one launch.
     coordinator.launch(attempt(2), launch);
@@ -132,16 +126,14 @@ fn a_parcel_is_let_go_of_with_whoever_gave_it() {
 
 fn let_go(stays: bool) {
     let kept = Kept::new();
-    let (mut reader, output) = std::io::pipe().expect("a pipe can be created");
+    let (mut reader, output) = std::io::pipe().expect("a pipe");
     let mut giver = kept.connect();
     let taken = give(&mut giver, (9, stays), whole(), &[output.as_fd(); 3]);
     assert_eq!(taken, Report::Taken { ticket: 9 });
     drop((giver, output));
     let mut words = String::new();
     // It ends only if the keeper has no copy left.
-    reader
-        .read_to_string(&mut words)
-        .expect("the output is UTF-8");
+    reader.read_to_string(&mut words).expect("UTF-8");
     let (mut coordinator, _) = kept.hello();
     let launch = Launch {
         parcel: Some(9),

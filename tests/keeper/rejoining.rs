@@ -23,8 +23,8 @@ fn a_coordinator_that_comes_again_is_told_all() {
     drop(peer);
     let pidfd = Pidfd::open(waits.pid)
         .expect("it can be")
-        .expect("the process is alive");
-    pidfd.signal(15).expect("this user may signal it");
+        .expect("a live process");
+    pidfd.signal(15).expect("a permitted signal");
     until_reaped(waits.pid);
     let (_, told) = kept.hello();
     let told: BTreeMap<u64, &Report> = (0..).zip(&told).collect();
@@ -81,8 +81,8 @@ fn what_had_ended_is_told_by_the_keeper_after_the_one_that_was_killed() {
     assert_eq!(kept.read("log"), "");
     let pidfd = Pidfd::open(alive.pid)
         .expect("it can be")
-        .expect("the process is alive");
-    pidfd.signal(9).expect("this user may signal it");
+        .expect("a live process");
+    pidfd.signal(9).expect("a permitted signal");
     until("it has ended", || {
         pidfd
             .has_ended()
@@ -153,18 +153,18 @@ fn an_end_that_is_asked_for_waits_for_children() {
     let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
     let keeper = Pidfd::open(kept.pid())
         .expect("it can be")
-        .expect("the process is alive");
+        .expect("a live process");
     for signal in [1, 2, 13, 15] {
-        keeper.signal(signal).expect("this user may signal it");
+        keeper.signal(signal).expect("a permitted signal");
     }
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
     assert!(kept.ended().is_none());
     let pidfd = Pidfd::open(started.pid)
         .expect("it can be")
-        .expect("the process is alive");
-    pidfd.signal(9).expect("this user may signal it");
+        .expect("a live process");
+    pidfd.signal(9).expect("a permitted signal");
     peer.exit(attempt(1));
-    keeper.signal(15).expect("this user may signal it");
+    keeper.signal(15).expect("a permitted signal");
     let status = until("it leaves", || kept.ended());
     assert!(status.success());
     kept.start();
@@ -185,14 +185,14 @@ fn a_keeper_that_nobody_can_find_any_more_leaves_when_nothing_lives() {
     let mut other = kept.try_start().expect("the directory is free");
     let pidfd = Pidfd::open(started.pid)
         .expect("it can be")
-        .expect("the process is alive");
+        .expect("a live process");
     assert!(kept.ended().is_none(), "its child lives");
-    pidfd.signal(9).expect("this user may signal it");
+    pidfd.signal(9).expect("a permitted signal");
     let status = until("it leaves", || kept.ended());
     assert!(status.success());
     assert!(kept.path("keeper.sock").exists(), "it is of the other");
-    other.kill().expect("the process is alive");
-    other.wait().expect("the process is a child of this one");
+    other.kill().expect("a live process");
+    other.wait().expect("our child");
 }
 
 #[test]
@@ -200,18 +200,13 @@ fn the_keeper_is_a_session_of_its_own_and_small() {
     let kept = Kept::new();
     kept.hello();
     let stat = proc::stat(kept.pid())
-        .expect("the process exists")
-        .expect("the process is alive");
+        .expect("a live process")
+        .expect("a live process");
     assert_eq!(stat.session, kept.pid());
     let task = format!("/proc/{}/task", kept.pid());
-    assert_eq!(
-        std::fs::read_dir(task)
-            .expect("the process is alive")
-            .count(),
-        1
-    );
+    assert_eq!(std::fs::read_dir(task).expect("a live process").count(), 1);
     let cwd = proc::cwd(kept.pid())
-        .expect("the process exists")
-        .expect("the process is alive");
+        .expect("a live process")
+        .expect("a live process");
     assert_eq!(cwd.as_bytes(), b"/");
 }

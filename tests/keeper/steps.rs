@@ -40,7 +40,7 @@ fn fails(kept: &Kept, number: u64, launch: Launch) -> (u8, i32) {
 fn with_mode(kept: &Kept, name: &str, content: &str, mode: u32) {
     fs::write(kept.path(name), content).expect("the disk has space");
     let mode = fs::Permissions::from_mode(mode);
-    fs::set_permissions(kept.path(name), mode).expect("the file belongs to this user");
+    fs::set_permissions(kept.path(name), mode).expect("our own file");
 }
 
 fn errno(errno: Errno) -> i32 {
@@ -121,7 +121,7 @@ fn a_child_is_the_user_that_was_asked_for() {
     assert_eq!(kept.read("log"), "65534\n65533\n65533 65532\n");
     // It is that user before it enters its directory.
     let mode = fs::Permissions::from_mode(0o700);
-    fs::set_permissions(kept.path(""), mode).expect("the file belongs to this user");
+    fs::set_permissions(kept.path(""), mode).expect("our own file");
     let launch = Launch {
         user: Some((65534, 65533, vec![])),
         ..kept.shell("true")

@@ -43,9 +43,9 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     for (number, started) in &alive {
         let pidfd = Pidfd::open(started.pid)
             .expect("it can be")
-            .expect("the process is alive");
+            .expect("a live process");
         let signal = if number % 2 == 0 { 9 } else { 15 };
-        pidfd.signal(signal).expect("this user may signal it");
+        pidfd.signal(signal).expect("a permitted signal");
     }
     let mut statuses = BTreeMap::new();
     while statuses.len() < alive.len() {

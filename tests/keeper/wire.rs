@@ -30,7 +30,7 @@ pub(crate) fn bytes(text: impl AsRef<[u8]>) -> Bytes {
 }
 
 pub(crate) fn path_bytes(path: &Path) -> Bytes {
-    bytes(path.to_str().expect("the path is UTF-8"))
+    bytes(path.to_str().expect("UTF-8"))
 }
 
 /// The attempt of this number.
@@ -61,12 +61,12 @@ impl Kept {
 
     /// Starts a keeper, and waits until it listens.
     pub(crate) fn start(&mut self) {
-        self.keeper = Some(self.try_start().expect("the server is listening"));
+        self.keeper = Some(self.try_start().expect("it listens"));
     }
 
     /// The same, by a command that executes what its further arguments say.
     pub(crate) fn start_by(&mut self, command: Command) {
-        self.keeper = Some(self.try_start_by(command).expect("the server is listening"));
+        self.keeper = Some(self.try_start_by(command).expect("it listens"));
     }
 
     /// Starts a keeper; what it said if it ended instead.
@@ -82,14 +82,10 @@ impl Kept {
             .spawn()
             .expect("the command starts");
         let mut words = String::new();
-        let mut errors = child.stderr.take().expect("the stream is a pipe");
-        let mut output = child.stdout.take().expect("the stream is a pipe");
-        output
-            .read_to_string(&mut words)
-            .expect("the output is UTF-8");
-        errors
-            .read_to_string(&mut words)
-            .expect("the output is UTF-8");
+        let mut errors = child.stderr.take().expect("a pipe");
+        let mut output = child.stdout.take().expect("a pipe");
+        output.read_to_string(&mut words).expect("UTF-8");
+        errors.read_to_string(&mut words).expect("UTF-8");
         // Its streams are closed when it listens, and when it is about to end.
         let listens = || {
             let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
@@ -98,7 +94,7 @@ impl Kept {
         if listens() {
             return Ok(child);
         }
-        child.wait().expect("the process is a child of this one");
+        child.wait().expect("our child");
         Err(words)
     }
 
@@ -110,25 +106,22 @@ impl Kept {
     /// Kills the keeper as a crash would.
     pub(crate) fn kill(&mut self) {
         let mut keeper = self.keeper.take().expect("the keeper was started");
-        keeper.kill().expect("the process exists");
-        keeper.wait().expect("the process is a child of this one");
+        keeper.kill().expect("a live process");
+        keeper.wait().expect("our child");
     }
 
     /// Whether the keeper has ended, and how.
     pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
         let keeper = self.keeper.as_mut().expect("the keeper was started");
-        keeper
-            .try_wait()
-            .expect("the process is a child of this one")
+        keeper.try_wait().expect("our child")
     }
 
     /// A connection.
     pub(crate) fn connect(&self) -> Peer {
-        let socket =
-            UnixStream::connect(self.path("keeper.sock")).expect("the server is listening");
+        let socket = UnixStream::connect(self.path("keeper.sock")).expect("it listens");
         socket
             .set_read_timeout(Some(PATIENCE))
-            .expect("the timeout is not zero");
+            .expect("a nonzero timeout");
         Peer { socket }
     }
 
@@ -228,15 +221,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// A request as bytes.
 pub(crate) fn framed(request: &Request) -> Vec<u8> {
     let payload = rmp_serde::to_vec(request).expect("it encodes");
-    let length = u32::try_from(payload.len()).expect("the value is small");
+    let length = u32::try_from(payload.len()).expect("a small number");
     [length.to_le_bytes().as_slice(), &payload].concat()
 }
 
 impl Peer {
     pub(crate) fn send(&mut self, request: &Request) {
-        self.socket
-            .write_all(&framed(request))
-            .expect("the server reads the request");
+        self.socket.write_all(&framed(request)).expect("connected");
     }
 
     /// The next report; `None` at the end of the connection.
@@ -324,7 +315,7 @@ impl Peer {
 pub(crate) fn until_reaped(pid: u32) {
     until("the process is reaped", || {
         proc::stat(pid)
-            .expect("the process exists")
+            .expect("a live process")
             .is_none()
             .then_some(())
     });

@@ -19,8 +19,7 @@ struct Honest {
 impl Honest {
     fn connect(daemon: &Daemon) -> Self {
         Self {
-            client: Client::connect(daemon.lockserver())
-                .expect("the server accepts the connection"),
+            client: Client::connect(daemon.lockserver()).expect("connected"),
             rounds: 0,
         }
     }
@@ -31,22 +30,20 @@ impl Honest {
         let number = self
             .client
             .number(&request("honest", &index, "alice", (600, 60, 0)));
-        assert_eq!(number.expect("the server answers"), 1);
+        assert_eq!(number.expect("an answer"), 1);
         assert_eq!(
-            self.client
-                .owner("honest", &index)
-                .expect("the server answers"),
+            self.client.owner("honest", &index).expect("an answer"),
             b"alice"
         );
         let gone = self
             .client
             .number(&lockserver::release("honest", &index, "alice"));
-        assert_eq!(gone.expect("the server answers"), 1);
+        assert_eq!(gone.expect("an answer"), 1);
     }
 
     /// Connections open now, by the statistics.
     fn connections(&mut self) -> u16 {
-        let found = self.client.ask(STATS, 58).expect("the server answers");
+        let found = self.client.ask(STATS, 58).expect("an answer");
         found
             .last_chunk()
             .map_or(0, |last| u16::from_be_bytes(*last))
@@ -79,8 +76,7 @@ fn bytes_at_random_do_no_harm() {
             .map(|_| chance.below(if likely { 10 } else { 256 }))
             .map(|byte| u8::try_from(byte).expect("it is below 256"))
             .collect();
-        let mut client =
-            Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
         // The server may have ended it half-way.
         if client.send(&bytes).is_ok() && client.end().is_ok() {
             drain(&mut client);
@@ -92,10 +88,10 @@ fn bytes_at_random_do_no_harm() {
 
 #[test]
 fn refusals_of_a_crowd_are_a_few_lines_of_the_log() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let hosts = files.path().join("hosts");
-    std::fs::write(&hosts, "10.0.0.0/8\n").expect("the file is writable");
-    let hosts = hosts.to_str().expect("the path is UTF-8");
+    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a writable file");
+    let hosts = hosts.to_str().expect("UTF-8");
     let mut daemon = Daemon::serve(&["--memory", "--hosts", hosts]);
     for _ in 0..500 {
         assert!(Client::connect(daemon.lockserver()).is_err(), "let in");
@@ -113,29 +109,17 @@ fn halves_of_commands_hold_nobody_up() {
     let whole = request("key", "index", "mallory", (600, 60, 0));
     let mut halves: Vec<Client> = (0..500)
         .map(|number| {
-            let mut client =
-                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             let half = &whole[..=number % (whole.len() - 1)];
-            client.send(half).expect("the server reads the requests");
+            client.send(half).expect("connected");
             client
         })
         .collect();
     honest.is_served();
-    assert_eq!(
-        honest
-            .client
-            .owner("key", "index")
-            .expect("the server answers"),
-        b""
-    );
+    assert_eq!(honest.client.owner("key", "index").expect("an answer"), b"");
     for client in &mut halves {
-        client.end().expect("the connection is open");
-        assert_eq!(
-            client
-                .receive_all()
-                .expect("the server closes the connection cleanly"),
-            b""
-        );
+        client.end().expect("connected");
+        assert_eq!(client.receive_all().expect("a clean end"), b"");
     }
     drop(halves);
     until("their places are free", || {
@@ -152,7 +136,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     let before = resident(daemon.pid().as_raw_nonzero());
     let mut idle = Vec::with_capacity(count);
     for number in 0..count {
-        idle.push(Client::connect(daemon.lockserver()).expect("the server accepts the connection"));
+        idle.push(Client::connect(daemon.lockserver()).expect("connected"));
         if number % 500 == 0 {
             honest.is_served();
         }
@@ -167,7 +151,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     );
     // They are all still there.
     for client in idle.iter_mut().step_by(997) {
-        assert_eq!(client.owner("k", "i").expect("the server answers"), b"");
+        assert_eq!(client.owner("k", "i").expect("an answer"), b"");
     }
     // The kernel would remember each for a minute, in a table that tests beside this read.
     let reset = |client: &Client| set_socket_linger(client.stream(), Some(Duration::ZERO));
@@ -185,7 +169,7 @@ fn flood(client: &mut Client, bytes: &[u8]) -> usize {
     client
         .stream()
         .set_write_timeout(patience)
-        .expect("the timeout is not zero");
+        .expect("a nonzero timeout");
     let mut taken = 0;
     loop {
         use std::io::Write as _;
@@ -208,14 +192,13 @@ fn who_asks_and_never_reads_is_not_read_from() {
     let number = honest
         .client
         .number(&request("k", "", &long, (6000, 60, 0)));
-    assert_eq!(number.expect("the server answers"), 1);
+    assert_eq!(number.expect("an answer"), 1);
     let before = resident(daemon.pid().as_raw_nonzero());
     let questions = lockserver::find_owner("k", "").repeat(15_000);
     let statistics = STATS.repeat(60_000);
     let floods: Vec<(Client, usize)> = (0..16)
         .map(|number| {
-            let mut client =
-                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             let taken = flood(
                 &mut client,
                 if number % 2 == 0 {
@@ -262,7 +245,7 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
         honest
             .client
             .send(&asked.collect::<Vec<_>>().concat())
-            .expect("the server reads the requests");
+            .expect("connected");
         let found = honest.client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
     }
@@ -270,17 +253,16 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
     // Each listing is 14 MB, more than the kernel buffers for a connection.
     let never_read: Vec<Client> = (0..4)
         .map(|_| {
-            let mut client =
-                Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+            let mut client = Client::connect(daemon.lockserver()).expect("connected");
             client
                 .send(&lockserver::list("big").repeat(20))
-                .expect("the server reads the requests");
+                .expect("connected");
             honest.is_served();
             client
         })
         .collect();
     let mut others: Vec<Client> = (0..4)
-        .map(|_| Client::connect(daemon.lockserver()).expect("the server accepts the connection"))
+        .map(|_| Client::connect(daemon.lockserver()).expect("connected"))
         .collect();
     for client in &mut others {
         let listed = client.list("big").expect("the whole list");

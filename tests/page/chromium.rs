@@ -41,7 +41,7 @@ impl Chromium {
             left_out("the page in a browser: there is no chromium here");
             return None;
         }
-        let profile = tempfile::tempdir().expect("a temporary directory can be created");
+        let profile = tempfile::tempdir().expect("a temporary directory");
         let [to, from] = ["to", "from"].map(|name| profile.path().join(name));
         for pipe in [&to, &from] {
             let made = Command::new("mkfifo").arg(pipe).status();
@@ -142,7 +142,7 @@ impl Chromium {
                 Some(0),
                 "it ended while it was asked for {method}"
             );
-            let mut told: Value = serde_json::from_slice(&bytes).expect("the bytes are JSON");
+            let mut told: Value = serde_json::from_slice(&bytes).expect("valid JSON");
             if told["id"] == self.next {
                 let refusal = told["error"].take();
                 return if refusal.is_null() {

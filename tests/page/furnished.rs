@@ -232,7 +232,7 @@ impl Furnished {
             let process = served.post("/v1/processes/launch", &launch)["id"].clone();
             let task = json!({"launch": launch, "name": name, "group": name, "work": name});
             let task = served.post("/v1/tasks/add", &task)["id"].clone();
-            let process = process.as_str().expect("the value is a string");
+            let process = process.as_str().expect("a string");
             let all = [
                 "/".to_owned(),
                 "/page/locks".to_owned(),
@@ -323,10 +323,7 @@ fn locks(served: &Served) {
 fn claim(served: &Served, queue: &str) -> (u64, Value) {
     let popped = served.post("/v1/queues/pop", &json!({"queues": [queue]}));
     let job = &popped["jobs"][0];
-    (
-        job["id"].as_u64().expect("the value is a number"),
-        job["token"].clone(),
-    )
+    (job["id"].as_u64().expect("a number"), job["token"].clone())
 }
 
 /// Claims a job and makes it fail for good; returns its id.
@@ -358,10 +355,7 @@ fn processes(served: &Served) -> String {
     let launch =
         json!({"command": ["sh", "-c", script], "type": "import", "labels": {"branch": "main"}});
     let parent = served.post("/v1/processes/launch", &launch);
-    let parent = parent["id"]
-        .as_str()
-        .expect("the value is a string")
-        .to_owned();
+    let parent = parent["id"].as_str().expect("a string").to_owned();
     let below = json!({"command": ["sleep", "600"], "parent": parent});
     served.post("/v1/processes/launch", &below);
     parent
@@ -372,7 +366,7 @@ fn tasks(served: &Served) -> [u64; 3] {
         let launch = json!({"command": ["sh", "-c", script]});
         let task = json!({"launch": launch, "name": name, "group": "deploys", "work": work});
         let added = served.post("/v1/tasks/add", &task);
-        added["id"].as_u64().expect("the value is a number")
+        added["id"].as_u64().expect("a number")
     };
     let failed = add(
         "deploy us-1",

@@ -13,7 +13,7 @@ use sexton::persist::journal::Fsync;
 fn listed(tab: &mut Tab<'_>, section: &str) -> (u64, bool) {
     let rows = format!("document.querySelectorAll('{section} tbody tr').length");
     let next = format!("document.querySelector('{section} a[rel=next]') !== null");
-    let rows = tab.evaluate(&rows).as_u64().expect("the value is a number");
+    let rows = tab.evaluate(&rows).as_u64().expect("a number");
     (rows, tab.evaluate(&next) == true)
 }
 
@@ -45,7 +45,7 @@ fn a_hundred_thousand_queues_are_shown_page_by_page() {
     for thousand in 0..100 {
         let jobs = (0..1000).map(|number| {
             let queue = format!("tenant-{thousand}:type-{number}");
-            let queue = queue.as_str().try_into().expect("the name is valid");
+            let queue = queue.as_str().try_into().expect("a valid name");
             Put::new(queue, Body::new(*b"x"))
         });
         run(queues.put_all(jobs.collect())).expect("they are added");

@@ -39,9 +39,7 @@ impl Served {
             let opened = options.write(true).create_new(true).mode(0o600).open(&file);
             let lines = format!("{TOKEN}\n{RUN_TOKEN} run\n");
             let mut opened = opened.expect("it can be created");
-            opened
-                .write_all(lines.as_bytes())
-                .expect("the file is writable");
+            opened.write_all(lines.as_bytes()).expect("a writable file");
             let http = config.http.as_mut().expect("HTTP is configured");
             http.token_file = Some(file);
             change(config);
@@ -49,7 +47,7 @@ impl Served {
     }
 
     pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory can be created");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let http = HttpConfig {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             ..HttpConfig::default()
@@ -60,7 +58,7 @@ impl Served {
         };
         change(&mut config);
         let node = Node::open(config.clone()).expect("the node opens");
-        let address = node.handle().doors().http.expect("the server is listening");
+        let address = node.handle().doors().http.expect("it listens");
         config.http.as_mut().expect("HTTP is configured").tcp = Some(address);
         Self {
             node: Some(node),
@@ -80,7 +78,7 @@ impl Served {
 
     pub(crate) fn stop(&mut self) {
         let node = self.node.take().expect("it is running");
-        node.stop().expect("the node stops cleanly");
+        node.stop().expect("a clean stop");
     }
 
     pub(crate) fn start(&mut self) {
@@ -104,7 +102,7 @@ impl Served {
 
     /// Adds jobs to a queue.
     pub(crate) fn push(&self, queue: &str, bodies: &[&str]) {
-        let queue: QueueName = queue.try_into().expect("the name is valid");
+        let queue: QueueName = queue.try_into().expect("a valid name");
         let jobs = bodies
             .iter()
             .map(|body| Put::new(queue.clone(), Body::new(body.as_bytes().to_vec())));
@@ -114,26 +112,22 @@ impl Served {
 
     /// Sends a request over HTTP with the token that may run commands, and returns the answer.
     pub(crate) fn post(&self, path: &str, fields: &Value) -> Value {
-        let mut stream = TcpStream::connect(self.address).expect("the server is listening");
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
         let body = fields.to_string();
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {RUN_TOKEN}\r\n"
         );
         let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
-        stream
-            .write_all(request.as_bytes())
-            .expect("the server reads the request");
+        stream.write_all(request.as_bytes()).expect("connected");
         let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .expect("the answer is UTF-8");
+        stream.read_to_string(&mut answer).expect("UTF-8");
         assert!(
             answer.starts_with("HTTP/1.1 200 "),
             "{path} {body}: {answer}"
         );
         let (begin, end) = (answer.find('{'), answer.rfind('}'));
-        let json = &answer[begin.expect("the answer is JSON")..=end.expect("the answer is JSON")];
-        serde_json::from_str(json).expect("the text is JSON")
+        let json = &answer[begin.expect("valid JSON")..=end.expect("valid JSON")];
+        serde_json::from_str(json).expect("valid JSON")
     }
 }

@@ -111,7 +111,7 @@ fn a_moment_that_is_not_ready_is_waited_for() {
         tab.evaluate("(() => { window.fetch = window.ask; })()");
         stands_at(&mut tab, entry, last);
         let stamp = live(&mut tab);
-        let stamp = stamp.as_str().expect("the value is a string");
+        let stamp = stamp.as_str().expect("a string");
         assert!(stamp.starts_with("As of"), "{stamp}");
     }
     assert!(state(&mut tab).contains("second"));

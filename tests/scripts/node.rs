@@ -103,7 +103,7 @@ impl<T: Vocabulary> Node<T> {
         Self {
             rules: T::rules(),
             clock: Arc::new(ManualClock::at(BEGIN)),
-            folder: tempfile::tempdir().expect("a temporary directory can be created"),
+            folder: tempfile::tempdir().expect("a temporary directory"),
             running: None,
             armed: Arc::default(),
             tongue: T::default(),
@@ -169,10 +169,7 @@ impl<T: Vocabulary> Node<T> {
                     "tick" => Stage::Tick,
                     other => return Err(format!("nothing panics in `{other}`")),
                 };
-                *self
-                    .armed
-                    .lock()
-                    .expect("no thread panics while holding the lock") = Some(stage);
+                *self.armed.lock().expect("not poisoned") = Some(stage);
                 Ok(Vec::new())
             }
             ["disk", room] => {
@@ -251,9 +248,7 @@ impl<T: Vocabulary> Node<T> {
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
-            let mut armed = armed
-                .lock()
-                .expect("no thread panics while holding the lock");
+            let mut armed = armed.lock().expect("not poisoned");
             let hit = armed.take_if(|planted| *planted == stage).is_some();
             drop(armed);
             assert!(!hit, "planted");
@@ -297,10 +292,7 @@ impl<T: Vocabulary> Node<T> {
                 .iter()
                 .flatten()
                 .map(|reply| T::woken(&owned, reply));
-            woken
-                .lock()
-                .expect("no thread panics while holding the lock")
-                .extend(told);
+            woken.lock().expect("not poisoned").extend(told);
         };
         let ledger = &mut running.ledger;
         running
@@ -317,9 +309,7 @@ impl<T: Vocabulary> Node<T> {
         let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
         let theirs = Arc::clone(&answers);
         let reply_to = Box::new(move |answers| {
-            *theirs
-                .lock()
-                .expect("no thread panics while holding the lock") = answers;
+            *theirs.lock().expect("not poisoned") = answers;
         });
         let delivery = Delivery::new(items, reply_to);
         let mut panics = Vec::new();
@@ -350,11 +340,7 @@ impl<T: Vocabulary> Node<T> {
             }
             flow = running.host.proceed(&mut running.ledger);
         }
-        let answers = std::mem::take(
-            &mut *answers
-                .lock()
-                .expect("no thread panics while holding the lock"),
-        );
+        let answers = std::mem::take(&mut *answers.lock().expect("not poisoned"));
         let mut back = self.ticks()?;
         back.extend(panics);
         for answer in answers {
@@ -405,10 +391,7 @@ impl<T: Vocabulary> Node<T> {
     }
 
     fn wakes(&self) -> Vec<String> {
-        let mut woken = self
-            .woken
-            .lock()
-            .expect("no thread panics while holding the lock");
+        let mut woken = self.woken.lock().expect("not poisoned");
         std::mem::take(&mut *woken)
     }
 }
@@ -420,10 +403,7 @@ impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
     fn perform(&mut self, Action { id, attempt, what }: Action<<T::Machine as Machine>::Action>) {
         let what = T::action(&what);
         let words = format!("action {id} by entry {attempt}: {what}");
-        self.0
-            .lock()
-            .expect("no thread panics while holding the lock")
-            .push(words);
+        self.0.lock().expect("not poisoned").push(words);
     }
 }
 
@@ -431,10 +411,8 @@ impl<M: Actor> Running<M> {
     /// What the journal thread does: writes and syncs, and lets out what rests on it.
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
-        self.writer
-            .write(&mut batch)
-            .expect("the simulated disk accepts the write");
-        self.writer.sync().expect("the simulated disk syncs");
+        self.writer.write(&mut batch).expect("a write");
+        self.writer.sync().expect("a sync");
         self.ledger.durable(self.writer.last());
         self.host.outbox().release(self.writer.last());
     }

@@ -87,13 +87,13 @@ pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<I
 }
 
 fn addition(chance: &mut Chance) -> CounterMessage {
-    let by = u32::try_from(chance.below(8)).expect("the value is small");
+    let by = u32::try_from(chance.below(8)).expect("a small number");
     let span_ms = u32::try_from(chance.within(1, 6000)).expect("a short span");
     CounterMessage::Add(by, span_ms, "x".repeat(chance.index(40)))
 }
 
 fn name(chance: &mut Chance) -> Slot {
-    Slot(u32::try_from(chance.below(3)).expect("the value is small"))
+    Slot(u32::try_from(chance.below(3)).expect("a small number"))
 }
 
 impl<const ID: u8> Reference for Counters<ID> {

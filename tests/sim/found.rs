@@ -57,13 +57,11 @@ fn open(disk: &SimDisk, sizes: Sizes) -> Result<Writer, PersistError> {
 }
 
 fn write(writer: &mut Writer, seq: u64, bytes: usize) {
-    writer
-        .write(&mut batch(seq, bytes))
-        .expect("the simulated disk accepts the write");
+    writer.write(&mut batch(seq, bytes)).expect("a write");
 }
 
 fn numbers(disk: &SimDisk) -> Vec<u64> {
-    read(disk).expect("the log is intact").0
+    read(disk).expect("an intact log").0
 }
 
 #[test]
@@ -184,9 +182,7 @@ fn damage_is_not_taken_for_a_torn_tail_because_the_last_record_ends_in_zeros() {
     let mut writer = open(&disk, SIZES).expect("no fault is injected");
     for seq in [1, 2] {
         let mut batch = filled(seq, 100, 0);
-        writer
-            .write(&mut batch)
-            .expect("the simulated disk accepts the write");
+        writer.write(&mut batch).expect("a write");
         writer.sync().expect("no fault is injected");
     }
     disk.flip("journal/00000001.seg", 70, 0);

@@ -194,12 +194,12 @@ impl Jobs {
             },
             4 => self.about_a_claim(chance),
             5 if chance.per_mille(300) => Message::Repush {
-                queue: QueueName::parse(b"few").expect("the name is valid"),
-                count: u32::try_from(chance.below(3)).expect("the value is small"),
+                queue: QueueName::parse(b"few").expect("a valid name"),
+                count: u32::try_from(chance.below(3)).expect("a small number"),
             },
             5 => Message::Kick {
                 queue: queue(chance),
-                count: u32::try_from(chance.below(4)).expect("the value is small"),
+                count: u32::try_from(chance.below(4)).expect("a small number"),
             },
             6 => Message::KickJob { id },
             7 => Message::Pause {
@@ -400,7 +400,7 @@ fn worker(chance: &mut Chance) -> Worker {
 }
 
 fn key(chance: &mut Chance) -> DedupKey {
-    DedupKey([u8::try_from(chance.below(2)).expect("the value is small"); 20])
+    DedupKey([u8::try_from(chance.below(2)).expect("a small number"); 20])
 }
 
 fn root(chance: &mut Chance) -> Root {

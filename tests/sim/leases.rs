@@ -273,7 +273,7 @@ impl LeaseClients {
                 Message::Request(Box::new(asked))
             }
             2 => {
-                let code = u8::try_from(chance.below(2)).expect("the value is small");
+                let code = u8::try_from(chance.below(2)).expect("a small number");
                 Message::Finish { name, token, code }
             }
             3 => {

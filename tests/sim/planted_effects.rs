@@ -47,7 +47,7 @@ fn a_tell_that_is_lost_without_a_restart_is_caught() {
 fn told(setting: &Setting) -> Result<Run<'_>, Violation> {
     let mut run = Run::new(setting, false);
     run.start()?;
-    let by = u32::try_from(STRIDE).expect("the value is small");
+    let by = u32::try_from(STRIDE).expect("a small number");
     let addition = (Slot(0), CounterMessage::Add(by, DAY_MS, String::new()));
     if let Some(node) = &mut run.node {
         node.actors.left.post(vec![Ask::Message(addition)]);

@@ -50,7 +50,7 @@ fn repeated(seed: u64, power: Power) -> Result<(usize, u32), Violation> {
                 }
             }
             3..9 => {
-                let number = u32::try_from(chance.below(4)).expect("the value is small");
+                let number = u32::try_from(chance.below(4)).expect("a small number");
                 if let Some(node) = &mut run.node {
                     node.actors.left.post(vec![request(number)]);
                     node.turn(ActorId(LEFT), &mut run.coverage);

@@ -122,7 +122,7 @@ impl Workload {
                 owner,
                 ttl: self.span(chance),
                 ttw: self.span(chance),
-                priority: u8::try_from(chance.below(3)).expect("the value is small"),
+                priority: u8::try_from(chance.below(3)).expect("a small number"),
                 tie: self.tie(chance),
             },
             0 => Message::Request {
@@ -131,7 +131,7 @@ impl Workload {
                 owner,
                 ttl: self.span(chance),
                 ttw: self.span(chance),
-                priority: u8::try_from(chance.below(3)).expect("the value is small"),
+                priority: u8::try_from(chance.below(3)).expect("a small number"),
             },
             1 => {
                 let (owner, token) = self.shown(chance, owner);

@@ -27,7 +27,7 @@ type Digests = BTreeMap<String, String>;
 
 /// A timeline of a directory, and where it copies snapshots to.
 fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
-    let scratch = tempfile::tempdir().expect("a temporary directory can be created");
+    let scratch = tempfile::tempdir().expect("a temporary directory");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
     let copies = CopiedStores::new(
         Arc::clone(&disk),
@@ -80,7 +80,7 @@ fn look(timeline: &mut Timeline, at: Seq, last: Seq) -> StateAt {
 
 #[test]
 fn every_moment_is_that_of_a_replay_from_the_beginning() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..400);
     let states = replayed(files.path());
@@ -109,7 +109,7 @@ fn every_moment_is_that_of_a_replay_from_the_beginning() {
 
 #[test]
 fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..100);
     let early = replayed(files.path()).last().cloned().expect("entries");
@@ -128,7 +128,7 @@ fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
 
 #[test]
 fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let node = Node::open(settings(files.path())).expect("the directory opens");
     request(&node.handle(), 0..2000);
     let states = replayed(files.path());
@@ -161,7 +161,7 @@ fn replay(data: &Path, until: Seq) -> Output {
 
 #[test]
 fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     make(files.path());
     let disk = RealDisk::new(files.path());
     let mut reader = Reader::open_present(&disk).expect("the journal is intact");

@@ -57,7 +57,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the program can be run");
+            .expect("the program runs");
         let server = Self {
             child,
             socket,
@@ -86,11 +86,11 @@ impl Server {
 
     /// A new connection, on which a reply is waited for so long.
     pub(crate) fn connect_for(&self, patience: Duration) -> Client {
-        let stream = UnixStream::connect(&self.socket).expect("the server is listening");
+        let stream = UnixStream::connect(&self.socket).expect("it listens");
         let patience = Some(patience);
         stream
             .set_read_timeout(patience)
-            .expect("the timeout is not zero");
+            .expect("a nonzero timeout");
         Client {
             stream,
             received: Vec::new(),
@@ -119,21 +119,19 @@ impl Client {
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.sent = String::from_utf8_lossy(bytes).into_owned();
-        self.stream
-            .write_all(bytes)
-            .expect("the server reads the request");
+        self.stream.write_all(bytes).expect("connected");
     }
 
     /// Says that nothing more will be sent.
     pub(crate) fn end(&mut self) {
         let ended = self.stream.shutdown(Shutdown::Write);
-        ended.expect("the connection is open");
+        ended.expect("connected");
     }
 
     /// Sends one command, its end left out, and waits for its reply, whose last end is left out too.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(format!("{command}\r\n").as_bytes());
-        let reply = self.reply().expect("the server replies");
+        let reply = self.reply().expect("a reply");
         String::from_utf8_lossy(&reply).trim_end().to_owned()
     }
 
@@ -173,7 +171,7 @@ impl Client {
 
     /// Everything until the server ends the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        while self.receive().expect("the server closes the connection") {}
+        while self.receive().expect("the end") {}
         std::mem::take(&mut self.received)
     }
 

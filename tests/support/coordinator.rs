@@ -31,10 +31,10 @@ impl Coordinator {
 
     /// The same, with this in its configuration file.
     pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let file = files.path().join("sexton.toml");
-        std::fs::write(&file, config).expect("the file is writable");
+        std::fs::write(&file, config).expect("a writable file");
         let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&file)]);
         Self {
             daemon,
@@ -75,7 +75,7 @@ impl Coordinator {
 
     pub(crate) fn json(&self, words: &[&str]) -> Value {
         let printed = self.well(&[words, &["--json"]].concat());
-        serde_json::from_str(&printed).expect("the text is JSON")
+        serde_json::from_str(&printed).expect("valid JSON")
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
 pub(crate) fn done(output: Output) -> CommandOutput {
     CommandOutput {
         status: output.status.code().expect("it ended by itself"),
-        out: String::from_utf8(output.stdout).expect("the bytes are UTF-8"),
-        err: String::from_utf8(output.stderr).expect("the bytes are UTF-8"),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
     }
 }

@@ -75,14 +75,13 @@ pub(crate) fn serve_by(mut starter: Command, flags: &[&str]) -> Command {
 
 /// A path as flags are given it.
 pub(crate) fn text(path: &Path) -> &str {
-    path.to_str().expect("the path is UTF-8")
+    path.to_str().expect("UTF-8")
 }
 
 /// What a program printed, and beside it; it must have ended with this status.
 pub(crate) fn ended(output: Output, status: i32) -> [String; 2] {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
-    [output.stdout, output.stderr]
-        .map(|bytes| String::from_utf8(bytes).expect("the bytes are UTF-8"))
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8"))
 }
 
 impl Daemon {
@@ -115,7 +114,7 @@ impl Daemon {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("the program can be run");
+            .expect("the program runs");
         let errors = child.stderr.take().expect("standard error is piped");
         Self {
             child,
@@ -159,7 +158,7 @@ impl Daemon {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("the process exists");
+        kill_process(self.pid(), signal).expect("a live process");
     }
 
     /// Lets none of its files grow beyond so many bytes.
@@ -192,19 +191,15 @@ impl Daemon {
     /// Waits for its end, and gives everything it logged.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let status = until("the process ends", || {
-            self.child
-                .try_wait()
-                .expect("the process is a child of this one")
+            self.child.try_wait().expect("our child")
         });
         (status, self.log.whole())
     }
 
     /// Ends it as a crash would.
     pub(crate) fn kill(mut self) {
-        self.child.kill().expect("the process exists");
-        self.child
-            .wait()
-            .expect("the process is a child of this one");
+        self.child.kill().expect("a live process");
+        self.child.wait().expect("our child");
     }
 }
 
@@ -226,7 +221,7 @@ impl Gathered {
         let reader = std::thread::Builder::new()
             .name("gathering".to_owned())
             .spawn(read)
-            .expect("a thread can be started");
+            .expect("a new thread");
         Self {
             words,
             reader: Some(reader),
@@ -244,7 +239,7 @@ impl Gathered {
     /// All of it, when its writers have closed it.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("the thread does not panic");
+            reader.join().expect("no panic");
         }
         self.so_far()
     }

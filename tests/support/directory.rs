@@ -36,7 +36,7 @@ fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
     if about.is_dir() {
         for entry in std::fs::read_dir(path).expect("the directory is readable") {
             let entry = entry.expect("the directory is readable");
-            let below = entry.file_name().into_string().expect("the path is UTF-8");
+            let below = entry.file_name().into_string().expect("UTF-8");
             collect(&entry.path(), &format!("{name}/{below}"), found);
         }
     }
@@ -44,7 +44,7 @@ fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
 
 /// Copies a directory with everything in it.
 pub(crate) fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("the directory can be created");
+    std::fs::create_dir_all(to).expect("a new directory");
     for entry in std::fs::read_dir(from).expect("the directory is readable") {
         let entry = entry.expect("the directory is readable");
         let target = to.join(entry.file_name());

@@ -24,7 +24,7 @@ impl Kept {
     /// two calls.
     pub(crate) fn keep(&self) -> &Path {
         let (from, to) = (self.data.join("journal"), self.files.join("journal"));
-        std::fs::create_dir_all(&to).expect("the directory can be created");
+        std::fs::create_dir_all(&to).expect("a new directory");
         let Ok(present) = std::fs::read_dir(from) else {
             return &self.files;
         };

@@ -62,7 +62,7 @@ pub(crate) struct Lives<M: Actor> {
 impl<M: Actor> Lives<M> {
     /// A new directory, for a program that syncs like this.
     pub(crate) fn new(about: About<M>, fsync: &'static str, seed: u64) -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         Self {
             kept: Kept::beside(&files.path().join("data")),
             files,
@@ -77,7 +77,7 @@ impl<M: Actor> Lives<M> {
 
     fn data(&self) -> String {
         let data = self.files.path().join("data");
-        let data = data.to_str().expect("the path is UTF-8");
+        let data = data.to_str().expect("UTF-8");
         data.to_owned()
     }
 
@@ -202,14 +202,14 @@ impl<M: Actor> Lives<M> {
             "what was in the journal stays in it"
         );
         assert_eq!(whole.machine().digest(), self.past.machine().digest());
-        let copy = tempfile::tempdir().expect("a temporary directory can be created");
+        let copy = tempfile::tempdir().expect("a temporary directory");
         copy_folder(Path::new(&self.data()), copy.path());
         let node = Node::open(Config::at(copy.path())).expect("the copy opens");
         let status = node::wait(node.handle().status()).expect("the node runs");
         let ours = |it: &&sexton::status::ActorReport| it.status.name == M::NAME;
         let digest = status.actors.iter().find(ours);
         let digest = digest.and_then(|actor| actor.status.digest);
-        node.stop().expect("the node stops cleanly");
+        node.stop().expect("a clean stop");
         let (machine, _) = past::recovered::<M>(copy.path());
         assert_eq!(
             digest,
@@ -221,7 +221,7 @@ impl<M: Actor> Lives<M> {
 
 /// Copies files and folders, but no sockets.
 fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("the directory can be created");
+    std::fs::create_dir_all(to).expect("a new directory");
     for entry in std::fs::read_dir(from).expect("the directory exists") {
         let entry = entry.expect("the directory is readable");
         let kind = entry.file_type().expect("it has a type");
@@ -240,8 +240,8 @@ fn live_digest(data: &Path, actor: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("the socket is open");
     stream
         .write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        .expect("the connection is open");
-    let answer = std::io::read_to_string(stream).expect("the server answers");
+        .expect("connected");
+    let answer = std::io::read_to_string(stream).expect("an answer");
     let its = answer.split(&format!("{{\"name\":\"{actor}\"")).nth(1);
     let digest = its.and_then(|its| its.split("\"digest\":\"").nth(1));
     let digest = digest.and_then(|rest| rest.split('"').next());

@@ -30,7 +30,7 @@ pub(crate) fn connections(wanted: usize) -> usize {
 /// Resident memory of a process in KiB, by its number or `self`.
 pub(crate) fn resident(process: impl Display) -> u64 {
     let path = format!("/proc/{process}/status");
-    let status = std::fs::read_to_string(path).expect("the process exists");
+    let status = std::fs::read_to_string(path).expect("a live process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     number

@@ -61,7 +61,7 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
     };
     for entry in entries {
         let entry = entry.expect("the directory is readable");
-        let name = entry.file_name().into_string().expect("the path is UTF-8");
+        let name = entry.file_name().into_string().expect("UTF-8");
         let name = format!("{folder}{name}");
         match entry.metadata() {
             Ok(found) if found.is_dir() => list(root, &format!("{name}/"), files),

@@ -17,7 +17,7 @@ fn root() -> &'static Path {
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).expect("the page is UTF-8")
+    std::fs::read_to_string(root().join(path)).expect("UTF-8")
 }
 
 fn pages() -> Vec<String> {

@@ -79,7 +79,7 @@ proptest! {
         let mut client = Client::new();
         let mut rest = input.as_slice();
         while !rest.is_empty() {
-            let len = usize::try_from(1 + chance.below(40)).expect("the value is small");
+            let len = usize::try_from(1 + chance.below(40)).expect("a small number");
             let (piece, after) = rest.split_at(len.min(rest.len()));
             client.offer(piece);
             rest = after;

@@ -252,7 +252,7 @@ fn each_command_is_counted_under_its_own_key() {
             ..server()
         }
         .to_yaml();
-        let yaml = String::from_utf8(yaml).expect("the bytes are UTF-8");
+        let yaml = String::from_utf8(yaml).expect("UTF-8");
         let found: Vec<&str> = yaml
             .lines()
             .filter(|line| line.starts_with("cmd-") && line.ends_with(": 1"))

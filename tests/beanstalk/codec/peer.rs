@@ -56,7 +56,7 @@ impl Beanstalkd {
             let output = client.rest();
             writing
                 .join()
-                .expect("the thread does not panic")
+                .expect("no panic")
                 .expect("it reads all of it");
             output
         })
@@ -174,8 +174,8 @@ fn random_sequences_come_to_the_same() {
         let mut input = Vec::new();
         // A line stays far from 224 bytes, which have rows of their own in the table.
         while input.len() < 150 {
-            let piece = chance.below(u64::try_from(PIECES.len()).expect("the count is small"));
-            let piece = usize::try_from(piece).expect("the value is small");
+            let piece = chance.below(u64::try_from(PIECES.len()).expect("a small number"));
+            let piece = usize::try_from(piece).expect("a small number");
             input.extend_from_slice(PIECES.get(piece).expect("it is one of them"));
         }
         if chance.below(4) == 0 {

@@ -155,7 +155,7 @@ fn begin(pair: &mut Pair, chance: &mut Chance) -> Verdict {
 
 /// Runs sequences side by side, with pauses in which spans of this kind end.
 fn compare_with_pauses(seeds: &[u64], spans: Spans) -> Coverage {
-    let threads = usize::try_from(SIDE_BY_SIDE).expect("the count is small");
+    let threads = usize::try_from(SIDE_BY_SIDE).expect("a small number");
     let first = pair::now();
     compare(seeds, threads, |seed| with_pauses(seed, spans, first))
 }

@@ -233,10 +233,7 @@ impl Pair {
             ours,
             theirs,
             waiting: BTreeSet::new(),
-            watching: vec![
-                default_tube();
-                usize::try_from(connections).expect("the count is small")
-            ],
+            watching: vec![default_tube(); usize::try_from(connections).expect("a small number")],
             claimed: 0,
             served: BTreeSet::new(),
             began: now(),
@@ -253,7 +250,7 @@ impl Pair {
         reason = "another process is looked at, whose time is that of the machine"
     )]
     pub(crate) fn begin_beats(&mut self, first: Instant) {
-        let part = u32::try_from(self.seed % u64::from(SIDE_BY_SIDE)).expect("the value is small");
+        let part = u32::try_from(self.seed % u64::from(SIDE_BY_SIDE)).expect("a small number");
         let part = BEAT * part / SIDE_BY_SIDE;
         let gone = now().duration_since(first);
         let beats = (gone.saturating_sub(part).as_nanos()).div_ceil(BEAT.as_nanos());
@@ -508,7 +505,7 @@ impl Pair {
         reason = "another process is looked at, whose time is that of the machine"
     )]
     pub(crate) fn until_beat(&mut self, beat: u64) -> Verdict {
-        let beat = u32::try_from(beat).expect("the count is small");
+        let beat = u32::try_from(beat).expect("a small number");
         let at = self.began + BEAT * beat;
         std::thread::sleep(at.saturating_duration_since(now()));
         self.beat = at;

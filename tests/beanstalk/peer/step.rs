@@ -45,7 +45,7 @@ impl Step {
     /// Any step that can be done now.
     pub(crate) fn any(chance: &mut Chance, pair: &Pair) -> Self {
         let connection =
-            usize::try_from(chance.below(pair.connections() as u64)).expect("the count is small");
+            usize::try_from(chance.below(pair.connections() as u64)).expect("a small number");
         // Of several jobs that a connection gives back, beanstalkd gives whoever waits the one that was claimed first,
         // sexton the most urgent.
         let may_close = !pair.may_give_back_several(connection);
@@ -73,7 +73,7 @@ impl Step {
         Self::Say {
             connection,
             bytes,
-            replies: usize::try_from(together).expect("the count is small"),
+            replies: usize::try_from(together).expect("a small number"),
         }
     }
 }
@@ -155,7 +155,7 @@ fn put(chance: &mut Chance, is_alone: bool, pair: &Pair) -> Vec<u8> {
     };
     let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
     let body: Vec<u8> = (0..len)
-        .map(|_| u8::try_from(chance.below(256)).expect("the value is small"))
+        .map(|_| u8::try_from(chance.below(256)).expect("a small number"))
         .collect();
     let mut bytes = format!("put {priority} {delay} {ttr} {len}").into_bytes();
     if priority.starts_with('-') || priority.len() > 9 && priority != u32::MAX.to_string() {

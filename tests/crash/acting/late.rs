@@ -77,7 +77,7 @@ impl LateFile {
         let theirs = Arc::clone(&file);
         let thread = std::thread::Builder::new().name("late".to_owned());
         let writing = thread.spawn(move || write_in_time(&theirs, &given));
-        writing.expect("a thread can be started");
+        writing.expect("a new thread");
         Box::new(Self { file, records })
     }
 
@@ -91,7 +91,7 @@ fn write_in_time(file: &File, given: &Receiver<(Vec<u8>, u64)>) {
     for (bytes, offset) in given {
         std::thread::sleep(LATE);
         let file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_at(&bytes, offset).expect("the file is writable");
+        file.write_at(&bytes, offset).expect("a writable file");
     }
 }
 

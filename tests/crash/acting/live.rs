@@ -17,7 +17,7 @@ const ROUNDS: u32 = 4;
     reason = "a journal that is written to is not looked at, so nobody can tell when it is at rest"
 )]
 fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(files.path(), plant, ADDS);
     let mut lines = Vec::new();
     let answered = |lines: &[String]| {

@@ -51,7 +51,7 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .expect("the command starts");
-        let stdout = process.stdout.take().expect("the stream is a pipe");
+        let stdout = process.stdout.take().expect("a pipe");
         Self {
             process,
             said: BufReader::new(stdout).lines(),
@@ -62,7 +62,7 @@ impl Running {
     fn read(&mut self, answers: u64) {
         let lines = self.said.by_ref().map_while(Result::ok);
         let mut answered = lines.filter(|line| line.starts_with("answered"));
-        let last = usize::try_from(answers).expect("the count is small");
+        let last = usize::try_from(answers).expect("a small number");
         let found = answered.nth(last);
         assert!(found.is_some(), "it ended before it was killed");
     }
@@ -71,7 +71,7 @@ impl Running {
 impl Running {
     /// kill -9.
     fn kill(&mut self) {
-        self.process.kill().expect("the process exists");
+        self.process.kill().expect("a live process");
         self.process.wait().expect("the process ends");
     }
 }
@@ -172,7 +172,7 @@ fn untrue(files: &Path) -> Option<String> {
 
 /// A directory after this many lives, each killed after a number of answers.
 fn lives(plant: &str, lives: u64) -> TempDir {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     for life in 0..lives {
         let mut running = Running::start(files.path(), plant, u32::MAX);
         running.read(life * 17 % 60);

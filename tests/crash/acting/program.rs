@@ -79,7 +79,7 @@ fn open(
     let past = recover(disk.as_ref(), Some(&slots), replicas, Scope::default());
     let past = past.expect("the journal reads");
     let clock = Arc::new(SystemClock::starting_at(past.tail.last_at));
-    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("a thread can be started");
+    let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("a new thread");
     let writer = Writer::open(
         Arc::clone(&disk),
         Sizes::default(),
@@ -91,10 +91,10 @@ fn open(
     let start = ledger.start(Chance([7; 32]));
     writer
         .write(&mut ledger.take_batch())
-        .expect("the file is writable");
+        .expect("a writable file");
     writer.sync().expect("it is on disk");
     let _ = STARTED.set(start.stamp.seq);
-    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("a thread can be started");
+    let (journal, thread) = Journal::start(writer, Fsync::Always).expect("a new thread");
     let files = SpineFiles {
         journal,
         disk,

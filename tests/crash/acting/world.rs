@@ -79,9 +79,9 @@ fn parse(line: &str) -> Line {
     };
     let what = WORDS.iter().find(|(_, known)| known == word);
     Line {
-        actor: actor.parse().expect("the text is a number"),
-        id: id.parse().expect("the text is a number"),
-        attempt: attempt.parse().expect("the text is a number"),
+        actor: actor.parse().expect("a number"),
+        id: id.parse().expect("a number"),
+        attempt: attempt.parse().expect("a number"),
         what: what.expect("a word").0,
     }
 }
@@ -111,7 +111,7 @@ impl Bells {
         };
         let thread = std::thread::Builder::new().name("bells".to_owned());
         let ringing = thread.spawn(move || ringer.ring::<ID>(&asked, &completions));
-        ringing.expect("a thread can be started");
+        ringing.expect("a new thread");
         Self(asks)
     }
 }

@@ -67,7 +67,7 @@ impl Callers {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let mut chance = Chance::new(seed ^ number << 20);
             let chosen = usize::try_from(chance.below(LEAVES.len() as u64));
-            let leaves = LEAVES.get(chosen.expect("the value is small"));
+            let leaves = LEAVES.get(chosen.expect("a small number"));
             let leaves = leaves.expect("it is below their number");
             let id = number.to_string();
             let mut command = (self.call)(&self.place);
@@ -80,13 +80,9 @@ impl Callers {
                 .expect("the command starts");
             // Before it can be reaped: so it is the caller, and no other.
             let pidfd = Pidfd::open(child.id()).expect("descriptors are left");
-            let calling = || {
-                self.calling
-                    .lock()
-                    .expect("no thread panics while holding the lock")
-            };
+            let calling = || self.calling.lock().expect("not poisoned");
             calling().insert(id.clone(), pidfd.expect("it is not reaped"));
-            let status = child.wait().expect("the process is a child of this one");
+            let status = child.wait().expect("our child");
             calling().remove(&id);
             if !status.success() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -101,10 +97,7 @@ impl Callers {
 
     /// kill -9 of who calls for this command, or of the caller that comes first if it does not call any more.
     pub(crate) fn kill_caller(&self, id: &str) -> bool {
-        let calling = self
-            .calling
-            .lock()
-            .expect("no thread panics while holding the lock");
+        let calling = self.calling.lock().expect("not poisoned");
         let caller = calling.get(id).or_else(|| calling.values().next());
         caller.is_some_and(|caller| caller.signal(9).is_ok())
     }

@@ -94,7 +94,7 @@ impl<'a> Coordinators<'a> {
             killed.keepers += 1;
         }
         if whom != 1 {
-            self.daemon.take().expect("a server is running").kill();
+            self.daemon.take().expect("a server").kill();
             killed.coordinators += 1;
             self.start();
         }

@@ -146,8 +146,7 @@ impl Worker {
     fn check(&mut self, command: &Command, found: u16) {
         let entries = &self.entries;
         let count = |has: &dyn Fn(&Lock) -> bool| {
-            u16::try_from(entries.iter().filter(|lock| has(lock)).count())
-                .expect("the count is small")
+            u16::try_from(entries.iter().filter(|lock| has(lock)).count()).expect("a small number")
         };
         let expected = match command {
             Command::Request(lock) => {

@@ -80,7 +80,7 @@ impl Children {
     }
 
     fn last(number: u64) -> Last {
-        let small = u8::try_from(number % 251).expect("the value is small");
+        let small = u8::try_from(number % 251).expect("a small number");
         match number % 7 {
             3 => Last::Signal(if number.is_multiple_of(2) { 9 } else { 15 }),
             _ => Last::Code(small),

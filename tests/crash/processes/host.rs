@@ -114,7 +114,7 @@ impl Host {
     /// kill -9 of the keeper.
     pub(crate) fn kill_keeper(&self) {
         let keeper = until("a keeper runs", || self.keeper());
-        keeper.signal(9).expect("this user may signal it");
+        keeper.signal(9).expect("a permitted signal");
         until("the keeper has ended", || {
             keeper
                 .has_ended()

@@ -170,7 +170,7 @@ fn pids(host: &Host) -> BTreeMap<u64, u32> {
     let records = by_number(host.records()).into_iter();
     let pid = |record: &Value| u32::try_from(record["pid"].as_u64().expect("it has started"));
     records
-        .map(|(number, record)| (number, pid(&record).expect("the value is small")))
+        .map(|(number, record)| (number, pid(&record).expect("a small number")))
         .collect()
 }
 
@@ -222,5 +222,5 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
 
 fn opened(pid: u32) -> Pidfd {
     let pidfd = Pidfd::open(pid).expect("descriptors are left");
-    pidfd.expect("the process is alive")
+    pidfd.expect("a live process")
 }

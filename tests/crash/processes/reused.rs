@@ -136,7 +136,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     host.kill_children();
     let pid = |number: &u64| {
         let pid = records[number]["pid"].as_u64().expect("it was started");
-        u32::try_from(pid).expect("the value is small")
+        u32::try_from(pid).expect("a small number")
     };
     for number in records.keys() {
         until("it is gone", || (!is_taken(pid(number))).then_some(()));
@@ -174,10 +174,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     });
     for stranger in &strangers {
         assert!(
-            !stranger
-                .0
-                .has_ended()
-                .expect("the descriptor can be polled"),
+            !stranger.0.has_ended().expect("it can be polled"),
             "a stranger was killed"
         );
     }

@@ -87,8 +87,7 @@ impl Campaign {
 
     /// Compares what the program that has just started shows with all that is known.
     fn reckon(&mut self, daemon: &Daemon) {
-        let mut client =
-            Client::connect(daemon.beanstalk()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.beanstalk()).expect("connected");
         let found = self.found(&mut client);
         for owner in &mut self.owners {
             owner.reckon(&found);
@@ -102,9 +101,7 @@ impl Campaign {
         let mut found = found(&self.lives, client);
         for owner in &self.owners {
             for name in owner.tubes() {
-                let told = client
-                    .ask(&format!("stats-tube {name}"))
-                    .expect("the server replies");
+                let told = client.ask(&format!("stats-tube {name}")).expect("a reply");
                 if told.statistic("pause").is_some_and(|pause| pause != "0") {
                     found.paused.insert(name);
                 }
@@ -118,38 +115,32 @@ impl Campaign {
     fn finish(&mut self) {
         let daemon = self.lives.begin();
         self.reckon(&daemon);
-        let mut client =
-            Client::connect(daemon.beanstalk()).expect("the server accepts the connection");
+        let mut client = Client::connect(daemon.beanstalk()).expect("connected");
         for owner in &self.owners {
             owner.compare_order(&mut client);
         }
-        expect(&mut client, &format!("use {BRIEF}"), "USING brief").expect("the server replies");
-        let put = client
-            .ask("put 0 0 1 5\r\nbrief")
-            .expect("the server replies");
-        let id = put.number("INSERTED").expect("the server answers");
-        let reserved = client
-            .ask(&format!("reserve-job {id}"))
-            .expect("the server replies");
+        expect(&mut client, &format!("use {BRIEF}"), "USING brief").expect("a reply");
+        let put = client.ask("put 0 0 1 5\r\nbrief").expect("a reply");
+        let id = put.number("INSERTED").expect("an answer");
+        let reserved = client.ask(&format!("reserve-job {id}")).expect("a reply");
         assert_eq!(reserved.line, format!("RESERVED {id} 5"));
         let stats = format!("stats-job {id}");
         until("its time has run out", || {
-            let stats = client.ask(&stats).expect("the server replies");
+            let stats = client.ask(&stats).expect("a reply");
             (stats.statistic("state") == Some("ready")).then_some(())
         });
         assert!(
             client
                 .ask("put 9 0 1 1\r\nx")
-                .expect("the server replies")
+                .expect("a reply")
                 .line
                 .starts_with("INSERTED")
         );
         daemon.kill();
         self.lives.reckon();
         let daemon = self.lives.begin();
-        let mut client =
-            Client::connect(daemon.beanstalk()).expect("the server accepts the connection");
-        let stats = client.ask(&stats).expect("the server replies");
+        let mut client = Client::connect(daemon.beanstalk()).expect("connected");
+        let stats = client.ask(&stats).expect("a reply");
         for (key, value) in [("state", "ready"), ("reserves", "1"), ("timeouts", "1")] {
             assert_eq!(stats.statistic(key), Some(value), "{key}: {stats:?}");
         }
@@ -164,16 +155,12 @@ pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Initial
     let view = lives.past.machine().view();
     let mut found = InitialState::default();
     for id in view.jobs.iter().map(|job| job.id) {
-        let statistics = client
-            .ask(&format!("stats-job {id}"))
-            .expect("the server replies");
-        let peeked = client
-            .ask(&format!("peek {id}"))
-            .expect("the server replies");
+        let statistics = client.ask(&format!("stats-job {id}")).expect("a reply");
+        let peeked = client.ask(&format!("peek {id}")).expect("a reply");
         assert_eq!(peeked.number("FOUND"), Some(id), "{peeked:?}");
         found.jobs.insert(id, Job::told(&statistics, peeked.body));
     }
-    let all = client.ask("stats").expect("the server replies");
+    let all = client.ask("stats").expect("a reply");
     let count = |key: &str| -> u64 {
         let count = all.statistic(key).and_then(|it| it.parse().ok());
         count.unwrap_or_else(|| panic!("{key} in {all:?}"))

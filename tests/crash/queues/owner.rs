@@ -146,11 +146,11 @@ impl Owner {
     }
 
     fn choose(&mut self) -> Command {
-        let tube = usize::try_from(self.chance.below(TUBES as u64)).expect("the count is small");
+        let tube = usize::try_from(self.chance.below(TUBES as u64)).expect("a small number");
         let priority = [0, 1, 1, 5, 2000, u32::MAX];
         let place = usize::try_from(self.chance.below(priority.len() as u64));
         let priority = *priority
-            .get(place.expect("the count is small"))
+            .get(place.expect("a small number"))
             .expect("within it");
         let crowded = self.tubes.jobs.len() > JOBS;
         match self.chance.below(100) {
@@ -191,7 +191,7 @@ impl Owner {
     fn any(&mut self) -> u64 {
         let known = self.tubes.jobs.keys();
         let count = known.len() as u64;
-        let place = usize::try_from(self.chance.below(count + 1)).expect("the count is small");
+        let place = usize::try_from(self.chance.below(count + 1)).expect("a small number");
         // What is reserved is what most commands are about.
         let reserved = self.tubes.jobs.iter();
         let mut reserved = reserved.filter(|(_, job)| job.state == State::Reserved);
@@ -264,9 +264,8 @@ impl Owner {
     /// Compares which job of each of its tubes was buried first.
     pub(crate) fn compare(&self, client: &mut Client) {
         for (tube, name) in self.tubes.names().iter().enumerate() {
-            expect(client, &format!("use {name}"), &format!("USING {name}"))
-                .expect("the server replies");
-            let first = client.ask("peek-buried").expect("the server replies");
+            expect(client, &format!("use {name}"), &format!("USING {name}")).expect("a reply");
+            let first = client.ask("peek-buried").expect("a reply");
             assert_eq!(
                 first.number("FOUND"),
                 self.tubes.buried(tube).first().copied(),
@@ -278,14 +277,13 @@ impl Owner {
     /// Kicks everything that is buried, one by one: it comes in the order in which it was buried.
     pub(crate) fn compare_order(&self, client: &mut Client) {
         for (tube, name) in self.tubes.names().iter().enumerate() {
-            expect(client, &format!("use {name}"), &format!("USING {name}"))
-                .expect("the server replies");
+            expect(client, &format!("use {name}"), &format!("USING {name}")).expect("a reply");
             for id in self.tubes.buried(tube) {
-                let first = client.ask("peek-buried").expect("the server replies");
+                let first = client.ask("peek-buried").expect("a reply");
                 assert_eq!(first.number("FOUND"), Some(id), "{name}");
-                expect(client, "kick 1", "KICKED 1").expect("the server replies");
+                expect(client, "kick 1", "KICKED 1").expect("a reply");
             }
-            expect(client, "peek-buried", "NOT_FOUND").expect("the server replies");
+            expect(client, "peek-buried", "NOT_FOUND").expect("a reply");
         }
     }
 }

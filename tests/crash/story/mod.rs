@@ -81,14 +81,14 @@ impl Customer {
         let thread = std::thread::Builder::new().name("customer".to_owned());
         Self {
             stops,
-            thread: thread.spawn(ordering).expect("a thread can be started"),
+            thread: thread.spawn(ordering).expect("a new thread"),
         }
     }
 
     /// Every order that was answered.
     fn end(self) -> Vec<Order> {
         self.stops.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the thread does not panic")
+        self.thread.join().expect("no panic")
     }
 }
 
@@ -128,10 +128,7 @@ impl Shop {
     fn open() -> Self {
         let host = Host::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener
-            .local_addr()
-            .expect("a bound socket has an address")
-            .port();
+        let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let mut shop = Self {
             kept: Kept::beside(&host.data()),
@@ -173,7 +170,7 @@ impl Shop {
                 .keeper()
                 .is_some_and(|keeper| keeper.signal(9).is_ok()),
             None => {
-                self.daemon.take().expect("a server is running").kill();
+                self.daemon.take().expect("a server").kill();
                 true
             }
         };
@@ -229,7 +226,7 @@ impl Shop {
 
     /// Closes the shop in good order; what its log says, from the beginning.
     fn past(mut self) -> (Past, BTreeMap<&'static str, u64>) {
-        let daemon = self.daemon.take().expect("a server is running");
+        let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert!(status.success(), "it stops in good order: {log}");
@@ -241,7 +238,7 @@ impl Shop {
             log
         };
         let state = read(&["--state", "--json"]);
-        let state = serde_json::from_str(&state).expect("the text is JSON");
+        let state = serde_json::from_str(&state).expect("valid JSON");
         (Past::of(&read(&["--json"]), &state), self.killed)
     }
 }
@@ -281,8 +278,7 @@ fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
     while begun.elapsed() < span {
         rest(Duration::from_millis(chance.below(300)));
         for _ in 0..2 {
-            let nth =
-                usize::try_from(chance.below(PARTS.len() as u64)).expect("the count is small");
+            let nth = usize::try_from(chance.below(PARTS.len() as u64)).expect("a small number");
             let part = PARTS.get(nth).expect("one of them");
             // Of a coordinator that is down nothing more can be killed than what it left.
             if part.0 != "coordinator" || shop.daemon.is_some() {

@@ -76,7 +76,7 @@ impl Past {
     pub(super) fn of(log: &str, state: &Value) -> Self {
         let mut past = Self::default();
         for line in log.lines() {
-            let record: Value = serde_json::from_str(line).expect("the text is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             match word(&record, "/actor").as_str() {
                 "queue" => past.take_queue(&record, line),
                 "dispatch" => past.take_dispatch(&record, line),

@@ -57,10 +57,10 @@ fn add(host: &Host, script: &str, more: &Value) -> u64 {
     let mut task = json!({ "launch": {"command": ["sh", "-c", script, SEXTON], "dir": "/"} });
     let members = more.as_object().expect("members");
     task.as_object_mut()
-        .expect("the value is an object")
+        .expect("an object")
         .extend(members.clone());
     let said = host.well("/v1/tasks/add", &task);
-    said["id"].as_u64().expect("the value is a number")
+    said["id"].as_u64().expect("a number")
 }
 
 fn show(host: &Host, id: u64) -> Value {
@@ -165,9 +165,9 @@ fn a_keeper_and_a_command_that_are_killed_together_leave_nothing_behind() {
     let daemon = host.start();
     let tasks = begin(&host);
     let keeper = host.keeper().expect("a keeper is running");
-    keeper.signal(19).expect("this user may signal it");
+    keeper.signal(19).expect("a permitted signal");
     for task in &tasks {
-        task.command.signal(9).expect("this user may signal it");
+        task.command.signal(9).expect("a permitted signal");
     }
     host.kill_keeper();
     assert_ended(&host, &tasks, true);

@@ -119,13 +119,13 @@ impl Adder {
         let thread = std::thread::Builder::new().name("adding".to_owned());
         Self {
             acked,
-            thread: thread.spawn(adding).expect("a thread can be started"),
+            thread: thread.spawn(adding).expect("a new thread"),
         }
     }
 
     /// Every task that was acknowledged, when all were added.
     fn end(self) -> BTreeMap<u64, Kind> {
-        self.thread.join().expect("the thread does not panic");
+        self.thread.join().expect("no panic");
         locked(&self.acked).clone()
     }
 }
@@ -211,7 +211,7 @@ impl Campaign {
         self.kept.keep();
         match self.chance.below(16) {
             0 | 1 => {
-                self.daemon.take().expect("a server is running").kill();
+                self.daemon.take().expect("a server").kill();
                 self.killed.coordinators += 1;
                 self.kept.keep();
                 self.serve();
@@ -224,7 +224,7 @@ impl Campaign {
             4 | 5 => {
                 let group = format!("group-{}", self.chance.below(GROUPS));
                 let words = ["soft", "hard", "off", "off"];
-                let nth = usize::try_from(self.chance.below(4)).expect("the count is small");
+                let nth = usize::try_from(self.chance.below(4)).expect("a small number");
                 let pause = words.get(nth).expect("one of them");
                 let asked = json!({"group": group, "pause": pause});
                 self.host.well("/v1/tasks/pause", &asked);
@@ -327,7 +327,7 @@ impl Campaign {
 
     /// Ends the coordinator, and reads the journal from its beginning.
     fn past(&mut self) -> Past {
-        self.daemon.take().expect("a server is running").kill();
+        self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
         replay.args(["replay", "--json"]).arg(self.kept.keep());
         let [log, _] = ended(replay.output().expect("the command runs"), 0);

@@ -112,8 +112,7 @@ impl NotesReader {
         };
         file.seek(SeekFrom::Start(self.read)).expect("it is a file");
         let mut text = String::new();
-        file.read_to_string(&mut text)
-            .expect("the file is UTF-8 text");
+        file.read_to_string(&mut text).expect("UTF-8");
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         self.read += whole as u64;
         self.take(text.get(..whole).unwrap_or_default());

@@ -32,7 +32,7 @@ impl Past {
             ..Self::default()
         };
         for line in log.lines() {
-            let record: Value = serde_json::from_str(line).expect("the text is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             if record.pointer("/actor") == Some(&"dispatch".into()) {
                 past.take(&record, line);
             }

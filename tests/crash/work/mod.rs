@@ -119,13 +119,13 @@ impl Pusher {
         let thread = std::thread::Builder::new().name("pushing".to_owned());
         Self {
             acked,
-            thread: thread.spawn(pushing).expect("a thread can be started"),
+            thread: thread.spawn(pushing).expect("a new thread"),
         }
     }
 
     /// Every job that was acknowledged, when all were pushed.
     fn end(self) -> BTreeSet<u64> {
-        self.thread.join().expect("the thread does not panic");
+        self.thread.join().expect("no panic");
         locked(&self.acked).clone()
     }
 }
@@ -223,7 +223,7 @@ impl Campaign {
         self.kept.keep();
         match self.chance.below(10) {
             0 => {
-                self.daemon.take().expect("a server is running").kill();
+                self.daemon.take().expect("a server").kill();
                 self.killed.coordinators += 1;
                 self.kept.keep();
                 self.serve();
@@ -234,7 +234,7 @@ impl Campaign {
             }
             2 | 3 => {
                 let nth =
-                    usize::try_from(self.chance.below(RUNNERS as u64)).expect("the count is small");
+                    usize::try_from(self.chance.below(RUNNERS as u64)).expect("a small number");
                 let (place, mut runner) = self.runners.remove(nth);
                 self.runners.push((place, self.runner(place)));
                 // It may have ended by itself, which is found out at the end.
@@ -309,11 +309,11 @@ impl Campaign {
         for (_, runner) in &self.runners {
             let pid = runner.id();
             if let Ok(Some(pidfd)) = Pidfd::open(pid) {
-                pidfd.signal(15).expect("this user may signal it");
+                pidfd.signal(15).expect("a permitted signal");
             }
         }
         for (_, runner) in &mut self.runners {
-            runner.wait().expect("the process is a child of this one");
+            runner.wait().expect("our child");
         }
         until("nothing is left over", || {
             let records = self.host.records();
@@ -328,7 +328,7 @@ impl Campaign {
 
     /// Ends the coordinator, and holds what commands noted against the journal.
     fn judge(&mut self, acked: &BTreeSet<u64>) -> Past {
-        self.daemon.take().expect("a server is running").kill();
+        self.daemon.take().expect("a server").kill();
         let mut replay = sexton();
         replay.args(["replay", "--json"]).arg(self.kept.keep());
         let [log, _] = ended(replay.output().expect("the command runs"), 0);

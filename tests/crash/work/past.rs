@@ -35,7 +35,7 @@ impl Past {
     pub(super) fn of(log: &str) -> Self {
         let mut past = Self::default();
         for line in log.lines() {
-            let record: Value = serde_json::from_str(line).expect("the text is JSON");
+            let record: Value = serde_json::from_str(line).expect("valid JSON");
             if record.pointer("/mark/start").is_some() {
                 past.start(number(&record, "/at").unwrap_or(0));
             } else if record.pointer("/actor") == Some(&"queue".into()) {

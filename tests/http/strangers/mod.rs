@@ -19,7 +19,7 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let files = tempfile::tempdir().expect("a temporary directory can be created");
+        let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
         let daemon = Daemon::serve(&["--http", "127.0.0.1:0", "--data", text(&data)]);
         Self { daemon, files }

@@ -46,7 +46,7 @@ impl Server {
 
 /// One server without files, one with.
 fn servers() -> [Server; 2] {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     [Server::open(None), Server::open(Some(files))]
 }
 
@@ -57,19 +57,15 @@ fn one_by_one(client: &mut Client, vectors: &[Vector]) {
         answer,
     } in vectors
     {
-        let found = client
-            .ask(command, answer.len())
-            .expect("the server answers");
+        let found = client.ask(command, answer.len()).expect("an answer");
         assert_eq!(&found, answer, "{name}");
     }
 }
 
 /// Nothing comes but what was asked for.
 fn ends_silently(mut client: Client) {
-    client.end().expect("the connection is open");
-    let rest = client
-        .receive_all()
-        .expect("the server closes the connection cleanly");
+    client.end().expect("connected");
+    let rest = client.receive_all().expect("a clean end");
     assert!(rest.is_empty(), "bytes that nobody asked for: {rest:02x?}");
 }
 
@@ -89,28 +85,24 @@ fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
     for server in servers() {
         let mut client = server.connect();
         let held = lockserver::request("other", "1", "alice", (60, 30, 0));
-        assert_eq!(client.number(&held).expect("the server answers"), 1);
+        assert_eq!(client.number(&held).expect("an answer"), 1);
         let handle = server.node.handle();
         let drained = std::thread::scope(|threads| {
             let drain = threads.spawn(|| node::wait(handle.drain(Drain::Locks)));
             until("the drain is in force", || {
                 let newcomer = lockserver::request("probe", "", "p", (0, 0, 0));
-                (client.number(&newcomer).expect("the server answers") == 0).then_some(())
+                (client.number(&newcomer).expect("an answer") == 0).then_some(())
             });
             one_by_one(&mut client, &section("draining"));
             assert_eq!(
-                client.number(&held).expect("the server answers"),
+                client.number(&held).expect("an answer"),
                 1,
                 "asking again renews"
             );
-            assert!(
-                client
-                    .renew("other", "1", "alice")
-                    .expect("the server answers")
-            );
+            assert!(client.renew("other", "1", "alice").expect("an answer"));
             let release = lockserver::release("other", "1", "alice");
-            assert_eq!(client.number(&release).expect("the server answers"), 1);
-            drain.join().expect("the thread does not panic")
+            assert_eq!(client.number(&release).expect("an answer"), 1);
+            drain.join().expect("no panic")
         });
         drained.expect("the node runs");
     }
@@ -122,15 +114,9 @@ fn all_in_one_write_gives_the_same_bytes() {
         let vectors = section(part);
         for server in servers() {
             let mut client = server.connect();
-            client
-                .send(&commands(&vectors))
-                .expect("the server reads the requests");
+            client.send(&commands(&vectors)).expect("connected");
             let found = client.receive(answers(&vectors).len());
-            assert_eq!(
-                found.expect("the server answers"),
-                answers(&vectors),
-                "{part}"
-            );
+            assert_eq!(found.expect("an answer"), answers(&vectors), "{part}");
             ends_silently(client);
         }
     }
@@ -143,16 +129,11 @@ fn one_byte_at_a_time_gives_the_same_bytes() {
             let mut client = server.connect();
             for vector in section(part) {
                 for byte in &vector.command {
-                    client.send(&[*byte]).expect("the connection is open");
+                    client.send(&[*byte]).expect("connected");
                     until_taken(&client);
                 }
                 let found = client.receive(vector.answer.len());
-                assert_eq!(
-                    found.expect("the server answers"),
-                    vector.answer,
-                    "{}",
-                    vector.name
-                );
+                assert_eq!(found.expect("an answer"), vector.answer, "{}", vector.name);
             }
             ends_silently(client);
         }
@@ -167,7 +148,7 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
         for cut in 0..=bytes.len() {
             let (early, late) = bytes.split_at(cut);
             let mut client = server.connect();
-            client.send(early).expect("the connection is open");
+            client.send(early).expect("connected");
             until_taken(&client);
             // Whatever is whole is answered before the rest comes.
             let mut end = 0;
@@ -179,7 +160,7 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
             let mut found = client
                 .receive(due.len())
                 .expect("complete requests are answered");
-            client.send(late).expect("the connection is open");
+            client.send(late).expect("connected");
             let rest = answers(&vectors).len() - due.len();
             found.extend(client.receive(rest).expect("the rest is answered"));
             assert_eq!(found, answers(&vectors), "cut at byte {cut}");
@@ -193,13 +174,9 @@ fn a_client_that_has_said_all_still_gets_its_answers() {
     for server in servers() {
         let vectors = section("ordinary");
         let mut client = server.connect();
-        client
-            .send(&commands(&vectors))
-            .expect("the server reads the requests");
-        client.end().expect("the connection is open");
-        let found = client
-            .receive_all()
-            .expect("the server closes the connection cleanly");
+        client.send(&commands(&vectors)).expect("connected");
+        client.end().expect("connected");
+        let found = client.receive_all().expect("a clean end");
         assert_eq!(found, answers(&vectors));
     }
 }

@@ -17,9 +17,9 @@ use std::path::Path;
 fn look(client: &mut Client, key: &str) -> (String, u16) {
     client
         .send(&lockserver::find_contender(key, "", "bob"))
-        .expect("the connection is open");
-    let place = client.receive_number().expect("the server answers");
-    let owner = client.owner(key, "").expect("the server answers");
+        .expect("connected");
+    let place = client.receive_number().expect("an answer");
+    let owner = client.owner(key, "").expect("an answer");
     (
         String::from_utf8(owner).expect("owners here are text"),
         place,
@@ -88,7 +88,7 @@ fn spans(files: &Path, key: &str) -> Vec<(u64, String)> {
 /// What the journal tells of a key, and how much time lies at least between two of its entries.
 fn told(server: Server, key: &str, lines: &[&str], at_least: &[(usize, usize, u64)]) {
     let Server { node, files, .. } = server;
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
     let Some(files) = files else { return };
     let told = spans(files.path(), key);
     let found: Vec<&str> = told.iter().map(|(_, line)| line.as_str()).collect();
@@ -109,9 +109,7 @@ fn a_contender_goes_when_its_wait_ends_and_the_owner_when_its_time_is_over() {
         let mut client = server.connect();
         let alice = lockserver::request("k", "", "alice", (2, 60, 0));
         let bob = lockserver::request("k", "", "bob", (60, 1, 0));
-        client
-            .send(&[alice, bob].concat())
-            .expect("the server reads the requests");
+        client.send(&[alice, bob].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 2]);
         follow(&mut client, "k", &[("alice", 2), ("alice", 0), ("", 0)]);
         let lines = [
@@ -130,9 +128,7 @@ fn a_contender_that_waits_long_enough_inherits_and_its_time_begins_then() {
         let mut client = server.connect();
         let alice = lockserver::request("k", "", "alice", (2, 60, 0));
         let bob = lockserver::request("k", "", "bob", (60, 5, 0));
-        client
-            .send(&[alice, bob].concat())
-            .expect("the server reads the requests");
+        client.send(&[alice, bob].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 2]);
         follow(&mut client, "k", &[("alice", 2), ("bob", 1)]);
         let entries = node::entries(&server.node.handle());
@@ -160,13 +156,11 @@ fn a_renewal_begins_the_time_again() {
         let mut client = server.connect();
         let witness = lockserver::request("w", "", "witness", (1, 60, 0));
         let alice = lockserver::request("k", "", "alice", (2, 60, 0));
-        client
-            .send(&[witness, alice].concat())
-            .expect("the server reads the requests");
+        client.send(&[witness, alice].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 1]);
         follow(&mut client, "w", &[("witness", 0), ("", 0)]);
         // On a machine that stalls for a second here she is gone already, and the rest says nothing about her.
-        let renewed = client.renew("k", "", "alice").expect("the server answers");
+        let renewed = client.renew("k", "", "alice").expect("an answer");
         follow(&mut client, "k", &[("alice", 0), ("", 0)]);
         if renewed {
             let lines = ["alice asks", "alice renews", "1 end, 0 inherit"];
@@ -184,7 +178,7 @@ fn no_time_at_all_is_an_attempt() {
         asked.extend(lockserver::find_contender("k", "", "bob"));
         asked.extend(lockserver::request("z", "", "alice", (0, 60, 0)));
         asked.extend(lockserver::find_owner("z", ""));
-        client.send(&asked).expect("the server reads the requests");
+        client.send(&asked).expect("connected");
         let found = client.receive(9).expect("the answers");
         assert_eq!(found, [0, 1, 0, 2, 0, 0, 0, 1, 0], "gone at the next look");
     }

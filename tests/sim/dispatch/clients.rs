@@ -32,7 +32,7 @@ fn name(chance: &mut Chance, names: &[&str]) -> Name {
 }
 
 fn small(chance: &mut Chance, bound: u64) -> u32 {
-    u32::try_from(chance.below(bound)).expect("the value is small")
+    u32::try_from(chance.below(bound)).expect("a small number")
 }
 
 fn command(chance: &mut Chance) -> Arc<Launching> {

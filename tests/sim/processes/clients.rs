@@ -82,14 +82,14 @@ impl Callers {
             },
             4 => Message::Finish {
                 id,
-                code: u8::try_from(chance.below(4)).expect("the value is small"),
+                code: u8::try_from(chance.below(4)).expect("a small number"),
                 error: chance.per_mille(500).then(|| "no".to_owned()),
             },
             6 => services::request(chance),
             _ => Message::Prune {
                 before: None,
-                keep: u32::try_from(chance.below(6)).expect("the value is small"),
-                limit: u32::try_from(chance.below(3)).expect("the value is small"),
+                keep: u32::try_from(chance.below(6)).expect("a small number"),
+                limit: u32::try_from(chance.below(3)).expect("a small number"),
             },
         }
     }

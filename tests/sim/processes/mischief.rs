@@ -170,7 +170,7 @@ fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Cha
         }
         Turn::KernelSaysLess => {
             kernel.secretive = chance.per_mille(500);
-            kernel.early_wakes = u32::try_from(chance.below(12)).expect("the value is small");
+            kernel.early_wakes = u32::try_from(chance.below(12)).expect("a small number");
         }
         Turn::Groups => kernel.contains = chance.per_mille(500),
         Turn::Refuses => kernel.refuses = Some(*chance.pick(&[2, 11, 13])),

@@ -94,7 +94,7 @@ impl Reference for Queues {
         });
         Rules {
             jobs_max: JOBS_MAX,
-            default: rules_of(&QueueName::parse(b"any").expect("the name is valid")),
+            default: rules_of(&QueueName::parse(b"any").expect("a valid name")),
             types: types.into(),
             ..Rules::default()
         }

@@ -47,7 +47,7 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
 /// The names of all queues.
 pub(crate) fn names() -> [QueueName; 7] {
     ["a", "b", "few", "once", "memory", "same", "slow"]
-        .map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
+        .map(|name| QueueName::parse(name.as_bytes()).expect("a valid name"))
 }
 
 /// Whether no more is claimed from it than so many items a second.

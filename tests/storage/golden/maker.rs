@@ -95,7 +95,7 @@ pub(crate) fn make(data: &Path) {
 }
 
 fn queue(name: &str) -> QueueName {
-    QueueName::parse(name.as_bytes()).expect("the name is valid")
+    QueueName::parse(name.as_bytes()).expect("a valid name")
 }
 
 fn pop(names: &[&str], by: Claimant, weights: &[u32]) -> Job {
@@ -211,7 +211,7 @@ impl<M: machine::Actor> Actor<M> {
                     changed: page.changed,
                     content: page.content,
                 };
-                writer.put(&page).expect("the file is writable");
+                writer.put(&page).expect("a writable file");
             }
             if done {
                 break;
@@ -223,8 +223,7 @@ impl<M: machine::Actor> Actor<M> {
 impl Maker {
     fn start(data: &Path) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
-        disk.create_folder("")
-            .expect("the directory can be created");
+        disk.create_folder("").expect("a new directory");
         let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000)));
         let tail = Tail::default();
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk)));
@@ -406,14 +405,14 @@ impl Maker {
 
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
-        self.writer.write(&mut batch).expect("the file is writable");
+        self.writer.write(&mut batch).expect("a writable file");
         self.writer.sync().expect("it can be synced");
         self.ledger.durable(batch.last());
     }
 
     fn checkpoint(&mut self, slot: SlotId) {
         self.write();
-        let mut writer = self.slots.write(slot).expect("the file is writable");
+        let mut writer = self.slots.write(slot).expect("a writable file");
         let manifest = Manifest {
             begun: self.ledger.last(),
             states: vec![self.locks.state(), self.queues.state()],

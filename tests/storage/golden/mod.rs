@@ -92,8 +92,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             "{}: {said}",
             golden.display()
         );
-        let found: serde_json::Value =
-            serde_json::from_slice(&output.stdout).expect("the bytes are JSON");
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
         for actor in found["actors"].as_array().expect("`actors` is a list") {
             let name = actor["name"].as_str().expect("an actor has a name");
             if let Some(recorded) = recorded.actors.get(name) {
@@ -101,7 +100,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             }
         }
 
-        let scratch = tempfile::tempdir().expect("a temporary directory can be created");
+        let scratch = tempfile::tempdir().expect("a temporary directory");
         copy(&golden.join("data"), scratch.path());
         let node = Node::open(settings(scratch.path())).expect("the directory opens");
         let entries = node::entries(&node.handle()).len() as u64;
@@ -124,7 +123,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
 fn what_differs_or_is_not_there_is_noticed() {
     let golden = all(&root()).pop().expect("a golden directory exists");
     let planted = |name: &str, plant: &dyn Fn(&Path)| {
-        let scratch = tempfile::tempdir().expect("a temporary directory can be created");
+        let scratch = tempfile::tempdir().expect("a temporary directory");
         copy(&golden, scratch.path());
         plant(scratch.path());
         check(scratch.path()).expect_err(name)
@@ -133,7 +132,7 @@ fn what_differs_or_is_not_there_is_noticed() {
         let record = path.join("record.json");
         let text = std::fs::read_to_string(&record).expect("the file exists");
         assert!(text.contains(from), "{from} in {text}");
-        std::fs::write(record, text.replace(from, to)).expect("the file is writable");
+        std::fs::write(record, text.replace(from, to)).expect("a writable file");
     };
     let digest = Record::load(&golden).expect("it has a record").actors["lock"]
         .digest
@@ -147,9 +146,9 @@ fn what_differs_or_is_not_there_is_noticed() {
         std::fs::remove_dir_all(path.join("data/journal")).expect("the directory exists");
     });
     planted("a damaged snapshot", &|path| {
-        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("the file is writable");
+        std::fs::write(path.join("data/snapshots/a/conf"), "").expect("a writable file");
     });
-    let empty = tempfile::tempdir().expect("a temporary directory can be created");
+    let empty = tempfile::tempdir().expect("a temporary directory");
     assert_eq!(
         all(empty.path()),
         Vec::<PathBuf>::new(),
@@ -161,7 +160,7 @@ fn what_differs_or_is_not_there_is_noticed() {
 /// afterwards the change has a format of its own.
 #[test]
 fn what_is_made_now_is_what_was_made_then() {
-    let scratch = tempfile::tempdir().expect("a temporary directory can be created");
+    let scratch = tempfile::tempdir().expect("a temporary directory");
     let made = ["first", "second"].map(|name| {
         let data = scratch.path().join(name);
         maker::make(&data);

@@ -171,6 +171,6 @@ impl Record {
             "actors": actors.collect::<serde_json::Map<_, _>>(),
         });
         let text = serde_json::to_string_pretty(&value).expect("the value serializes");
-        std::fs::write(golden.join("record.json"), text + "\n").expect("the file is writable");
+        std::fs::write(golden.join("record.json"), text + "\n").expect("a writable file");
     }
 }

@@ -17,7 +17,7 @@ fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
         .map(|n| records(n * 2 + 1..=n * 2 + 2, 11))
         .collect();
     write(&disk, SMALL, &batches);
-    let (_, tail) = read(&disk).expect("the log is intact");
+    let (_, tail) = read(&disk).expect("an intact log");
     let (last, _) = tail.place.expect("the log has entries");
     assert!(last >= 3, "the log takes several segments");
     (disk, batches, last)
@@ -127,7 +127,7 @@ fn a_log_whose_last_frames_became_zeros_is_damaged_as_far_as_it_was_synced() {
     // What was not synced may go; what says how far it was, too.
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=100, 9)))
-        .expect("the simulated disk accepts the write");
+        .expect("a write");
     for (at, flip) in [(end, 0), (end - 1, 1)] {
         let disk = disk.copy();
         disk.edit(&segment(last), |bytes| bytes[at..].fill(0));
@@ -153,7 +153,7 @@ fn a_flip_in_the_zeros_does_no_harm() {
                 assert_eq!(found, all, "{name} byte {at}");
                 let more = records(100..=103, 40);
                 write(&disk, SMALL, std::slice::from_ref(&more));
-                let (found, tail) = read(&disk).expect("the log is intact");
+                let (found, tail) = read(&disk).expect("an intact log");
                 assert_eq!(found, [&all[..], &more].concat(), "{name} byte {at}");
                 assert_eq!(tail.cut, None, "{name} byte {at}");
                 tried += 1;
@@ -230,13 +230,10 @@ fn other_files_in_the_folder_are_left_alone() {
         disk.put(&format!("journal/{name}"), b"not ours".to_vec());
     }
     let all = batches.concat();
-    assert_eq!(read(&disk).expect("the log is intact").0, all);
+    assert_eq!(read(&disk).expect("an intact log").0, all);
     let more = records(100..=110, 40);
     write(&disk, SMALL, std::slice::from_ref(&more));
-    assert_eq!(
-        read(&disk).expect("the log is intact").0,
-        [all, more].concat()
-    );
+    assert_eq!(read(&disk).expect("an intact log").0, [all, more].concat());
     for name in foreign {
         assert_eq!(
             disk.bytes(&format!("journal/{name}")),
@@ -252,7 +249,7 @@ fn half_prepared_segments_are_swept_away() {
     let next = format!("journal/{:08}.tmp", last + 1);
     disk.put(&next, vec![0; 100]);
     disk.put("journal/00000099.tmp", vec![7; 100]);
-    assert_eq!(read(&disk).expect("the log is intact").0, batches.concat());
+    assert_eq!(read(&disk).expect("an intact log").0, batches.concat());
     write(&disk, SMALL, &[records(100..=110, 40)]);
     assert!(
         disk.names().iter().all(|name| !name.contains(".tmp")),
@@ -291,7 +288,7 @@ fn a_damaged_header_of_an_unused_segment_is_no_loss() {
         let more = records(100..=120, 40);
         write(&disk, SMALL, std::slice::from_ref(&more));
         assert_eq!(
-            read(&disk).expect("the log is intact").0,
+            read(&disk).expect("an intact log").0,
             [&all[..], &more].concat()
         );
     }
@@ -310,8 +307,7 @@ fn time_that_goes_back_in_the_log_is_damage() {
         kind: sexton::persist::format::Kind::Entry,
     };
     batch.push(about, |_| {});
-    open.write(&mut batch)
-        .expect("the simulated disk accepts the write");
+    open.write(&mut batch).expect("a write");
     match read(&disk) {
         Err(PersistError::Corrupt { after, found, .. }) => {
             assert_eq!(after, Seq(2));

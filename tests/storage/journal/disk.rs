@@ -40,9 +40,7 @@ struct MemoryFile {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("no thread panics while holding the lock")
+    mutex.lock().expect("not poisoned")
 }
 
 impl Shared {
@@ -130,7 +128,7 @@ impl MemoryDisk {
             .shared
             .changed
             .wait_while(state, |state| state.waiting == 0);
-        drop(waited.expect("no thread panics while holding the lock"));
+        drop(waited.expect("not poisoned"));
     }
 
     pub(crate) fn fail_syncs(&self) {
@@ -237,7 +235,7 @@ impl DiskFile for MemoryFile {
         state.waiting += 1;
         self.shared.changed.notify_all();
         let waited = self.shared.changed.wait_while(state, |state| state.held);
-        let mut state = waited.expect("no thread panics while holding the lock");
+        let mut state = waited.expect("not poisoned");
         state.waiting -= 1;
         state.syncs += 1;
         if state.failing {

@@ -27,7 +27,7 @@ fn start(disk: &MemoryDisk, fsync: Fsync) -> (Journal, JournalThread) {
     let mut writer = writer(disk, SIZES).expect("the log opens");
     // The next segment is prepared before anybody counts syncs.
     writer.refill();
-    Journal::start(writer, fsync).expect("a thread can be started")
+    Journal::start(writer, fsync).expect("a new thread")
 }
 
 /// Waits, woken by the journal, until something is so.
@@ -51,8 +51,8 @@ fn batches_are_written_in_the_order_in_which_they_were_handed_over() {
         journal.hand_over(batch(std::slice::from_ref(record)));
     }
     until(&journal, |journal| journal.released() == Seq(500));
-    thread.stop().expect("the node stops cleanly");
-    assert_eq!(read(&disk).expect("the log is intact").0, all);
+    thread.stop().expect("a clean stop");
+    assert_eq!(read(&disk).expect("an intact log").0, all);
     let counts = journal.counts();
     assert_eq!(
         counts.writes, counts.syncs,
@@ -83,11 +83,8 @@ fn one_sync_serves_all_that_came_while_the_last_one_ran() {
     disk.hold_syncs(false);
     until(&journal, |journal| journal.released() == Seq(100));
     assert_eq!(disk.syncs() - before, 2);
-    thread.stop().expect("the node stops cleanly");
-    assert_eq!(
-        read(&disk).expect("the log is intact").0,
-        records(1..=100, 30)
-    );
+    thread.stop().expect("a clean stop");
+    assert_eq!(read(&disk).expect("an intact log").0, records(1..=100, 30));
 }
 
 #[test]
@@ -97,11 +94,8 @@ fn with_nothing_on_its_way_a_batch_is_written_and_synced_in_place() {
     let before = disk.syncs();
     assert!(journal.write_here(&mut batch(&records(1..=3, 30))));
     assert_eq!((journal.released(), disk.syncs() - before), (Seq(3), 1));
-    thread.stop().expect("the node stops cleanly");
-    assert_eq!(
-        read(&disk).expect("the log is intact").0,
-        records(1..=3, 30)
-    );
+    thread.stop().expect("a clean stop");
+    assert_eq!(read(&disk).expect("an intact log").0, records(1..=3, 30));
 }
 
 #[test]
@@ -113,9 +107,9 @@ fn a_stop_writes_and_syncs_what_was_handed_over() {
         for seq in 1..=50 {
             journal.hand_over(batch(&records(seq..=seq, 30)));
         }
-        thread.stop().expect("the node stops cleanly");
+        thread.stop().expect("a clean stop");
         assert_eq!(
-            read(&disk).expect("the log is intact").0,
+            read(&disk).expect("an intact log").0,
             records(1..=50, 30),
             "{fsync:?}"
         );
@@ -135,7 +129,7 @@ fn what_reserves_numbers_is_synced_whatever_the_policy_says() {
     reserve.make_urgent();
     assert!(journal.write_here(&mut reserve));
     assert_eq!(disk.syncs(), before + 1);
-    thread.stop().expect("the node stops cleanly");
+    thread.stop().expect("a clean stop");
 }
 
 #[test]
@@ -158,7 +152,7 @@ fn after_a_failed_sync_nothing_is_released_any_more() {
         "{error}"
     );
     assert_eq!(journal.released(), Seq(1));
-    let found = read(&disk).expect("the log is intact").0;
+    let found = read(&disk).expect("an intact log").0;
     assert_eq!(
         found,
         records(1..=2, 30),

@@ -82,10 +82,8 @@ pub(crate) fn writer_at(
 pub(crate) fn write(disk: &MemoryDisk, sizes: Sizes, batches: &[Vec<Written>]) {
     let mut writer = writer(disk, sizes).expect("the log opens");
     for records in batches {
-        writer
-            .write(&mut batch(records))
-            .expect("the simulated disk accepts the write");
-        writer.sync().expect("the simulated disk syncs");
+        writer.write(&mut batch(records)).expect("a write");
+        writer.sync().expect("a sync");
     }
 }
 

@@ -107,7 +107,7 @@ fn a_first_segment_that_cannot_be_trusted_is_no_begin() {
             }
             Ok((found, tail)) if !tail.passed.is_empty() => assert!(found.is_empty()),
             Ok((found, tail)) => {
-                let opening = segment::opening(&disk, last).expect("the simulated disk reads");
+                let opening = segment::opening(&disk, last).expect("a read");
                 assert!(matches!(opening, Opening::Record(_)), "byte {at}");
                 assert!(found.is_empty() && tail.cut.is_some(), "byte {at}");
             }
@@ -260,7 +260,7 @@ fn a_record_that_began_before_must_end() {
     let middle = middle.expect("its second part opens a segment");
     assert_eq!(end, Some(middle + 1), "and its last the next");
     (1..middle).for_each(|unread| disk.delete(&segment(unread)));
-    let (found, _) = read_after(&disk, after(20)).expect("the log is intact");
+    let (found, _) = read_after(&disk, after(20)).expect("an intact log");
     assert_eq!(found, records(21..=22, 10));
     assert!(matches!(
         read_after(&disk, after(19)),
@@ -307,8 +307,8 @@ fn a_slow_reader_never_jumps_over_what_was_removed() {
     let mut reader = Reader::open(&disk).expect("the log can be read");
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=160, 40)))
-        .expect("the simulated disk accepts the write");
-    open.sync().expect("the simulated disk syncs");
+        .expect("a write");
+    open.sync().expect("a sync");
     let mut found = Vec::new();
     let verdict = loop {
         match reader.next() {
@@ -317,7 +317,7 @@ fn a_slow_reader_never_jumps_over_what_was_removed() {
             Err(error) => break error,
         }
         if found.len() == all.len() {
-            trim(&disk, Seq(150)).expect("the simulated disk removes the file");
+            trim(&disk, Seq(150)).expect("a removal");
         }
     };
     assert!(found.len() < all.len() + 8, "only the rest of its segment");

@@ -36,7 +36,7 @@ fn room_shrinks_step_by_step_until_nothing_can_be_written() {
     assert!(rooms.is_sorted(), "room only shrinks: {rooms:?}");
     rooms.dedup();
     assert_eq!(rooms, [Room::Ample, Room::Low, Room::Scant]);
-    let (found, tail) = read(&disk).expect("the log is intact");
+    let (found, tail) = read(&disk).expect("an intact log");
     assert_eq!(
         (found, tail.cut),
         (kept, None),
@@ -83,7 +83,7 @@ fn space_freed_gives_room_again() {
         kept.extend(record);
     }
     assert_eq!(open.room(0), Room::Ample);
-    assert_eq!(read(&disk).expect("the log is intact").0, kept);
+    assert_eq!(read(&disk).expect("an intact log").0, kept);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     open.refill();
     assert_eq!((open.room(0), len(4)), (Room::Ample, sizes.of(4)));
     fill(&mut open, &|_| has(6));
-    assert_eq!(read(&disk).expect("the log is intact").0, kept);
+    assert_eq!(read(&disk).expect("an intact log").0, kept);
 }
 
 #[test]

@@ -20,13 +20,11 @@ fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, 
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, ROOMY).expect("the log opens");
     for records in synced {
-        open.write(&mut log::batch(records))
-            .expect("the simulated disk accepts the write");
-        open.sync().expect("the simulated disk syncs");
+        open.write(&mut log::batch(records)).expect("a write");
+        open.sync().expect("a sync");
     }
     let begin = used(&disk, 1);
-    open.write(&mut log::batch(unsynced))
-        .expect("the simulated disk accepts the write");
+    open.write(&mut log::batch(unsynced)).expect("a write");
     let end = used(&disk, 1);
     (disk, begin, end)
 }
@@ -99,9 +97,9 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
     let lost = records(4..=20, 400);
     let (disk, begin, end) = with_unsynced(&[records(1..=3, 100)], &lost);
     let mut open = writer(&disk, ROOMY).expect("the log opens");
-    open.sync().expect("the simulated disk syncs");
+    open.sync().expect("a sync");
     open.write(&mut log::batch(&records(21..=21, 10)))
-        .expect("the simulated disk accepts the write");
+        .expect("a write");
     let frame = (end - begin) / lost.len();
     for page in begin / 512..end / 512 {
         let (from, to) = ((page * 512).max(begin), (page + 1) * 512);
@@ -135,7 +133,7 @@ fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
     write(&disk, sizes, std::slice::from_ref(&kept));
     let mut open = writer(&disk, sizes).expect("the log opens");
     open.write(&mut log::batch(&records(4..=5, 1_300_000)))
-        .expect("the simulated disk accepts the write");
+        .expect("a write");
     drop(open);
     // Record 4 ends in segment 3, and record 5 in segment 6.
     let end = used(&disk, 6);
@@ -199,7 +197,7 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     let batches: Vec<_> = (1..=9).map(|seq| records(seq..=seq, 120)).collect();
     write(&disk, SMALL, &batches);
     let (last, _) = read(&disk)
-        .expect("the log is intact")
+        .expect("an intact log")
         .1
         .place
         .expect("the log has entries");
@@ -210,7 +208,7 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     // The power goes after the end mark, before anything stands in the new segment.
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
     disk.delete(SYNCED);
-    let (found, tail) = read(&disk).expect("the log is intact");
+    let (found, tail) = read(&disk).expect("an intact log");
     assert_eq!((tail.place, tail.cut), (Some((last, 32)), None));
     append_and_read(&disk, SMALL, &found);
 }
@@ -221,18 +219,18 @@ fn a_frame_inside_a_payload_vouches_for_nothing() {
     let disk = MemoryDisk::default();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let salt = 0x5eed_cafe;
-    let filler = ThreadFiller::start(Arc::clone(&shared), salt).expect("a thread can be started");
+    let filler = ThreadFiller::start(Arc::clone(&shared), salt).expect("a new thread");
     let tail = read(&disk).expect("there is no log yet").1;
     let mut open = Writer::open(shared, ROOMY, Box::new(filler), &tail).expect("the log opens");
     open.write(&mut log::batch(&records(1..=2, 20)))
-        .expect("the simulated disk accepts the write");
-    open.sync().expect("the simulated disk syncs");
+        .expect("a write");
+    open.sync().expect("a sync");
     let begin = used(&disk, 1);
     let mut forged = log::batch(&records(900..=900, 8));
     forged.seal_frame(0, 0, 0);
     let hostile = (4, forged.bytes_from(0).to_vec());
     open.write(&mut log::batch(&[records(3..=3, 20).remove(0), hostile]))
-        .expect("the simulated disk accepts the write");
+        .expect("a write");
     disk.edit(&segment(1), |bytes| bytes[begin] ^= 1);
     let (found, tail) = read(&disk).expect("a torn tail is no damage");
     assert_eq!(found, records(1..=2, 20));

@@ -27,7 +27,7 @@ fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, 
     let disk = MemoryDisk::default();
     write(&disk, sizes, batches);
     let (last, _) = read(&disk)
-        .expect("the log is intact")
+        .expect("an intact log")
         .1
         .place
         .expect("the log has entries");
@@ -48,7 +48,7 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
     for upto in (0..=end + 1).chain([u64::MAX]) {
         let disk = disk.copy();
         let needed = needed_from(&disk, last, upto);
-        let trimmed = trim(&disk, Seq(upto)).expect("the simulated disk removes the file");
+        let trimmed = trim(&disk, Seq(upto)).expect("a removal");
         let expected = Trimmed {
             segments: needed - 1,
             bytes: (needed - 1) * sizes.first_bytes,
@@ -64,14 +64,13 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
                 "{begin}"
             );
         }
-        let again = trim(&disk, Seq(upto)).expect("the simulated disk removes the file");
+        let again = trim(&disk, Seq(upto)).expect("a removal");
         assert_eq!(again, Trimmed::default(), "up to {upto}");
-        let (_, tail) = read_after(&disk, after(upto)).expect("the log is intact");
+        let (_, tail) = read_after(&disk, after(upto)).expect("an intact log");
         let more = records(end + 10..=end + 12, 40);
         let mut open = writer_at(&disk, sizes, &tail).expect("the log opens");
-        open.write(&mut log::batch(&more))
-            .expect("the simulated disk accepts the write");
-        let (found, _) = read_after(&disk, after(end)).expect("the log is intact");
+        open.write(&mut log::batch(&more)).expect("a write");
+        let (found, _) = read_after(&disk, after(end)).expect("an intact log");
         assert_eq!(found, more, "up to {upto}");
     }
 }
@@ -121,7 +120,7 @@ fn a_damaged_segment_lets_nothing_go() {
             Damage::Flip(at) => bytes[at] ^= 1,
             Damage::Length(len) => bytes.resize(len, 0),
         });
-        trim(&disk, everything).expect("the simulated disk removes the file");
+        trim(&disk, everything).expect("a removal");
         assert_eq!(there(&disk, last), [last - 1, last, last + 1], "{damage:?}");
         (1..last).for_each(|ordinal| disk.delete(&segment(ordinal)));
         trim(&disk, everything).expect("no file has to be removed");
@@ -148,7 +147,7 @@ fn foreign_and_unfinished_files_are_left_alone() {
     for name in foreign {
         disk.put(name, b"not ours".to_vec());
     }
-    trim(&disk, Seq(u64::MAX)).expect("the simulated disk removes the file");
+    trim(&disk, Seq(u64::MAX)).expect("a removal");
     assert_eq!(there(&disk, last), [last, last + 1]);
     for name in foreign {
         assert_eq!(disk.bytes(name), b"not ours");
@@ -169,9 +168,9 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
         let disk = disk.copy();
         let kept: Vec<u64> = (changes as u64 + 1..=last + 1).collect();
         assert_eq!(there(&disk, last), kept);
-        let (found, _) = read_after(&disk, after(upto)).expect("the log is intact");
+        let (found, _) = read_after(&disk, after(upto)).expect("an intact log");
         assert!(found.iter().eq(all.iter().filter(|(seq, _)| *seq > upto)));
-        let rest = trim(&disk, Seq(upto)).expect("the simulated disk removes the file");
+        let rest = trim(&disk, Seq(upto)).expect("a removal");
         assert_eq!(rest.segments, gone - changes as u64);
     }
 }
@@ -184,10 +183,7 @@ struct Noting {
 
 impl Noting {
     fn note(&self, what: String) {
-        self.noted
-            .lock()
-            .expect("no thread panics while holding the lock")
-            .push(what);
+        self.noted.lock().expect("not poisoned").push(what);
     }
 }
 
@@ -233,7 +229,7 @@ fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
         disk,
         noted: Mutex::default(),
     };
-    trim(&disk, Seq(40)).expect("the simulated disk removes the file");
+    trim(&disk, Seq(40)).expect("a removal");
     let expected: Vec<String> = (1..=gone)
         .flat_map(|ordinal| {
             [
@@ -267,23 +263,21 @@ fn trimming_beside_a_writer_takes_nothing_from_it() {
             let mut open = writer(&disk, SMALL).expect("the log opens");
             for seq in 1..=last {
                 open.write(&mut log::batch(&records(seq..=seq, 30)))
-                    .expect("the simulated disk accepts the write");
-                open.sync().expect("the simulated disk syncs");
+                    .expect("a write");
+                open.sync().expect("a sync");
                 durable.store(seq, Ordering::Release);
             }
         });
         let mut trimmed = 0;
         loop {
             let upto = durable.load(Ordering::Acquire);
-            trimmed += trim(&disk, Seq(upto))
-                .expect("the simulated disk removes the file")
-                .segments;
+            trimmed += trim(&disk, Seq(upto)).expect("a removal").segments;
             if upto == last {
                 break trimmed;
             }
         }
     });
-    let (found, tail) = read_after(&disk, after(last - 3)).expect("the log is intact");
+    let (found, tail) = read_after(&disk, after(last - 3)).expect("an intact log");
     assert_eq!(found, records(last - 2..=last, 30));
     let (ordinal, _) = tail.place.expect("the log has entries");
     assert_eq!(trimmed, ordinal - 1, "all but the one in use went");

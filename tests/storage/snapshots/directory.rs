@@ -102,7 +102,7 @@ pub(crate) fn checkpoint(node: &Node) -> Taken {
 /// A directory with both slots sealed, each written more than once, and entries behind the newest; left by a kill, as
 /// far as anybody can tell: what the stop would write is taken away again.
 pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
-    let made = tempfile::tempdir().expect("a temporary directory can be created");
+    let made = tempfile::tempdir().expect("a temporary directory");
     let data = made.path().join("data");
     let node = open(&data, segments);
     let quarter = locks / 4;
@@ -112,9 +112,9 @@ pub(crate) fn make(segments: Sizes, locks: usize) -> TempDir {
         checkpoint(&node);
     }
     take(&node, locks..locks + quarter);
-    let left = tempfile::tempdir().expect("a temporary directory can be created");
+    let left = tempfile::tempdir().expect("a temporary directory");
     copy(&data, left.path());
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
     left
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     each_file(from, "", &mut |name| {
         let place = to.join(name);
         let folder = place.parent().expect("it is in a folder");
-        std::fs::create_dir_all(folder).expect("the directory can be created");
+        std::fs::create_dir_all(folder).expect("a new directory");
         if let Err(error) = std::fs::copy(from.join(name), place) {
             // A segment that was being prepared has its name now.
             assert_eq!(error.kind(), ErrorKind::NotFound, "{name}");
@@ -188,7 +188,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 fn each_file(root: &Path, folder: &str, visit: &mut dyn FnMut(&str)) {
     for entry in std::fs::read_dir(root.join(folder)).expect("the directory is readable") {
         let entry = entry.expect("the directory is readable");
-        let name = entry.file_name().into_string().expect("the path is UTF-8");
+        let name = entry.file_name().into_string().expect("UTF-8");
         let name = format!("{folder}{name}");
         let kind = entry.file_type().expect("it has a type");
         if kind.is_dir() {

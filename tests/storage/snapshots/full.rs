@@ -31,9 +31,7 @@ fn works(client: &mut Client) {
             request("while-full", &index, "bob", (60_000, 0, 0)),
             release("while-full", &index, "bob"),
         ];
-        client
-            .send(&asked.concat())
-            .expect("the server reads the requests");
+        client.send(&asked.concat()).expect("connected");
         assert_eq!(client.receive(4).expect("answers"), [0, 1, 0, 1]);
     }
 }

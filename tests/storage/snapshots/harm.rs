@@ -70,13 +70,13 @@ impl Harm {
                 return std::fs::remove_file(place).expect("it is removed");
             }
         }
-        std::fs::write(place, bytes).expect("the file is writable");
+        std::fs::write(place, bytes).expect("a writable file");
     }
 
     /// Puts back what was there.
     pub(crate) fn undo(&self, data: &Path, files: &BTreeMap<String, Vec<u8>>) {
         let bytes = &files[self.file()];
-        std::fs::write(data.join(self.file()), bytes).expect("the file is writable");
+        std::fs::write(data.join(self.file()), bytes).expect("a writable file");
     }
 }
 

@@ -23,8 +23,7 @@ const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
 
 /// Takes locks, lets half of them go, all over the table; how many more there are then.
 fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
-    let mut client =
-        Client::connect(daemon.lockserver()).expect("the server accepts the connection");
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
     let mut asked = Vec::new();
     let mut expected = Vec::new();
     for number in 0..CHANGES {
@@ -37,7 +36,7 @@ fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
             expected.extend([0, 1]);
         }
     }
-    client.send(&asked).expect("the server reads the requests");
+    client.send(&asked).expect("connected");
     let found = client.receive(expected.len()).expect("answers");
     assert_eq!(found, expected);
     CHANGES / 2
@@ -50,7 +49,7 @@ fn status(data: &Path) -> String {
         .arg(data)
         .output();
     let answer = asked.expect("the program runs").stdout;
-    String::from_utf8(answer).expect("the bytes are UTF-8")
+    String::from_utf8(answer).expect("UTF-8")
 }
 
 /// Reads the directory that nobody has now; whether a snapshot was being written.
@@ -70,16 +69,16 @@ fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
 
 #[test]
 fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
-    let files = tempfile::tempdir().expect("a temporary directory can be created");
+    let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let node = open(&data, LARGE);
     take(&node, 0..LOCKS);
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
     let kept = Kept::beside(&data);
     let mut past = past::read::<LockMachine>(kept.keep());
     let mut chance = Chance::new(7);
     let (mut held, mut amid, mut most) = (LOCKS as u64, 0, 0);
-    let text = data.to_str().expect("the path is UTF-8");
+    let text = data.to_str().expect("UTF-8");
     for kill in 0.. {
         // When a kill falls is for the machine to say: they are repeated until enough fell amid a checkpoint, and behind.
         if kill >= KILLS && amid >= KILLS / 4 && past.checkpoints >= 3 {
@@ -110,14 +109,14 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("the program can be run");
+            .expect("the program runs");
         until("a snapshot is being written", || {
             let whole = ["a.seal", "b.seal"].map(|seal| data.join("snapshots").join(seal).exists());
             (whole != [true; 2]).then_some(())
         });
         if kill % 3 == 0 {
             // Now and then one is whole, or the journal would have to keep everything.
-            asks.wait().expect("the process is a child of this one");
+            asks.wait().expect("our child");
         } else {
             // Up to a quarter of a second, which is more than most of them take; as often soon as late.
             let scale = chance.below(9);
@@ -128,7 +127,7 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             });
         }
         daemon.kill();
-        asks.wait().expect("the process is a child of this one");
+        asks.wait().expect("our child");
         amid += usize::from(reckon(&data, &mut past, &kept));
     }
 }

@@ -75,7 +75,7 @@ impl Platter {
         to: &Path,
         keep: &mut dyn FnMut(()) -> bool,
     ) {
-        std::fs::create_dir_all(to).expect("the directory can be created");
+        std::fs::create_dir_all(to).expect("a new directory");
         let there = now.map(names).unwrap_or_default();
         let synced = self
             .synced()
@@ -97,7 +97,7 @@ impl Platter {
                 // Removed meanwhile: its bytes are those that were synced.
                 let is = now.and_then(|now| std::fs::read(now).ok());
                 let left = is.map_or_else(|| was.clone(), |is| mix(&is, &was, keep));
-                std::fs::write(to.join(name), left).expect("the file is writable");
+                std::fs::write(to.join(name), left).expect("a writable file");
             }
         }
     }
@@ -149,7 +149,7 @@ fn node(place: &Path) -> Option<Node> {
 fn names(folder: &Path) -> BTreeMap<String, Node> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().expect("the path is UTF-8");
+        let name = entry.file_name().into_string().expect("UTF-8");
         Some((name, node(&entry.path())?))
     });
     named.collect()

@@ -48,7 +48,7 @@ impl Cuts {
         if self.chance.below(self.one_in) > 0 {
             return;
         }
-        let left = tempfile::tempdir().expect("a temporary directory can be created");
+        let left = tempfile::tempdir().expect("a temporary directory");
         platter.leave(left.path(), &mut self.chance);
         self.count += 1;
         if let Err(wrong) = self.judge(left.path()) {
@@ -130,7 +130,7 @@ fn journal(data: &Path) -> Digest {
         take(&node, first..first + 500);
         let_go(&node, (first..first + 500).step_by(5));
     }
-    node.stop().expect("the node stops cleanly");
+    node.stop().expect("a clean stop");
     std::fs::remove_dir_all(data.join("snapshots")).expect("the stop left one");
     let (locks, _) = start(data).expect("the journal is intact");
     locks.digest()
@@ -179,7 +179,7 @@ fn checkpoint(
 fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
     let digest = journal(data);
     // The records are read from a copy: what is let go is still to come.
-    let copy = tempfile::tempdir().expect("a temporary directory can be created");
+    let copy = tempfile::tempdir().expect("a temporary directory");
     crate::snapshots::directory::copy(data, copy.path());
     let cuts = Arc::new(Mutex::new(Cuts {
         chance: Chance::new(8),
