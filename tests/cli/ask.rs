@@ -232,7 +232,7 @@ fn a_socket_may_be_open_to_a_group() {
             "{err}"
         );
     } else {
-        println!("left out: asking as another user, which root alone can try");
+        println!("skipped: asking as another user, which root alone can try");
     }
     daemon.kill();
     let daemon = Daemon::serve(&["--data", text(&data)]);

@@ -261,7 +261,7 @@ fn with_a_limit_on_files_it_halts_when_nothing_is_left() {
 fn on_a_small_file_system_it_goes_on_when_there_is_space() {
     match Disk::mount() {
         Some(disk) => goes_on_when_space_is_freed(&disk),
-        None => println!("left out: a small tmpfs, which this user may not mount"),
+        None => println!("skipped: a small tmpfs, which this user may not mount"),
     }
 }
 
@@ -269,6 +269,6 @@ fn on_a_small_file_system_it_goes_on_when_there_is_space() {
 fn on_a_small_file_system_it_halts_when_nothing_is_left() {
     match Disk::mount() {
         Some(disk) => halts_when_nothing_is_left(&disk),
-        None => println!("left out: a small tmpfs, which this user may not mount"),
+        None => println!("skipped: a small tmpfs, which this user may not mount"),
     }
 }

@@ -33,7 +33,7 @@ fn is_heard(signal: Signal) -> bool {
         .expect("a mask of signals");
     let heard = ignored & (1 << (signal.as_raw() - 1)) == 0;
     if !heard {
-        println!("left out: {signal:?} is ignored here");
+        println!("skipped: {signal:?} is ignored here");
     }
     heard
 }

@@ -425,7 +425,7 @@ fn a_directory_that_cannot_be_written_is_named() {
     let nobody_writes = std::fs::Permissions::from_mode(0o500);
     std::fs::set_permissions(&locked, nobody_writes).expect("our own file");
     if rustix::process::geteuid().is_root() {
-        println!("left out: a directory without permission, as root has every permission");
+        println!("skipped: a directory without permission, as root has every permission");
     } else {
         says(
             refused_at(&locked.join("data"), &[]),

@@ -144,7 +144,7 @@ fn those_that_leak_together_reach_a_limit_that_status_names() {
         Some("process") => {
             assert_eq!(job["status"], "ok", "{said} {:.2000}", done.err);
             assert!(page.contains("RLIMIT_DATA"), "{page}");
-            println!("left out: memory of whole trees, which no control group bounds here");
+            println!("skipped: memory of whole trees, which no control group bounds here");
         }
         other => panic!("status says {other:?}"),
     }

@@ -1,4 +1,4 @@
-//! The rules of the counters a second time.
+//! A second implementation of the rules of counters.
 
 use crate::actor::Ask;
 use crate::chance::Chance;
@@ -15,7 +15,7 @@ use sexton::spine::delivery::{Answer, Failed};
 use sexton::spine::machine::{Never, Observable as _, Refusal, Stamp, Start};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Counters, as their module's text has them.
+/// Counters, as described in the text of their module.
 #[derive(Clone, Default)]
 pub(crate) struct Counters<const ID: u8> {
     counters: BTreeMap<Slot, Counter>,
@@ -34,7 +34,7 @@ impl<const ID: u8> Counters<ID> {
         self.counters.get(&name).map_or(0, |counter| counter.value)
     }
 
-    /// What is counted of each, where there is something.
+    /// The value of each counter that has one.
     pub(crate) fn counted(&self, count: fn(&Counter) -> u64) -> BTreeMap<Slot, u64> {
         let counters = self.counters.iter();
         let counts = counters.map(|(name, counter)| (*name, count(counter)));
@@ -129,7 +129,7 @@ impl<const ID: u8> Reference for Counters<ID> {
                     }
                 }
                 counter.label.clone_from(label);
-                // Chance and date are what the log has them from: that is for who decides again.
+                // The log contains the random number and the date: they are checked by deciding again.
                 if let Some(outcome) = outcome {
                     (counter.luck, counter.on) = (outcome.luck, outcome.on);
                 }
@@ -206,7 +206,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         }
     }
 
-    /// A value answers an addition and a query alike: the caller knows which it was.
+    /// Additions and queries are both answered with a value: the caller knows which it was.
     fn changes(reply: &Reply) -> bool {
         matches!(reply, Ok(Some(_)))
     }

@@ -1,4 +1,4 @@
-//! What the campaign once found in the journal, each as the shortest way there; and that the disk itself forgets.
+//! Faults that the campaign once found in the journal, each in its shortest form; and a test that the disk itself forgets.
 
 use crate::chance::Chance;
 use crate::disk::SimDisk;
@@ -40,7 +40,7 @@ fn filled(seq: u64, bytes: usize, byte: u8) -> Batch {
     batch
 }
 
-/// Reads the log: its numbers, and where it ends.
+/// Reads the log: its sequence numbers, and its end.
 fn read(disk: &SimDisk) -> Result<(Vec<u64>, Tail), PersistError> {
     let mut reader = Reader::open(disk)?;
     let mut seqs = Vec::new();
@@ -117,7 +117,7 @@ fn what_a_killed_process_had_not_synced_is_synced_before_anything_follows_it() {
     disk.kill();
     let mut writer = open(&disk, SIZES).expect("no fault is injected");
     write(&mut writer, 2, 1000);
-    // What the first process wrote would be lost now, and what the second one wrote kept, which says that everything
+    // What the first process wrote would now be lost, and what the second one wrote kept, although that implies that everything
     // before it was synced.
     disk.cut_power_by(|unsynced| match unsynced {
         Unsynced::Page(page) if page < 2 => Fate::Lost,

@@ -1,4 +1,4 @@
-//! The model of locks as a reference: what the log must say, and what clients must be told.
+//! The model of locks as a reference: the required content of the log and of answers to clients.
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
@@ -18,7 +18,7 @@ use sexton::spine::machine::{Stamp, Start};
 #[path = "../../src/actors/lock/model.rs"]
 mod model;
 
-/// Locks, as the model has them.
+/// Locks, according to the model.
 #[derive(Clone)]
 pub(crate) struct Locks {
     model: Model,
@@ -41,7 +41,7 @@ impl Locks {
         Some(Standing { place, token })
     }
 
-    /// The slot of an entry that is there, or was before it ended.
+    /// The slot of an entry that exists, or existed until it ended.
     fn slot(&self, message: &Message) -> Option<Slot> {
         let (Message::Request {
             key, index, owner, ..
@@ -66,7 +66,7 @@ impl Locks {
         found.map(|(_, it)| it.slot)
     }
 
-    /// The entries that are there no more, each with the one that owns its lock now if it was its owner, by slot.
+    /// The entries that no longer exist, by slot, each with the new owner of its lock if it was the owner.
     fn gone(&self, after: &Model) -> Vec<Removal> {
         let is_there = |slot: Slot| after.entries.iter().any(|it| it.slot == slot);
         let entries = self.model.entries.iter();
@@ -83,7 +83,7 @@ impl Locks {
         gone
     }
 
-    /// What a message comes to, and the model as it is then.
+    /// The outcome of a message, and the model after it.
     fn follow(&self, stamp: Stamp, message: &Message) -> Result<(Model, Option<Reply>), String> {
         let mut after = self.model.clone();
         let first = after.next_due(stamp.at).map(|it| it.slot);

@@ -1,6 +1,6 @@
-//! Requests that are made again and again, through kills, power cuts, snapshots and rebuilds: each is done once.
+//! Requests that are repeated again and again, through kills, power cuts, snapshots and rebuilds: each is done once.
 //!
-//! No time passes here: the witness has no clock of its own to say when the host had forgotten what was done.
+//! No time passes here, because the witness has no clock to tell when the host forgets a key.
 
 use crate::actor::Ask;
 use crate::chance::Chance;
@@ -15,7 +15,7 @@ use sexton::spine::items::Itemized as _;
 
 const STEPS: u32 = 150;
 const SEEDS: u64 = 60;
-/// Counters last as long as the requests are known.
+/// Counters last as long as the keys are remembered.
 const SPAN_MS: u32 = 3_600_000;
 
 /// One of a few requests: always the same addition under the same key.

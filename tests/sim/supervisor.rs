@@ -1,4 +1,4 @@
-//! The rules of the Supervisor a second time: it counts, and in a run it always says to restart.
+//! A second implementation of the Supervisor's rules: it counts, and in a run its verdict is always to restart.
 
 use crate::coverage::Coverage;
 use crate::each::Judged;

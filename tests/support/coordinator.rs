@@ -1,4 +1,4 @@
-//! A coordinator on a directory of its own, and what a shell asks it.
+//! A coordinator on a directory of its own, and commands run against it.
 
 use crate::daemon::{Daemon, sexton, text};
 use serde_json::Value;
@@ -11,11 +11,11 @@ pub(crate) struct Coordinator {
     pub(crate) daemon: Daemon,
     pub(crate) data: PathBuf,
     pub(crate) files: TempDir,
-    /// What stands before the words of every command.
+    /// The words with which every command begins.
     of: &'static [&'static str],
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) status: i32,
@@ -24,12 +24,12 @@ pub(crate) struct CommandOutput {
 }
 
 impl Coordinator {
-    /// Starts one, to be asked with these words before all others.
+    /// Starts a coordinator; these words begin every command.
     pub(crate) fn start(of: &'static [&'static str]) -> Self {
         Self::configured(of, "")
     }
 
-    /// The same, with this in its configuration file.
+    /// The same, with this text in its configuration file.
     pub(crate) fn configured(of: &'static [&'static str], config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -44,7 +44,7 @@ impl Coordinator {
         }
     }
 
-    /// One that was started on a directory of before.
+    /// Starts a coordinator on an existing directory.
     pub(crate) fn of(daemon: Daemon, data: PathBuf, files: TempDir) -> Self {
         Self {
             daemon,
@@ -62,7 +62,7 @@ impl Coordinator {
         done(self.command(words).output().expect("the command runs"))
     }
 
-    /// A command that ends well; what it printed.
+    /// Runs a command that must succeed; returns what it printed.
     pub(crate) fn well(&self, words: &[&str]) -> String {
         let done = self.run(words);
         assert_eq!(
@@ -79,7 +79,7 @@ impl Coordinator {
     }
 }
 
-/// A command about this directory, which reads nothing.
+/// A command for this directory, without input.
 pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = sexton();
     command.env_remove("SEXTON_OWNER");

@@ -1,9 +1,9 @@
-//! What a process has of the system: connections that it may have, memory that it takes.
+//! System resources of a process: the connections that it may have, and the memory that it uses.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt::Display;
 
-/// Raises this process' limit of descriptors as far as it may; how many that is.
+/// Raises this process' limit of descriptors as far as allowed, and returns it.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {
@@ -16,8 +16,8 @@ pub(crate) fn raise_descriptor_limit() -> usize {
     })
 }
 
-/// How many connections this process can have, of so many wanted, with its limit raised.
-#[expect(clippy::print_stdout, reason = "what is left out is said")]
+/// Returns how many of the `wanted` connections this process can have, with its limit raised.
+#[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 pub(crate) fn connections(wanted: usize) -> usize {
     let allowed = raise_descriptor_limit();
     let count = allowed.saturating_sub(500).min(wanted);

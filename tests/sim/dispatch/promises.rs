@@ -1,4 +1,4 @@
-//! What holds of every history of tasks, whatever the rules are: followed by what became of messages alone.
+//! Promises that every history of tasks keeps, whatever the rules are, followed by the outcomes of messages alone.
 
 use crate::violation::{Promise, Violation, ensure};
 use sexton::actors::dispatch::{
@@ -16,9 +16,9 @@ struct Live {
     stopping: bool,
     /// Whether it may save.
     updates: bool,
-    /// The number of the last report that was taken, of those that have one.
+    /// The number of the last accepted report, of those that have one.
     heard: u64,
-    /// Whether it is on another machine, which says again what is not answered.
+    /// Whether it is on another machine, which repeats reports that were not answered.
     is_far: bool,
 }
 
@@ -29,14 +29,14 @@ struct TrackedTask {
     work: Name,
     group: Name,
     live: Option<Live>,
-    /// From its first burst to its last.
+    /// Whether it is in progress: from its first burst to its last.
     under_way: bool,
     paused: bool,
     /// Whether it was woken in its burst.
     woken: bool,
 }
 
-/// What has become of tasks, servers and groups so far.
+/// The state of tasks, servers and groups so far.
 #[derive(Clone, Default)]
 pub(super) struct Promises {
     tasks: Vec<TrackedTask>,
@@ -148,7 +148,7 @@ impl Promises {
         });
     }
 
-    /// It gets the lowest slot that is free, unless it is one that was to go.
+    /// It gets the lowest free slot, unless that one must not be used.
     fn make_server(&mut self, name: &Name, threads: u32) {
         let made = Server {
             name: name.clone(),
@@ -209,7 +209,7 @@ impl Promises {
         Ok(())
     }
 
-    /// The server is given tasks, and has a thread free.
+    /// The server may be given tasks, and has a free thread.
     fn check_thread(&self, server: Slot) -> Kept {
         let found = self.servers.iter().find(|(its, _)| *its == server);
         let found = found.map(|(_, it)| it);
@@ -296,7 +296,7 @@ impl TrackedTask {
         }
     }
 
-    /// Who reports is the attempt that is live.
+    /// Only the live attempt may report.
     fn check_reporter(&self, message: &Message) -> Kept {
         let Message::Report {
             process, report, ..
@@ -305,7 +305,7 @@ impl TrackedTask {
             return Ok(());
         };
         let live = self.live.as_ref();
-        // What became of it there may be told while it is stopped.
+        // Its result there may be reported while it is being stopped.
         let is_far = matches!(report, Report::Far(_));
         let its = live.is_some_and(|it| it.process == *process && (!it.stopping || is_far));
         ensure(its, Promise::OnlyTheLive, || {
@@ -313,10 +313,10 @@ impl TrackedTask {
         })
     }
 
-    /// What it saves it saves under its lock.
+    /// It saves only while it has its update lock.
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
-        // What became of it there is told once, whatever its number.
+        // Its result there is reported once, whatever its number.
         let ends = matches!(
             message,
             Message::Report {

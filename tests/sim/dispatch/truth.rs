@@ -1,4 +1,4 @@
-//! What tasks say, against what locks and processes say, once all has come to rest.
+//! Tasks compared with locks and processes, once everything has settled.
 
 use crate::processes::{check_binding, is_whole};
 use crate::violation::{Promise, Violation, ensure};
@@ -10,7 +10,7 @@ use sexton::ids::ProcessId;
 use sexton::spine::Host;
 use sexton::spine::machine::Observable as _;
 
-/// Attempts live, locks are held by them alone, and a task that failed says why.
+/// Live attempts have live processes, only they hold locks, and a failed task has a reason.
 pub(crate) fn check_tasks(
     tasks: &Host<DispatchMachine>,
     locks: &Host<LockMachine>,
@@ -69,7 +69,7 @@ pub(crate) fn check_tasks(
     Ok(())
 }
 
-/// A task that failed by what happened to it says what that was.
+/// A task that failed because of an event has that event as its reason.
 fn check_reason(task: &Task) -> Result<(), Violation> {
     let failed = task.exit == ExitStatus::SystemError;
     ensure(!failed || !task.words.is_empty(), Promise::Reasoned, || {

@@ -1,8 +1,8 @@
-//! The model of queues as a reference: what the log must say, what clients must be told, and what may be lost.
+//! The model of queues as a reference: the required content of the log, of answers to clients, and what may be lost.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "each rule names the messages it is about"
+    reason = "each rule names its messages"
 )]
 
 use crate::coverage::Coverage;
@@ -25,13 +25,13 @@ use sexton::spine::machine::Observable as _;
 use sexton::spine::machine::{Stamp, Start};
 use std::collections::BTreeSet;
 
-/// Queues, as the model has them.
+/// Queues, according to the model.
 #[derive(Clone)]
 pub(crate) struct Queues {
     model: Model,
-    /// Every number that any job had.
+    /// Every id that any job had.
     seen: BTreeSet<u64>,
-    /// What was claimed last by somebody who waited, and how.
+    /// The last claim by a waiting client, and its terms.
     woken: Option<(Pop, Reply)>,
 }
 
@@ -108,7 +108,7 @@ impl Reference for Queues {
     ) -> Result<(), String> {
         self.woken = None;
         self.model.open(stamp.at);
-        // That the process actor is told shows in what becomes of claims.
+        // Messages from the process actor are checked by their effects on claims.
         self.model.told.clear();
         if let Message::Expire { .. }
         | Message::Unpause { .. }
@@ -195,8 +195,8 @@ impl Reference for Queues {
         self.model.next_due(at).map(|due| format!("{due:?}"))
     }
 
-    /// A queue opens without an entry: that nothing is there to claim is right as long as it is by the newest one. That queues
-    /// open at all is looked at when a run has come to rest.
+    /// A queue opens without an entry: "nothing to claim" is right as long as it is by the newest one. That queues open at all
+    /// is checked when a run has settled.
     fn without_change(&self, message: &Message) -> Option<Reply> {
         let mut model = self.model.clone();
         (model.chosen, model.parked) = (None, None);
@@ -307,8 +307,8 @@ impl Reference for Queues {
         is_it.then(|| reply.clone())
     }
 
-    /// Decision 0011: claims and touches of connections as long as nobody counts them, the return of their jobs, and
-    /// whatever becomes of jobs that are kept in memory.
+    /// Decision 0011: claims and touches of connections as long as tries are not limited, the return of their jobs, and all
+    /// changes of jobs that are kept in memory.
     fn may_pass<'a>(
         (message, reply): (&Message, &Reply),
         told: impl Fn() -> AnsweredMessages<'a, Self>,
@@ -316,7 +316,7 @@ impl Reference for Queues {
         let is_in_memory_by_id = |id: u64| told().any(|it| in_memory(it).contains(&id));
         match (message, reply) {
             (_, reply) if !Self::changes(reply) => true,
-            // What is remembered beside the job lasts.
+            // A remembered key lasts longer than its job.
             (Message::Put(put), _) => {
                 let is_alone = put.registers().is_none() && put.unique_for_ms == 0;
                 is_in_memory(&put.queue) && is_alone
@@ -325,7 +325,7 @@ impl Reference for Queues {
                 claim_passes(*by, claim)
             }
             (Message::Spoil | Message::Depart { .. } | Message::Report { .. }, _) => true,
-            // Who waited for a job and got it is not among those who were told.
+            // A client that waited for a job and got it is not among the answers to calls.
             (Message::Touch { id, by }, _) => {
                 let is_counted = |told: (&Message, &Reply)| match told {
                     (
