@@ -71,7 +71,7 @@ struct Campaign {
 }
 
 impl Program {
-    /// The clients that are installed; reports the others as left out.
+    /// The installed clients; reports the others as skipped.
     fn installed() -> Vec<Self> {
         let greenstalk = client_programs::greenstalk("crashes with greenstalk as client");
         let jackd = client_programs::jackd("crashes with jackd as client");
@@ -120,7 +120,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }

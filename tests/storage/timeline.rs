@@ -1,4 +1,4 @@
-//! The past of a journal: whatever waypoints there are, any state of it is that of a replay from the beginning.
+//! The past of a journal: whatever waypoints exist, each state is that of a replay from the beginning.
 
 use crate::daemon;
 use crate::directory::{make, request, settings};
@@ -25,7 +25,7 @@ const CLOSE: Bounds = Bounds {
 
 type Digests = BTreeMap<String, String>;
 
-/// A timeline of a directory, and where it copies snapshots to.
+/// A timeline of a directory, and the directory to which it copies snapshots.
 fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(data));
@@ -38,7 +38,7 @@ fn timeline(data: &Path, bounds: Bounds) -> (Timeline, TempDir) {
     (Timeline::new(disk, slots, bounds), scratch)
 }
 
-/// What a replay from the beginning comes to, entry by entry.
+/// The states of a replay from the beginning, entry by entry.
 fn replayed(data: &Path) -> Vec<(Seq, Digests)> {
     let disk = RealDisk::new(data);
     let mut reader = Reader::open(&disk).expect("the journal is intact");
@@ -67,9 +67,9 @@ fn numbers(lines: &[Line]) -> Vec<Seq> {
     lines.iter().filter_map(|line| line.seq).collect()
 }
 
-/// Every place once, in an order that goes back and forth.
+/// Every position once, in an order that goes back and forth.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
-    // A prime, so that it meets all of them.
+    // A prime, so that it reaches all of them.
     (0..count).map(move |nth| nth * 7919 % count)
 }
 
@@ -119,7 +119,7 @@ fn what_is_written_meanwhile_is_seen_and_what_is_not_durable_is_not() {
     let late = replayed(files.path()).last().cloned().expect("entries");
     assert!(late.0 > early.0);
     let state = look(&mut timeline, late.0, early.0);
-    assert_eq!((state.seq, digests(&state)), early, "no later than it may");
+    assert_eq!((state.seq, digests(&state)), early, "no later than allowed");
     assert!(state.after.is_empty(), "{:?}", state.after);
     let state = look(&mut timeline, late.0, late.0);
     assert_eq!((state.seq, digests(&state)), late);
@@ -151,7 +151,7 @@ fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     node.stop().expect("the node stops");
 }
 
-/// What `sexton replay` says of a directory up to a number.
+/// The output of `sexton replay` about a directory up to a number.
 fn replay(data: &Path, until: Seq) -> Output {
     let mut command = daemon::sexton();
     command.arg("replay").arg(data);
@@ -170,7 +170,7 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     let last = reader.tail().last;
     let (mut timeline, _scratch) = timeline(files.path(), CLOSE);
     let first = look(&mut timeline, Seq(0), last);
-    assert_eq!(first.seq, first.known, "the earliest moment that is known");
+    assert_eq!(first.seq, first.known, "the earliest known moment");
     assert!(first.known > Seq(0) && first.begins > Seq(1), "{first:?}");
     let before = replay(files.path(), Seq(first.begins.0 - 2));
     assert_eq!(before.status.code(), Some(3), "{before:?}");

@@ -1,4 +1,4 @@
-//! The process that is killed: two counters, a journal and bells, put together as a node is.
+//! The process that is killed: two counters, a journal and bells, connected as in a node.
 
 use super::late::Late;
 use super::wires::Wires;
@@ -37,7 +37,7 @@ pub(super) fn started() -> Seq {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a process is told what to do by its environment"
+    reason = "the process is configured by its environment"
 )]
 fn said(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -59,7 +59,7 @@ fn counters() {
     });
 }
 
-/// Brings both to where the log ends, and starts them.
+/// Brings both to the end of the log, and starts them.
 fn open(
     data: &Path,
     plant: &str,
@@ -108,7 +108,7 @@ fn open(
     runtime::spawn(async move { releasing.release_forever().await });
     let (mut left, mut right) = (host(left, start), host(right, start));
     if plant == "undrained" {
-        // What `resume` has stated stays where it is.
+        // Requests that `resume` stated are not sent.
         drop((left.take_tells(), right.take_tells()));
     }
     let bells = |files: &Path| (files.to_owned(), plant.to_owned());
@@ -132,14 +132,14 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
     host
 }
 
-/// Adds to four counters, one after the other and so often in all, and says so.
+/// Adds to four counters in turn, this many times in total, and prints each addition.
 #[expect(
     clippy::print_stdout,
     reason = "the test that kills this process counts the lines"
 )]
 async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>, times: u32) {
     for name in (0..times).map(|time| time % 4) {
-        // A span that does not pass before the test is over: nothing but a start may make good what is lost.
+        // A span that does not pass before the test ends: only a start may repair a loss.
         let addition = (Slot(name), CounterMessage::Add(3, 3_600_000, String::new()));
         let answer = counters.call(vec![Item::Message(addition)]).await;
         println!("answered {ID} {name} {answer:?}");

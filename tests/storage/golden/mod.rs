@@ -1,4 +1,4 @@
-//! Data directories that were made once and must be read for ever: `snapshots/README.md` says what they are.
+//! Data directories that were made once and must stay readable forever: `snapshots/README.md` describes them.
 
 mod maker;
 mod record;
@@ -24,7 +24,7 @@ fn all(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Reads a golden directory in every way there is; what is not as it was recorded.
+/// Reads a golden directory in every possible way; returns the differences from its record.
 fn check(golden: &Path) -> Result<(), String> {
     let recorded = Record::load(golden)?;
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -40,12 +40,12 @@ fn check(golden: &Path) -> Result<(), String> {
             expected.snapshots.remove(slot);
         }
         let mut found = Record::of(&data)?;
-        // An actor that came later has nothing in it.
+        // An actor that was added later has nothing in it.
         let is_new = |name: &String| !recorded.actors.contains_key(name);
         found
             .actors
             .retain(|name, it| !is_new(name) || it.entries > 0);
-        // What it was written as says nothing of how it reads.
+        // The stored form of a receipt is not relevant to how it reads.
         (expected.frozen, expected.program) = (found.frozen, found.program.clone());
         expected.format = found.format;
         if found != expected {
@@ -68,7 +68,7 @@ fn every_golden_directory_is_read_with_the_recorded_digests() {
         .collect();
     assert!(
         versions.contains(&FORMAT_VERSION),
-        "there is one of the format that is written now: {versions:?}"
+        "the current format has one: {versions:?}"
     );
     for path in golden {
         check(&path).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));
@@ -111,7 +111,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             golden.display()
         );
         let jobs = sexton::block_on(node.handle().queues().totals()).expect("the node answers");
-        // Those in memory alone are gone, and those that run once and were claimed over a connection.
+        // Jobs of class `memory` are gone, and so are those that run once and were claimed over a connection.
         let all = recorded.actors["queue"].entries;
         let kept = u64::from(jobs.jobs.all());
         assert!(kept > 100 && kept < all, "{kept} of {all}");
@@ -152,12 +152,12 @@ fn what_differs_or_is_not_there_is_noticed() {
     assert_eq!(
         all(empty.path()),
         Vec::<PathBuf>::new(),
-        "there is nothing to be content with"
+        "a wrong record is not accepted"
     );
 }
 
-/// What is written now is what lies there. Until a format is frozen, what lies there is made anew when that changes;
-/// afterwards the change has a format of its own.
+/// The current format gives the stored directory. Until a format is frozen, the directory is regenerated when the format changes;
+/// afterwards a change requires a new format.
 #[test]
 fn what_is_made_now_is_what_was_made_then() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
@@ -190,7 +190,7 @@ fn what_is_made_now_is_what_was_made_then() {
             continue;
         }
         let remedy = if recorded.frozen {
-            "it is frozen: raise FORMAT_VERSION"
+            "the format is frozen: raise FORMAT_VERSION"
         } else {
             "`just golden` makes it anew"
         };
@@ -200,7 +200,7 @@ fn what_is_made_now_is_what_was_made_then() {
             ..first.clone()
         };
         assert_eq!(recorded, now, "the format has changed: {remedy}");
-        // A start names the version of the program in the journal.
+        // A start records the version of the program in the journal.
         if recorded.program == first.program {
             let kept = contents(everything(&golden.join("data/journal")));
             assert!(kept == journal, "the journal has changed: {remedy}");
@@ -216,7 +216,7 @@ fn make() {
         let recorded = Record::load(&golden).expect("it has a record");
         assert!(
             !recorded.frozen,
-            "format {FORMAT_VERSION} is frozen: its golden directory is never made anew"
+            "format {FORMAT_VERSION} is frozen: its golden directory is never regenerated"
         );
         std::fs::remove_dir_all(&golden).expect("it can be removed");
     }

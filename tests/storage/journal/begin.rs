@@ -1,4 +1,4 @@
-//! Reading from the middle: exactly what comes after, and a refusal that names what is gone.
+//! Reading from the middle: exactly what follows, and a refusal that names what is missing.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -19,7 +19,7 @@ const LONG: Sizes = Sizes {
     max_bytes: 600 << 10,
 };
 
-/// Batches with gaps between their numbers over several segments, the last of which is only prepared; what was
+/// Batches with gaps between their numbers over several segments, the last of which is only prepared; returns what was
 /// written, and the segment in which the log ends.
 pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
@@ -68,7 +68,7 @@ pub(crate) fn behind(all: &[Written], after: u64) -> Vec<Written> {
     wanted.cloned().collect()
 }
 
-/// Everything after every number, also when no earlier segment can be read.
+/// Everything after every number, even if no earlier segment can be read.
 fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
     let (_, whole) = read(&disk).expect("an intact log");
     let mut starts = Vec::new();
@@ -97,7 +97,7 @@ fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
     starts.dedup();
     assert!(
         starts.len() > 3,
-        "reading began in several places: {starts:?}"
+        "reading began in several segments: {starts:?}"
     );
 }
 
@@ -131,7 +131,7 @@ fn all_that_is_left_is_read_wherever_it_begins() {
     }
 }
 
-/// The mark that ends a segment may tell an older number than the record before it.
+/// The mark that ends a segment may have an older number than the record before it.
 #[test]
 fn a_segment_that_opens_with_its_end_is_no_begin() {
     let disk = MemoryDisk::default();
@@ -179,7 +179,7 @@ fn what_is_known_already_is_never_taken_back() {
         (tail.last_at, tail.next()),
         (Timestamp(5_000_000), Seq(2000))
     );
-    // The record after it is older than what is known already.
+    // The record after it is older than what is already known.
     let begin = Begin {
         after: Seq(8),
         ..begin

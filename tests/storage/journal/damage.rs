@@ -1,4 +1,4 @@
-//! Flipped bytes, missing files, foreign files: a clear error or a named cut, never a silent loss and never a panic.
+//! Flipped bytes, missing files, foreign files: a clear error or a reported cut, never a silent loss and never a panic.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -10,7 +10,7 @@ use sexton::persist::format::FORMAT_VERSION;
 
 const FLIPS: [u8; 4] = [0x01, 0x10, 0x80, 0xff];
 
-/// Twelve synced batches over several segments; the batches, and the segment in which the log ends.
+/// Twelve synced batches over several segments; returns the batches, and the segment in which the log ends.
 fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (0..12)
@@ -41,10 +41,10 @@ fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last
             match read(&disk) {
                 Ok((found, tail)) => {
                     cuts += 1;
-                    assert!(!is_noted, "{place}: it was synced, and the log knows");
+                    assert!(!is_noted, "{place}: it was synced, and the log shows it");
                     assert_eq!(found, all[..found.len()], "{place}");
                     assert!(found.len() >= synced, "{place}: only the last batch may go");
-                    assert!(found.len() < all.len(), "{place}: a flip was passed over");
+                    assert!(found.len() < all.len(), "{place}: a flip was ignored");
                     let cut = tail.cut.expect("the cut is reported");
                     assert_eq!(cut.file, name, "{place}");
                     assert!(
@@ -73,7 +73,7 @@ fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last
     assert!(errors > 2000 && cuts > 100, "{errors} errors, {cuts} cuts");
 }
 
-/// All but the salt is known from the file, and the checksums agree with one salt alone.
+/// Everything except the salt is known from the file, and only one salt matches the checksums.
 #[test]
 fn a_flip_in_a_header_costs_nothing_and_is_told() {
     let (disk, batches, last) = small_log();
@@ -99,7 +99,7 @@ fn a_flip_in_a_header_costs_nothing_and_is_told() {
             assert_eq!(found, [batches.concat(), more].concat(), "{place}");
         }
     }
-    // With checksum and salt gone there is nothing to know it by.
+    // Without checksum and salt the header cannot be recognised.
     disk.edit(&segment(2), |bytes| bytes[12..32].fill(7));
     let verdict = read(&disk);
     assert!(
@@ -124,7 +124,7 @@ fn a_log_whose_last_frames_became_zeros_is_damaged_as_far_as_it_was_synced() {
             other => panic!("zeros from {from}: {other:?}"),
         }
     }
-    // What was not synced may go; what says how far it was, too.
+    // What was not synced may be lost; so may the note of how far the log was synced.
     let mut open = writer(&disk, SMALL).expect("the log opens");
     open.write(&mut log::batch(&records(100..=100, 9)))
         .expect("a write");
@@ -196,7 +196,7 @@ fn a_missing_segment_is_damage_wherever_it_stood() {
             }
             other => panic!("without segment {ordinal}: {other:?}"),
         }
-        // Also when the prepared one behind it is gone.
+        // Also if the prepared one after it is missing.
         disk.delete(&segment(last + 1));
         assert!(read(&disk).is_err(), "without {ordinal}");
     }

@@ -1,4 +1,4 @@
-//! The journal thread: order, one sync for many, in place only when nothing waits, and an end that is told.
+//! The journal thread: order, one sync for many, direct writes only when nothing waits, and an end that is reported.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{batch, read, records, writer};
@@ -25,12 +25,12 @@ impl Wake for Unpark {
 
 fn start(disk: &MemoryDisk, fsync: Fsync) -> (Journal, JournalThread) {
     let mut writer = writer(disk, SIZES).expect("the log opens");
-    // The next segment is prepared before anybody counts syncs.
+    // The next segment is prepared before syncs are counted.
     writer.refill();
     Journal::start(writer, fsync).expect("a new thread")
 }
 
-/// Waits, woken by the journal, until something is so.
+/// Waits, woken by the journal, until a condition holds.
 fn until(journal: &Journal, so: impl Fn(&Journal) -> bool) {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {

@@ -1,4 +1,4 @@
-//! Ends that were being written when the power went: cut, named, counted, and gone for good.
+//! Ends that were being written when the power was cut: cut off, reported, counted, and gone for good.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -15,7 +15,7 @@ const ROOMY: Sizes = Sizes {
     max_bytes: 64 << 10,
 };
 
-/// A log with synced batches and one behind them that is written only; where that one begins and ends.
+/// A log with synced batches, followed by one that is only written; returns where that one begins and ends.
 fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, usize, usize) {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, ROOMY).expect("the log opens");
@@ -29,7 +29,7 @@ fn with_unsynced(synced: &[Vec<Written>], unsynced: &[Written]) -> (MemoryDisk, 
     (disk, begin, end)
 }
 
-/// Appends after whatever was cut; what was kept is still there, and nothing of what was cut.
+/// Appends after a cut; what was kept is still there, and nothing of what was cut.
 fn append_and_read(disk: &MemoryDisk, sizes: Sizes, kept: &[Written]) {
     let (_, tail) = read(disk).expect("the log can be read");
     let more = records(tail.next().0 + 5000..=tail.next().0 + 5002, 3);
@@ -62,7 +62,7 @@ fn a_batch_torn_at_any_byte_is_cut_there() {
                 let at = begin + whole * frame;
                 assert_eq!((cut.file, cut.offset), (segment(1), at as u64));
                 assert_eq!(cut.bytes, (last + 1 - at) as u64);
-                assert_eq!(cut.seqs, [], "nothing readable is behind a tear");
+                assert_eq!(cut.seqs, [], "nothing after a tear is readable");
             }
         }
         append_and_read(&disk, ROOMY, &kept);
@@ -122,7 +122,7 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
     }
 }
 
-/// A log whose last record stands in parts over three segments, the last part torn away.
+/// A log whose last record is in parts over three segments, with the last part torn off.
 fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
     let sizes = Sizes {
         first_bytes: 600 << 10,
@@ -148,7 +148,7 @@ fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
 fn a_record_whose_last_part_is_torn_is_cut_whole() {
     let (disk, kept, sizes) = with_torn_parts();
     let (found, tail) = read(&disk).expect("a torn tail is no damage");
-    assert!(found == kept, "what is whole is kept");
+    assert!(found == kept, "complete records are kept");
     let cut = tail.cut.expect("the cut is reported");
     let first_part_in = tail.place.expect("the log has entries").0;
     assert_eq!(cut.file, segment(first_part_in));
@@ -205,7 +205,7 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
         last >= 3 && used(&disk, last) > 32,
         "several segments are in use"
     );
-    // The power goes after the end mark, before anything stands in the new segment.
+    // The power is cut after the end mark, before anything is written to the new segment.
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
     disk.delete(SYNCED);
     let (found, tail) = read(&disk).expect("an intact log");
@@ -213,7 +213,7 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     append_and_read(&disk, SMALL, &found);
 }
 
-/// A client chooses the bytes of names, and may put a whole frame into them that vouches for everything before it.
+/// A client chooses the bytes of names, and may put a whole frame into them which claims that everything before it is synced.
 #[test]
 fn a_frame_inside_a_payload_vouches_for_nothing() {
     let disk = MemoryDisk::default();

@@ -1,4 +1,4 @@
-//! Old segments go, oldest first, and nothing that is needed goes with them.
+//! Old segments are removed, oldest first, and nothing that is needed.
 
 use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{
@@ -34,7 +34,7 @@ fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, 
     (disk, batches.concat(), last)
 }
 
-/// The segments that are there.
+/// The existing segments.
 fn there(disk: &MemoryDisk, last: u64) -> Vec<u64> {
     let names = disk.names();
     (1..=last + 1)
@@ -105,7 +105,7 @@ fn a_log_that_is_not_there_has_nothing_to_trim() {
     assert_eq!(trimmed, Trimmed::default());
 }
 
-/// A segment that cannot be trusted says nothing about the one before it.
+/// A damaged segment proves nothing about the one before it.
 #[test]
 fn a_damaged_segment_lets_nothing_go() {
     let (disk, _, last) = small_log();
@@ -130,7 +130,7 @@ fn a_damaged_segment_lets_nothing_go() {
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    /// More of its header than could be made out again.
+    /// More damage to its header than can be corrected.
     Header,
     Flip(usize),
     Length(usize),
@@ -159,7 +159,7 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
     let (disk, all, last) = small_log();
     let upto = 40;
     let gone = needed_from(&disk, last, upto) - 1;
-    assert!(gone > 2, "several segments go");
+    assert!(gone > 2, "several segments are removed");
     for changes in 0..=usize::try_from(gone).expect("a small log") {
         let disk = disk.copy();
         disk.cut_power_after(changes);
@@ -175,7 +175,7 @@ fn a_power_cut_while_trimming_leaves_a_log_without_a_hole() {
     }
 }
 
-/// A disk that notes in which order names change.
+/// A disk that records the order in which names change.
 struct Noting {
     disk: MemoryDisk,
     noted: Mutex<Vec<String>>,
@@ -220,7 +220,7 @@ impl Disk for Noting {
     }
 }
 
-/// Unsynced removals may survive a power cut in any order: there is never more than one of them.
+/// Unsynced removals may survive a power cut in any order: there is never more than one.
 #[test]
 fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
     let (disk, _, last) = small_log();
@@ -280,5 +280,5 @@ fn trimming_beside_a_writer_takes_nothing_from_it() {
     let (found, tail) = read_after(&disk, after(last - 3)).expect("an intact log");
     assert_eq!(found, records(last - 2..=last, 30));
     let (ordinal, _) = tail.place.expect("the log has entries");
-    assert_eq!(trimmed, ordinal - 1, "all but the one in use went");
+    assert_eq!(trimmed, ordinal - 1, "all but the one in use are removed");
 }
