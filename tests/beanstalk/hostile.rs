@@ -1,6 +1,6 @@
-//! Clients of the beanstalkd door that mean no good, against the real program while an honest client is served: lines
-//! and bodies that are too long, bytes at random, ten thousand that wait, some that never read or never stop, some that
-//! vanish. Limits are told in the protocol's words, and memory stays bounded.
+//! Hostile clients of the beanstalkd listener, against the real program while an honest client is served: lines and bodies
+//! that are too long, random bytes, ten thousand waiting connections, clients that never read, never stop, or vanish. Limits
+//! are reported in the protocol's words, and memory stays bounded.
 
 use crate::beanstalkd::{Client, Server};
 use crate::chance::Chance;
@@ -9,7 +9,7 @@ use crate::resources::{connections, resident};
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
-/// An honest client with a tube of its own: whatever others do, it gets its answers, and they are right.
+/// An honest client with a tube of its own: whatever others do, it gets right answers.
 struct Honest {
     client: Client,
 }
@@ -48,7 +48,7 @@ impl Honest {
     }
 }
 
-/// Sends as much as the server takes; how many bytes.
+/// Sends as much as the server reads; returns the number of bytes.
 fn flood(client: &Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     let limited = client.stream().set_write_timeout(patience);
@@ -60,9 +60,9 @@ fn flood(client: &Client, bytes: &[u8]) -> usize {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 break;
             }
-            // A write with a time limit is not taken up again after a signal.
+            // A write with a timeout is not resumed after a signal.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => panic!("the server does not break it off: {error}"),
+            Err(error) => panic!("the server does not close the connection: {error}"),
         }
     }
     taken
@@ -105,10 +105,10 @@ fn too_much_is_told_in_the_protocols_words() {
         assert_eq!(client.ask(&said), told);
         honest.is_served();
     }
-    // What was behind the body that did not end, and the command behind it.
+    // The rest after the body without an end, and the command after it.
     assert_eq!(client.reply().expect("a reply"), b"BAD_FORMAT\r\n");
     assert_eq!(client.reply().expect("a reply"), b"USING a\r\n");
-    // A line ends with both bytes, and with nothing less.
+    // A line ends with both bytes; one is not enough.
     client.send(b"list-tube-used\nlist-tube-used\n\0");
     honest.is_served();
     assert_eq!(client.reply_so_far(), None);
@@ -134,7 +134,7 @@ fn a_client_watches_no_more_than_it_may() {
     honest.is_served();
     assert_eq!(client.ask("ignore t0"), "WATCHING 1023");
     assert_eq!(client.ask("watch t1099"), "WATCHING 1024");
-    // The tubes go with who watched them.
+    // The tubes are removed with the connections that watched them.
     drop(client);
     honest.until("current-tubes", 2);
 }
@@ -170,7 +170,7 @@ fn lists_that_nobody_reads_are_gathered_one_by_one() {
     println!("4 that list {TUBES} tubes 1,024 times and never read: {grown} KiB more");
     assert!(grown < 64 * 1024, "{grown} KiB more");
     drop(listing);
-    // Whoever reads has each list whole.
+    // A client that reads gets each list in full.
     reader.send(&b"list-tubes\r\n".repeat(20));
     for _ in 0..20 {
         let list = reader.reply().expect("a reply");
@@ -200,7 +200,7 @@ fn halves_of_jobs_are_held_up_to_a_bound() {
     let grown = resident(server.pid()).saturating_sub(before);
     println!("64 halves of jobs of 16 MiB: {grown} KiB more");
     assert!(grown < 352 * 1024, "{grown} KiB more");
-    // What had no room is refused once it is all there, and the connection goes on.
+    // A put without room is refused once it is complete, and the connection continues.
     let mut last = halves.pop().expect("the list is not empty");
     let rest = [&vec![b'x'; SENT][..], b"\r\n"].concat();
     last.send(&rest);
@@ -288,7 +288,7 @@ fn bytes_at_random_do_no_harm() {
         let mut client = server.connect();
         client.send(&bytes);
         client.end();
-        // It ends: nobody waits for ever on a connection that says nothing more.
+        // It ends: no timeout keeps a silent connection waiting forever.
         drop(client.rest());
         honest.is_served();
     }
@@ -305,7 +305,7 @@ fn ten_thousand_that_wait_cost_little() {
     let mut waiting: Vec<Client> = Vec::with_capacity(count);
     for number in 0..count {
         let mut client = server.connect();
-        // Some have more to say, which is not read before they are answered.
+        // Some have sent more, which is not read before they are answered.
         client.send(if number % 10 == 0 {
             b"reserve\r\nlist-tube-used\r\n"
         } else {
@@ -337,7 +337,7 @@ fn ten_thousand_that_wait_cost_little() {
     assert_eq!(waiting[0].reply().expect("a reply"), b"USING default\r\n");
     drop(waiting);
     honest.until("current-connections", 2);
-    // What the twenty had is there again.
+    // The jobs of the twenty are there again.
     assert_eq!(honest.stat("current-jobs-ready"), 20);
     assert!(server.is_running());
 }
@@ -395,7 +395,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
             .all(|told| told.starts_with(b"INSERTED "))
     );
     assert!(told[1000..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
-    // There is room again as soon as one is done.
+    // There is room again as soon as one has finished.
     let mut worker = server.connect();
     assert!(worker.ask("reserve").starts_with("RESERVED "));
     let first = String::from_utf8_lossy(&told[0]).replace("INSERTED", "delete");
@@ -408,7 +408,7 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
 fn who_vanishes_leaves_nothing_behind() {
     let mut server = Server::sexton(&[]);
     let mut honest = Honest::connect(&server);
-    // Amid a line, a body, the end of a body, a body that is too big.
+    // In the middle of a line, a body, the end of a body, a body that is too big.
     for half in [
         "put 0 0 60",
         "put 0 0 60 10\r\n",
@@ -423,7 +423,7 @@ fn who_vanishes_leaves_nothing_behind() {
     }
     honest.until("current-connections", 1);
     assert_eq!(honest.stat("current-jobs-ready"), 0);
-    // With a job, and waiting for another: one as much as a thousand times.
+    // With a job, and waiting for another: one such connection as well as a thousand.
     let mut worker = server.connect();
     for round in 0..1000 {
         let mut producer = server.connect();

@@ -15,7 +15,7 @@ fn once() -> QueueName {
     "once".try_into().expect("a valid name")
 }
 
-/// A node whose clock shows so many days after the beginning.
+/// A node whose clock shows this many days after the beginning.
 fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     let clock = ManualClock::at(BEGAN.plus_ms(days * DAY_MS));
     let mut config = Config::at(data);
@@ -28,7 +28,7 @@ fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     (Node::open(config).expect("the directory opens"), clock)
 }
 
-/// A job that is abandoned and would be pruned after a week, and one that is ready in an hour.
+/// A job that is abandoned and would be pruned after a week, and one that becomes ready in an hour.
 fn abandon(queues: &Queues) {
     block_on(async {
         let put = Put::new(once(), Body::new(b"fails".as_slice()));
@@ -70,14 +70,14 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
         "a delay is over, nothing is pruned"
     );
     node.stop().expect("the node stops");
-    // A start that is not far ahead of that one is in doubt as well: nobody has confirmed anything.
+    // A start that is not far ahead of the previous one is also in doubt, because the clock has not been confirmed.
     let (node, clock) = open(files.path(), 31);
     assert_eq!(counts(&node).abandoned, 1);
     assert_eq!(ahead(&node), Some(31 * DAY_MS));
     clock.advance(Duration::from_mins(30));
     assert_eq!(counts(&node).abandoned, 1);
     assert_eq!(block_on(node.handle().believe_clock()), Ok(true));
-    until("what is past its date is pruned", || {
+    until("the old job is pruned", || {
         (counts(&node).abandoned == 0).then_some(())
     });
     assert_eq!(ahead(&node), None);
@@ -123,7 +123,7 @@ fn an_hour_without_a_step_confirms_a_clock_also_one_that_stepped_while_it_ran() 
     clock.advance(Duration::from_secs(3590));
     assert_eq!(counts(&node).abandoned, 1, "it has stepped within the hour");
     clock.advance(Duration::from_secs(10));
-    until("it is believed", || {
+    until("the clock is believed", || {
         (counts(&node).abandoned == 0).then_some(())
     });
     node.stop().expect("the node stops");

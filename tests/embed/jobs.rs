@@ -1,5 +1,5 @@
-//! Jobs as types, and workers of the program's own process: what becomes of a job that fails, panics, takes long, or is lost, and
-//! how workers end.
+//! Jobs as types, and workers of the program's own process: jobs that fail, panic, take long, or are lost, and how workers
+//! end.
 
 use crate::patience::until;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
     let view = failed(later);
     assert_eq!((said(&view).as_str(), view.attempts), ("not today", 0));
     assert_eq!(said(&failed(wrong)), "invalid digit found in string");
-    // What is no such job has failed, too.
+    // A body that does not decode has failed, too.
     let queue = QueueName::new(b"odd").expect("a valid name");
     let put =
         sexton::actors::queue::Put::new(queue, sexton::actors::queue::Body::new(b"{}".as_slice()));
@@ -116,7 +116,7 @@ fn workers_that_end_finish_what_runs_and_begin_nothing() {
     });
     let ending = std::thread::Builder::new().spawn(move || block_on(workers.end()));
     let ending = ending.expect("a thread");
-    until("it hears of the end", || {
+    until("it is notified of the end", || {
         SAW_STOP.load(Ordering::SeqCst).then_some(())
     });
     assert_eq!(
@@ -125,7 +125,7 @@ fn workers_that_end_finish_what_runs_and_begin_nothing() {
     );
     GATE.store(true, Ordering::SeqCst);
     ending.join().expect("the thread ends");
-    assert!(job(&queues, first).is_none(), "it came to its end");
+    assert!(job(&queues, first).is_none(), "it is completed");
     assert_eq!(
         job(&queues, second).expect("the job exists").phase,
         Phase::Ready
@@ -167,8 +167,8 @@ fn a_drain_lets_what_runs_end_and_begins_nothing() {
     );
     LAST_GATE.store(true, Ordering::SeqCst);
     block_on(handle.drained()).expect("nothing is left");
-    assert!(job(&queues, first).is_none(), "it came to its end");
-    // The worker has heard of it.
+    assert!(job(&queues, first).is_none(), "it is completed");
+    // The worker was notified.
     block_on(workers.end());
     assert_eq!(LAST_BEGUN.load(Ordering::SeqCst), 1);
     let left = block_on(queues.job(second)).expect("the job exists");
@@ -204,12 +204,12 @@ fn a_job_that_takes_longer_than_its_claim_keeps_it() {
     let queues = node.handle().queues();
     let id = block_on(queues.push(&Long)).expect("the node answers");
     let _workers = node.handle().work::<Long>(2).expect("they begin");
-    until("it says how far it is", || {
+    until("its progress is shown", || {
         let progress = job(&queues, id)?.progress?;
         (progress.percent == Some(40)).then_some(())
     });
     until_gone(&queues, id);
-    assert_eq!(TRIES.load(Ordering::SeqCst), 1, "nobody else had it");
+    assert_eq!(TRIES.load(Ordering::SeqCst), 1, "no other worker had it");
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! The typed leases of an embedded node: a program that runs its passes itself.
+//! The typed leases of an embedded node: a program that runs its own passes.
 
 use sexton::actors::lease::{Claim, Refused, Requesting, Setting, Turn};
 use sexton::actors::lock::Name;
@@ -11,7 +11,7 @@ fn name() -> Name {
     "k".try_into().expect("a short name")
 }
 
-/// A node with a lease whose period is as good as none.
+/// A node with a lease with practically no period.
 fn opened() -> (Node, Handle, Leases) {
     let node = Node::open(Config::in_memory()).expect("a node in memory opens");
     let handle = node.handle();
@@ -33,7 +33,7 @@ fn claim(waits: bool) -> Requesting {
     }
 }
 
-/// Polls once: what is sent goes out, and nothing is waited for.
+/// Polls once: the request is sent, and nothing is waited for.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -57,7 +57,7 @@ fn a_pass_is_had_by_one_and_passes_on_to_who_waits() {
     });
     let (second, _) = second.expect("the request is answered");
     let second = second.expect("its turn has come");
-    assert!(second > first, "tokens only grow");
+    assert!(second > first, "tokens only increase");
     let stale = block_on(leases.finish(&name(), first, 0));
     assert_eq!(stale, Err(LeaseError::Refused(Refused::StaleToken)));
     let its_name = name();

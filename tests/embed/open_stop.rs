@@ -1,4 +1,4 @@
-//! Opening says how far it has come; a stop in the middle of a checkpoint leaves the directory to whoever has it next.
+//! Opening reports its progress; a stop in the middle of a checkpoint leaves the directory usable for the next process.
 
 use crate::directory::{self, request, settings};
 use crate::node::wait;
@@ -18,7 +18,7 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
     let handle = node.handle();
     request(&handle, 0..2000);
     wait(handle.checkpoint()).expect("the lock is granted");
-    // Nothing is new since then, so that the stop takes none of its own.
+    // Nothing has changed since, so the stop takes no checkpoint.
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| wait(handle.checkpoint()));
         until("the checkpoint begins", || {
@@ -42,7 +42,7 @@ fn nobody_writes_to_the_directory_after_a_stop_though_a_handle_is_kept() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let journal = files.path().join("journal");
     let mut config = settings(files.path());
-    // Large enough that a stop comes while the next segment is being filled.
+    // Large enough that the stop happens while the next segment is being filled.
     config.segments.first_bytes = 16 << 20;
     config.segments.max_bytes = 32 << 20;
     let node = Node::open(config).expect("the directory opens");
@@ -52,7 +52,7 @@ fn nobody_writes_to_the_directory_after_a_stop_though_a_handle_is_kept() {
         .expect("there is a journal")
         .map(|entry| entry.expect("the directory is readable").file_name())
         .find(|name| name.to_string_lossy().ends_with(".tmp"));
-    assert_eq!(unfinished, None, "somebody is still at it");
+    assert_eq!(unfinished, None, "a checkpoint is still running");
     drop(handle);
 }
 
@@ -72,7 +72,7 @@ fn whoever_gave_a_call_is_called_behind_each_checkpoint() {
     assert_eq!(calls(), 0);
     for taken in 1..3 {
         wait(node.handle().checkpoint()).expect("the lock is granted");
-        assert_eq!(calls(), taken, "before anybody is told of it");
+        assert_eq!(calls(), taken, "before the caller is notified");
     }
     node.stop().expect("the node stops");
 }
@@ -89,15 +89,15 @@ fn a_start_shows_how_far_it_has_come() {
         )
     };
     let (node, step) = open();
-    assert_eq!(step, Step::Reading, "there was nothing to repeat");
+    assert_eq!(step, Step::Reading, "there was nothing to replay");
     request(&node.handle(), 0..100);
-    // Two coordinators never share a directory: what the first has left so far is looked at from a copy.
+    // Two coordinators never share a directory: the files that the first has left so far are examined in a copy.
     let copied = tempfile::tempdir().expect("a temporary directory");
     directory::copy(files.path(), copied.path());
     let config = settings(copied.path());
     let progress = config.progress.clone();
     let copy = Node::open(config).expect("the directory opens");
-    // The start, the rules of each actor, the entries, and the mark that hands out more numbers.
+    // The start, the rules of each actor, the entries, and the mark that reserves more numbers.
     let upto = sexton::ids::Seq(1 + sexton::actors::names().len() as u64 + 100 + 1);
     assert_eq!(progress.get(), Step::Repeating { records: 100, upto });
     copy.stop().expect("the node stops");

@@ -1,4 +1,4 @@
-//! An item whose tick panicked is left alone until it changes; a machine that is built anew knows that it has.
+//! An item whose tick panicked is left alone until it changes; a rebuilt machine still knows that it is quarantined.
 
 use crate::patience::until;
 use sexton::actors::queue::{Body, Put, QueueName};
@@ -50,7 +50,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     until("the end of the pause panics", || {
         (quarantined() == 1).then_some(())
     });
-    // The same pause once more, with the same end: the clock is back where it was.
+    // The same pause again, with the same end: the clock is back at its earlier time.
     let before = written();
     clock.set_offset_ms(-10_000);
     until("the step is noticed", || (written() > before).then_some(()));
@@ -59,7 +59,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     let failed = block_on(queues.put(Put::new(queue(), Body::new(b"b".as_slice()))));
     assert!(
         failed.is_err(),
-        "its commit panicked, and the machine is built anew"
+        "its commit panicked, and the machine is rebuilt"
     );
     clock.advance(Duration::from_secs(10));
     until("the pause ends", || {

@@ -1,4 +1,4 @@
-//! Queues of a node inside the program: claims by token, waiting, time moved by hand, and what a restart keeps.
+//! Queues of a node inside the program: claims by token, waiting, manual time, and what a restart keeps.
 
 use sexton::actors::queue::{
     AnyType, Body, Claimant, Message, Phase, Put, QueueName, Refused, Right, TypeRules,
@@ -91,7 +91,7 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
     for _ in 0..50 {
         let node = Node::open(Config::in_memory()).expect("the directory opens");
         let (handle, queues) = (node.handle(), node.handle().queues());
-        // With a key, a claim that nobody received is not given back.
+        // With a key, a claim whose answer was not received is not returned.
         let keyed = queues.once(RequestKey {
             id: 1,
             fingerprint: 1,
@@ -104,7 +104,7 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
                 }
             });
             let draining = threads.spawn(|| block_on(handle.begin_drain(Drain::Queues)));
-            // The drain may be first, and refuse it.
+            // The drain may come first, and refuse it.
             drop(block_on(queues.put(job("a", "for you"))));
             draining
                 .join()
@@ -137,7 +137,11 @@ fn a_step_of_the_wall_clock_ends_a_delay_and_no_claim() {
         let claim = queues.pop_waiting(&[queue("a")]).await;
         assert_eq!(claim.expect("its date has come").id, 2);
         let first = queues.job(1).await.expect("it exists");
-        assert_eq!(first.phase, Phase::Claimed, "a claim knows no wall clock");
+        assert_eq!(
+            first.phase,
+            Phase::Claimed,
+            "claims do not follow the wall clock"
+        );
     });
 }
 
@@ -176,7 +180,7 @@ fn a_restart_keeps_jobs_and_claims_by_token() {
     });
 }
 
-/// What it should say of what `live_through` does.
+/// The expected events of `live_through`.
 const TOLD: &[&str] = &[
     "added q 1 priority=0",
     "added q 2 priority=0 later",
@@ -239,7 +243,7 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
     queues.totals().await.map(drop)
 }
 
-/// An event in words; times and tokens are not told.
+/// An event as text, without times and tokens.
 fn told(what: &Happening) -> String {
     let field = |(name, field): &(&str, Field)| match (*name, field) {
         (_, Field::Name(name)) => String::from_utf8_lossy(name).into_owned(),
@@ -271,7 +275,7 @@ fn what_happens_to_jobs_is_told_in_order() {
             .expect("it is all possible");
         for expected in TOLD {
             let Some(Notification::Event(event)) = events.next().await else {
-                panic!("nothing is lost");
+                panic!("no event is lost");
             };
             assert_eq!(
                 (event.actor, told(&event.what).as_str()),
@@ -295,7 +299,7 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_claim_of_which_nobody_hears_is_given_back() {
-    // On a busy machine the answer may be there at once: then somebody has heard it, and this says nothing.
+    // On a busy machine the answer may already be there: then the client has received it, and this proves nothing.
     while !leaves_before_the_answer() {}
 }
 
@@ -345,7 +349,7 @@ fn a_wait_for_any_queue_is_served_after_those_that_name_theirs() {
     assert_eq!(block_on(named.claim()).expect("a job").id, id);
     let id = add("t:a", "two");
     assert_eq!(block_on(first.claim()).expect("a job").id, id);
-    // One that has left is passed over.
+    // A client that has left is skipped.
     let third = queues.wait_for_any(any());
     assert_eq!(block_on(second.withdraw()), Ok(None));
     let id = add("u:a", "three");
@@ -370,7 +374,7 @@ fn who_leaves_the_line_takes_along_what_it_got() {
     assert_eq!(block_on(queues.ack(claim.id, claim.token)), Ok(()));
 }
 
-/// Queues whose jobs are tried once, and one that takes none.
+/// Queues whose jobs are tried once, and one that accepts none.
 fn tried_once() -> Config {
     let once = TypeRules {
         max_tries: 1,
@@ -449,7 +453,7 @@ fn chance_names_queues_that_are_ready_and_no_others() {
     assert_eq!(next(&["b"]), None);
 }
 
-/// Claims the job of a queue and says that it failed; until when it waits after which try, or nothing once it is abandoned.
+/// Claims the job of a queue and fails it; returns after which try it waits until when, or nothing once it is abandoned.
 async fn fail_once(queues: &Queues, of: &QueueName) -> Option<(u32, Timestamp)> {
     let claim = queues.pop_waiting(std::slice::from_ref(of)).await.ok()?;
     let failed = queues.fail(claim.id, claim.token, (None, None)).await;
@@ -544,7 +548,7 @@ fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
     });
 }
 
-/// Adds so many jobs of a type that is tried once, claims them, and gives them back.
+/// Adds this many jobs of a type that is tried once, claims them, and fails them.
 async fn abandon(queues: &Queues, count: u64) {
     let name = queue("once");
     for _ in 0..count / 1000 {
@@ -584,7 +588,7 @@ fn a_repeated_repush_leaves_what_was_abandoned_since() {
         fingerprint: 2,
     });
     block_on(async {
-        // As many as are made ready in one turn.
+        // The number of jobs that become ready in one turn.
         abandon(&queues, 100_000).await;
         assert_eq!(keyed.repush(&once).await, Ok(100_000));
         queues.flush(&once).await.expect("it is done");

@@ -1,4 +1,4 @@
-//! Whoever connects and does not speak as it should, or at all.
+//! Clients that violate the protocol, or send nothing.
 
 use crate::left_out::left_out;
 use crate::wire::{Kept, attempt, framed, hex};
@@ -38,7 +38,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
         assert_eq!(stranger.try_next(), None, "{frame:?}");
     }
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
-    // The coordinator itself is trusted no further.
+    // Not even the coordinator is trusted beyond that.
     peer.socket
         .write_all(&[1, 0, 0, 0, 0xc1])
         .expect("connected");
@@ -56,7 +56,7 @@ fn frames_that_come_in_pieces_are_put_together() {
     let (last, before) = hello.split_last().expect("it is not empty");
     for byte in before {
         peer.socket.write_all(&[*byte]).expect("connected");
-        // When another is answered twice, it was read.
+        // Once the other request is answered twice, this one was read.
         for _ in 0..2 {
             other.ask(attempt(1));
         }
@@ -74,7 +74,7 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
     let mut silent = Vec::new();
     for _ in 0..1000 {
         let mut socket = UnixStream::connect(kept.path("keeper.sock")).expect("it listens");
-        // Those beyond the bound may be closed already.
+        // Those beyond the limit may already be closed.
         drop(socket.write_all(&half));
         silent.push(socket);
     }
@@ -82,7 +82,7 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
     let fds = format!("/proc/{}/fd", kept.pid());
     let fds = std::fs::read_dir(fds).expect("a live process").count();
     assert!(fds < 200, "{fds} descriptors are open");
-    // Also those that were let in are put out when they stay silent.
+    // Accepted connections that stay silent are closed as well.
     for mut socket in silent {
         drop(socket.read_to_end(&mut Vec::new()));
     }
@@ -109,10 +109,10 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     let ask = framed(&Request::Ask {
         attempt: attempt(3),
     });
-    // The keeper stops reading before it holds what it cannot send.
+    // The keeper stops reading before it holds more than it can send.
     let many = ask.repeat(1000);
     let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
-    assert!(stopped, "it reads for ever");
+    assert!(stopped, "it reads forever");
     let status = format!("/proc/{}/statm", kept.pid());
     let status = std::fs::read_to_string(status).expect("a live process");
     let pages: u64 = status
@@ -131,7 +131,7 @@ fn strangers_are_not_answered() {
         return left_out("a stranger at the keeper's socket: only root can be somebody else");
     }
     let kept = Kept::new();
-    // Whoever opens the directory and the socket to all is still guarded by the kernel's word about the peer.
+    // Even if directory and socket are open to all, the kernel's information about the peer protects the keeper.
     for (path, mode) in [("", 0o755), ("keeper.sock", 0o666)] {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(kept.path(path), mode).expect("our own file");
@@ -154,7 +154,11 @@ fn strangers_are_not_answered() {
     let mode = std::fs::metadata(kept.path("keeper.sock"))
         .expect("the file exists")
         .permissions();
-    assert_eq!(mode.mode() & 0o777, 0o666, "it is what the test made it");
+    assert_eq!(
+        mode.mode() & 0o777,
+        0o666,
+        "the mode is the one that the test set"
+    );
 }
 
 #[test]

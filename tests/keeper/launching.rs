@@ -1,4 +1,4 @@
-//! What a child is given, and what is told of its end.
+//! What a child is given, and how its end is reported.
 
 use crate::patience::until;
 use crate::wire::{Kept, attempt, bytes, path_bytes, until_reaped};
@@ -110,7 +110,7 @@ fn a_child_has_its_directory_environment_and_limits_and_nothing_of_the_keeper() 
     assert_eq!(
         fds,
         ["0", "1", "2", "3"],
-        "three streams, and what ls reads: {log}"
+        "three streams, and the directory that ls reads: {log}"
     );
     for set in ["SigBlk", "SigIgn", "SigCgt"] {
         let wanted = format!("{set}:\t0000000000000000");
@@ -140,7 +140,7 @@ fn output_is_begun_anew_or_appended_to_and_is_the_owners_alone() {
         .expect("the file exists")
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
-    // One file for both keeps the order, and what a link points at is not touched.
+    // One file for both streams keeps their order, and the target of a link is not touched.
     peer.run_through(
         attempt(4),
         kept.writing("echo a; echo b >&2; echo c", "one"),
@@ -164,7 +164,7 @@ fn what_is_left_behind_becomes_the_keepers_and_is_reaped() {
     kept.make_fifo();
     let script = "(sh -c 'echo $$ > orphan.next; mv orphan.next orphan; cat fifo' &) ; exit 3";
     assert_eq!(peer.run_through(attempt(1), kept.shell(script)), 0x300);
-    let orphan: u32 = until("the orphan says who it is", || {
+    let orphan: u32 = until("the orphan writes its PID", || {
         kept.read("orphan").trim().parse().ok()
     });
     until("the keeper is its parent", || {

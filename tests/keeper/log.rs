@@ -1,4 +1,4 @@
-//! Logs as a crash, a disk or another boot leaves them.
+//! Logs as left by a crash, a disk error or another boot.
 
 use crate::wire::{Kept, attempt};
 use sexton::keeper::protocol::Report;
@@ -13,7 +13,7 @@ fn sealed(mut bytes: [u8; LENGTH]) -> [u8; LENGTH] {
     bytes
 }
 
-/// As `docs/protocols/keeper.md` has it.
+/// As specified in `docs/protocols/keeper.md`.
 fn header(boot: u128) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     bytes[..8].copy_from_slice(b"sextonkl");

@@ -1,4 +1,4 @@
-//! What callers hand over themselves.
+//! Descriptors and environments that callers pass directly.
 
 use crate::wire::{Kept, Peer, attempt, bytes, framed};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -7,7 +7,7 @@ use std::io::{IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Hands over a parcel with these descriptors, for a minute; the answer.
+/// Passes a parcel with these descriptors, for a minute; returns the answer.
 pub(crate) fn hand_over(
     peer: &mut Peer,
     ticket: u128,
@@ -17,7 +17,7 @@ pub(crate) fn hand_over(
     give(peer, (ticket, false), parcel, fds)
 }
 
-/// The same, and whether it stays for as long as the connection.
+/// The same, with the choice whether it stays for as long as the connection.
 fn give(
     peer: &mut Peer,
     (ticket, stays): (u128, bool),
@@ -52,7 +52,7 @@ fn whole() -> Parcel {
         ],
         umask: 0o027,
         limits: vec![(7, 77, 177)],
-        // Where no group has memory to give, nothing bounds it.
+        // Where no group has a memory controller, nothing limits it.
         memory_max: Some(1 << 40),
     }
 }
@@ -81,7 +81,7 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
     // It ends only if the keeper has no copy left.
     from_child.read_to_string(&mut words).expect("UTF-8");
     assert_eq!(words, "got word\ntheirs ours\n0027\n77\n0\n1\n2\n3\n");
-    // A parcel is for one launch.
+    // A parcel is used for one launch.
     coordinator.launch(attempt(2), launch);
     assert!(matches!(coordinator.next(), Report::Failed { step: 3, .. }));
 }
@@ -155,7 +155,7 @@ fn parcels_that_stay_leave_room_for_others() {
         assert_eq!(taken, Report::Taken { ticket });
     }
     let Report::Refused { reason } = give(&mut last, (1000, true), whole(), &fds) else {
-        panic!("there are too many");
+        panic!("the limit is reached");
     };
     assert!(reason.contains("32 parcels wait"), "{reason}");
     let taken = hand_over(&mut kept.connect(), 1001, whole(), &fds);

@@ -1,4 +1,4 @@
-//! Coordinators and keepers that are killed, and what the next one is told.
+//! Coordinators and keepers that are killed, and what the next one receives.
 
 use crate::patience::until;
 use crate::wire::{Kept, attempt, until_reaped};
@@ -92,7 +92,7 @@ fn what_had_ended_is_told_by_the_keeper_after_the_one_that_was_killed() {
     assert_eq!(
         peer.ask(attempt(1)),
         Report::Orphaned(alive),
-        "nothing is guessed"
+        "no end is guessed"
     );
     let attempts = vec![attempt(1), attempt(2), attempt(4)];
     peer.send(&Request::Forget { attempts });
@@ -114,7 +114,7 @@ fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
     peer.run_through(attempt(1), kept.shell("true"));
     drop(peer);
     let (mut peer, told) = kept.hello();
-    assert_eq!(told.len(), 2, "what is not forgotten keeps it");
+    assert_eq!(told.len(), 2, "it stays while attempts are not forgotten");
     let attempts = vec![attempt(1)];
     peer.send(&Request::Forget { attempts });
     drop(peer);
@@ -128,7 +128,7 @@ fn a_directory_has_one_keeper_which_leaves_when_it_holds_nothing() {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "whoever waits for a lock says nothing of that"
+    reason = "a process that waits for a lock does not report it"
 )]
 fn a_keeper_that_is_on_its_way_out_is_waited_for() {
     let mut kept = Kept::unkept();
@@ -190,7 +190,10 @@ fn a_keeper_that_nobody_can_find_any_more_leaves_when_nothing_lives() {
     pidfd.signal(9).expect("a permitted signal");
     let status = until("it leaves", || kept.ended());
     assert!(status.success());
-    assert!(kept.path("keeper.sock").exists(), "it is of the other");
+    assert!(
+        kept.path("keeper.sock").exists(),
+        "it belongs to the other keeper"
+    );
     other.kill().expect("a live process");
     other.wait().expect("our child");
 }

@@ -1,4 +1,4 @@
-//! A keeper of its own for each test, and a coordinator that speaks with it. Nothing outlives the test that started it.
+//! A separate keeper for each test, and a coordinator that talks to it. Nothing outlives the test that started it.
 
 use crate::groups;
 use crate::patience::{PATIENCE, until};
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// By this its children are known, whoever holds them by then.
+/// The variable by which its children are recognised, whichever process is their parent by then.
 const MARK: &str = "KEEPER_OF_TEST";
 
-/// A data directory with a keeper. Both go when it is dropped, and all children with them.
+/// A data directory with a keeper. When it is dropped, the keeper and all children end.
 pub(crate) struct Kept {
     data: TempDir,
     keeper: Option<Child>,
@@ -39,14 +39,14 @@ pub(crate) fn attempt(number: u64) -> ProcessId {
 }
 
 impl Kept {
-    /// With a keeper.
+    /// With a running keeper.
     pub(crate) fn new() -> Self {
         let mut kept = Self::unkept();
         kept.start();
         kept
     }
 
-    /// Without.
+    /// Without a keeper.
     pub(crate) fn unkept() -> Self {
         Self {
             data: tempfile::tempdir().expect("the disk has space"),
@@ -64,12 +64,12 @@ impl Kept {
         self.keeper = Some(self.try_start().expect("it listens"));
     }
 
-    /// The same, by a command that executes what its further arguments say.
+    /// The same, by a command that executes its further arguments.
     pub(crate) fn start_by(&mut self, command: Command) {
         self.keeper = Some(self.try_start_by(command).expect("it listens"));
     }
 
-    /// Starts a keeper; what it said if it ended instead.
+    /// Starts a keeper; returns what it printed if it ended instead.
     pub(crate) fn try_start(&self) -> Result<Child, String> {
         self.try_start_by(Command::new(PROGRAM))
     }
@@ -86,7 +86,7 @@ impl Kept {
         let mut output = child.stdout.take().expect("a pipe");
         output.read_to_string(&mut words).expect("UTF-8");
         errors.read_to_string(&mut words).expect("UTF-8");
-        // Its streams are closed when it listens, and when it is about to end.
+        // It closes its streams when it listens, and when it is about to end.
         let listens = || {
             let is_it = self.read("keeper.lock").trim().parse() == Ok(child.id());
             is_it && UnixStream::connect(self.path("keeper.sock")).is_ok()
@@ -103,14 +103,14 @@ impl Kept {
         self.keeper.as_ref().expect("the keeper was started").id()
     }
 
-    /// Kills the keeper as a crash would.
+    /// Kills the keeper, as a crash would.
     pub(crate) fn kill(&mut self) {
         let mut keeper = self.keeper.take().expect("the keeper was started");
         keeper.kill().expect("a live process");
         keeper.wait().expect("our child");
     }
 
-    /// Whether the keeper has ended, and how.
+    /// The exit status of the keeper, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<std::process::ExitStatus> {
         let keeper = self.keeper.as_mut().expect("the keeper was started");
         keeper.try_wait().expect("our child")
@@ -125,7 +125,7 @@ impl Kept {
         Peer { socket }
     }
 
-    /// A coordinator, and what it was told first.
+    /// A coordinator, and the first reports that it received.
     pub(crate) fn hello(&self) -> (Peer, Vec<Report>) {
         let mut peer = self.connect();
         let told = peer.hello();
@@ -157,14 +157,14 @@ impl Kept {
         }
     }
 
-    /// Makes a pipe with a name in the directory.
+    /// Creates a named pipe in the directory.
     pub(crate) fn make_fifo(&self) {
         let mode = rustix::fs::Mode::RWXU;
         let made = rustix::fs::mkfifoat(rustix::fs::CWD, self.path("fifo"), mode);
         made.expect("the disk has space");
     }
 
-    /// What a file has.
+    /// The content of a file.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -191,7 +191,7 @@ impl Drop for Kept {
             drop(keeper.kill());
             drop(keeper.wait());
         }
-        // A child may be making others meanwhile.
+        // A child may be creating others meanwhile.
         for _ in 0..100 {
             let left = self.leftovers();
             if left.is_empty() {
@@ -210,7 +210,7 @@ pub(crate) struct Peer {
     pub(crate) socket: UnixStream,
 }
 
-/// Bytes as digits.
+/// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to memory does not fail");
@@ -256,7 +256,7 @@ impl Peer {
         self.try_next().expect("the connection goes on")
     }
 
-    /// Says hello; all that is told up to `Told`.
+    /// Sends the hello; returns all reports up to `Told`.
     pub(crate) fn hello(&mut self) -> Vec<Report> {
         self.send(&Request::Hello { version: VERSION });
         let mut told = Vec::new();
@@ -278,7 +278,7 @@ impl Peer {
         self.next()
     }
 
-    /// Launches it, and waits until it runs.
+    /// Launches it, and waits until it is running.
     pub(crate) fn run(&mut self, attempt: ProcessId, launch: Launch) -> Started {
         self.launch(attempt, launch);
         loop {
@@ -304,14 +304,14 @@ impl Peer {
         }
     }
 
-    /// Launches it, and waits until it has ended; its status.
+    /// Launches it, and waits until it has ended; returns its status.
     pub(crate) fn run_through(&mut self, attempt: ProcessId, launch: Launch) -> u32 {
         self.launch(attempt, launch);
         self.exit(attempt).status
     }
 }
 
-/// Waits until nobody has this PID, not even as a zombie.
+/// Waits until no process has this PID, not even a zombie.
 pub(crate) fn until_reaped(pid: u32) {
     until("the process is reaped", || {
         proc::stat(pid)

@@ -1,5 +1,5 @@
-//! Clients that mean no good, against the real program while an honest client is served: bytes at random, halves of
-//! commands, ten thousand that say nothing, some that never read what they asked for. Memory stays bounded.
+//! Hostile clients, against the real program while an honest client is served: random bytes, halves of commands, ten
+//! thousand silent connections, clients that never read their answers. Memory stays bounded.
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
@@ -10,7 +10,7 @@ use rustix::net::sockopt::set_socket_linger;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// An honest client: whatever others do, it gets its answers, and they are right.
+/// An honest client: whatever others do, it gets right answers.
 struct Honest {
     client: Client,
     rounds: u32,
@@ -41,7 +41,7 @@ impl Honest {
         assert_eq!(gone.expect("an answer"), 1);
     }
 
-    /// Connections open now, by the statistics.
+    /// The number of open connections, from the statistics.
     fn connections(&mut self) -> u16 {
         let found = self.client.ask(STATS, 58).expect("an answer");
         found
@@ -50,13 +50,13 @@ impl Honest {
     }
 }
 
-/// It still runs, and nothing inside it panicked.
+/// It is still running, and nothing inside it panicked.
 fn is_well(daemon: &mut Daemon) {
     assert!(daemon.is_running(), "{}", daemon.log());
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
-/// Everything until the end, whichever way the server ends it.
+/// Everything until the end, however the server closes the connection.
 fn drain(client: &mut Client) {
     if let Err(error) = client.receive_all() {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it ends");
@@ -77,7 +77,7 @@ fn bytes_at_random_do_no_harm() {
             .map(|byte| u8::try_from(byte).expect("it is below 256"))
             .collect();
         let mut client = Client::connect(daemon.lockserver()).expect("connected");
-        // The server may have ended it half-way.
+        // The server may have closed it in between.
         if client.send(&bytes).is_ok() && client.end().is_ok() {
             drain(&mut client);
         }
@@ -122,7 +122,7 @@ fn halves_of_commands_hold_nobody_up() {
         assert_eq!(client.receive_all().expect("a clean end"), b"");
     }
     drop(halves);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);
@@ -149,21 +149,21 @@ fn ten_thousand_that_say_nothing_cost_little() {
         grown < 16 * count as u64,
         "{grown} KiB for {count} idle connections"
     );
-    // They are all still there.
+    // All of them are still open.
     for client in idle.iter_mut().step_by(997) {
         assert_eq!(client.owner("k", "i").expect("an answer"), b"");
     }
-    // The kernel would remember each for a minute, in a table that tests beside this read.
+    // The kernel would keep each for a minute, in a table that other tests read.
     let reset = |client: &Client| set_socket_linger(client.stream(), Some(Duration::ZERO));
     assert!(idle.iter().all(|client| reset(client).is_ok()));
     drop(idle);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);
 }
 
-/// Sends the same again and again, until the server stops reading; how many bytes it took.
+/// Sends the same again and again, until the server stops reading; returns how many bytes it took.
 fn flood(client: &mut Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
     client
@@ -178,7 +178,7 @@ fn flood(client: &mut Client, bytes: &[u8]) -> usize {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return taken;
             }
-            Err(error) => panic!("the server does not break it off: {error}"),
+            Err(error) => panic!("the server does not close the connection: {error}"),
         }
     }
 }
@@ -187,7 +187,7 @@ fn flood(client: &mut Client, bytes: &[u8]) -> usize {
 fn who_asks_and_never_reads_is_not_read_from() {
     let mut daemon = Daemon::serve(&["--memory"]);
     let mut honest = Honest::connect(&daemon);
-    // A short question with a long answer.
+    // A short request with a long answer.
     let long = "o".repeat(255);
     let number = honest
         .client
@@ -225,7 +225,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
     assert!(grown < 64 * 1024, "{grown} KiB more");
     honest.is_served();
     drop(floods);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);
@@ -279,7 +279,7 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
     assert!(grown < 400 * 1024, "{grown} KiB more");
     drop(never_read);
     drop(others);
-    until("their places are free", || {
+    until("their connections are free", || {
         (honest.connections() == 1).then_some(())
     });
     is_well(&mut daemon);

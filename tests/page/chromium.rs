@@ -137,11 +137,7 @@ impl Chromium {
             self.from
                 .read_until(0, &mut bytes)
                 .expect("Chromium answers");
-            assert_eq!(
-                bytes.pop(),
-                Some(0),
-                "it ended while it was asked for {method}"
-            );
+            assert_eq!(bytes.pop(), Some(0), "it ended during {method}");
             let mut told: Value = serde_json::from_slice(&bytes).expect("valid JSON");
             if told["id"] == self.next {
                 let refusal = told["error"].take();
@@ -171,7 +167,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
         // Its helpers may still write there for a moment.
@@ -192,7 +188,7 @@ impl Tab<'_> {
 
     /// Navigates to a page, and waits until it is loaded, with its script.
     pub(crate) fn load(&mut self, url: &str) {
-        // The page before may answer for a moment more: it is marked, so that it is not taken for this one.
+        // The previous page may answer for a moment: it is marked, so that it is not taken for this one.
         self.evaluate("window.isLeft = true");
         let gone = self.ask("Page.navigate", &json!({"url": url}));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");

@@ -1,4 +1,4 @@
-//! A node with something of every kind, and the views that show it.
+//! A node with an example of everything, and the views that show it.
 
 #![expect(
     clippy::indexing_slicing,

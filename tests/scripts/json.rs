@@ -62,5 +62,5 @@ fn read<T: DeserializeOwned>(words: &[&str]) -> Parsed<T> {
 }
 
 pub(crate) fn written(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("the value serializes")
+    serde_json::to_string(value).expect("it is plain data")
 }

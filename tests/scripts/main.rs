@@ -121,9 +121,9 @@ fn scripts_of(actor: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/scripts")
         .join(actor);
-    let entries = std::fs::read_dir(folder).expect("the directory of an actor's dialogues exists");
+    let entries = std::fs::read_dir(folder).expect("the folder of an actor's dialogues is there");
     let mut scripts: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("the directory is readable").path())
+        .map(|entry| entry.expect("a folder can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
         .collect();
     scripts.sort();

@@ -103,7 +103,7 @@ impl<T: Vocabulary> Node<T> {
         Self {
             rules: T::rules(),
             clock: Arc::new(ManualClock::at(BEGIN)),
-            folder: tempfile::tempdir().expect("a temporary directory"),
+            folder: tempfile::tempdir().expect("a temporary folder can be made"),
             running: None,
             armed: Arc::default(),
             tongue: T::default(),
@@ -169,7 +169,7 @@ impl<T: Vocabulary> Node<T> {
                     "tick" => Stage::Tick,
                     other => return Err(format!("nothing panics in `{other}`")),
                 };
-                *self.armed.lock().expect("not poisoned") = Some(stage);
+                *self.armed.lock().expect("no panic while armed") = Some(stage);
                 Ok(Vec::new())
             }
             ["disk", room] => {
@@ -248,7 +248,7 @@ impl<T: Vocabulary> Node<T> {
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.sabotage(Box::new(move |stage, _| {
-            let mut armed = armed.lock().expect("not poisoned");
+            let mut armed = armed.lock().expect("no panic while armed");
             let hit = armed.take_if(|planted| *planted == stage).is_some();
             drop(armed);
             assert!(!hit, "planted");
@@ -292,7 +292,7 @@ impl<T: Vocabulary> Node<T> {
                 .iter()
                 .flatten()
                 .map(|reply| T::woken(&owned, reply));
-            woken.lock().expect("not poisoned").extend(told);
+            woken.lock().expect("a wake does not panic").extend(told);
         };
         let ledger = &mut running.ledger;
         running
@@ -309,7 +309,7 @@ impl<T: Vocabulary> Node<T> {
         let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
         let theirs = Arc::clone(&answers);
         let reply_to = Box::new(move |answers| {
-            *theirs.lock().expect("not poisoned") = answers;
+            *theirs.lock().expect("an answer does not panic") = answers;
         });
         let delivery = Delivery::new(items, reply_to);
         let mut panics = Vec::new();
@@ -340,7 +340,7 @@ impl<T: Vocabulary> Node<T> {
             }
             flow = running.host.proceed(&mut running.ledger);
         }
-        let answers = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+        let answers = std::mem::take(&mut *answers.lock().expect("an answer does not panic"));
         let mut back = self.ticks()?;
         back.extend(panics);
         for answer in answers {
@@ -391,7 +391,7 @@ impl<T: Vocabulary> Node<T> {
     }
 
     fn wakes(&self) -> Vec<String> {
-        let mut woken = self.woken.lock().expect("not poisoned");
+        let mut woken = self.woken.lock().expect("a wake does not panic");
         std::mem::take(&mut *woken)
     }
 }
@@ -403,7 +403,7 @@ impl<T: Vocabulary> Port<T::Machine> for RecordingPort<T> {
     fn perform(&mut self, Action { id, attempt, what }: Action<<T::Machine as Machine>::Action>) {
         let what = T::action(&what);
         let words = format!("action {id} by entry {attempt}: {what}");
-        self.0.lock().expect("not poisoned").push(words);
+        self.0.lock().expect("nobody panics here").push(words);
     }
 }
 
@@ -411,8 +411,10 @@ impl<M: Actor> Running<M> {
     /// What the journal thread does: writes and syncs, and lets out what rests on it.
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
-        self.writer.write(&mut batch).expect("a write");
-        self.writer.sync().expect("a sync");
+        self.writer
+            .write(&mut batch)
+            .expect("the disk takes what is written");
+        self.writer.sync().expect("the disk syncs");
         self.ledger.durable(self.writer.last());
         self.host.outbox().release(self.writer.last());
     }

@@ -1,4 +1,4 @@
-//! The tree as text: which files there are, and their code without comments and quoted text.
+//! The tree as text: its files, and their code without comments and quoted text.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ pub(crate) struct Source {
     /// Its path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The text with comments and quoted text blanked out, and without the tests at its end.
+    /// The text with comments and quoted text blanked out, and without the tests at the end.
     pub(crate) code: String,
 }
 
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-/// Files below a folder, as paths from the root, without what is built or belongs to version control.
+/// Files below a folder, as paths from the root, without build output and version control.
 pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
     walk(root, folder)
         .into_iter()
@@ -111,7 +111,7 @@ fn walk(root: &Path, folder: &str) -> Vec<String> {
     found
 }
 
-/// Rust text with every comment and every quoted text replaced by spaces. Lines stay where they are.
+/// Rust text with every comment and every quoted text replaced by spaces. Line numbers stay the same.
 fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Replies into bytes.
+//! Encoding of replies.
 
 use sexton::protocols::beanstalk::stats::{BinlogStats, JobCounts};
 use sexton::protocols::beanstalk::{
@@ -232,7 +232,7 @@ fn the_servers_statistics_have_their_keys_in_order() {
     );
 }
 
-/// The order of the words is the order of their numbers.
+/// The words are ordered by their numbers.
 #[test]
 fn each_command_is_counted_under_its_own_key() {
     for (counted, key) in [

@@ -1,4 +1,4 @@
-//! Who is let in and how a connection ends: refusals, unknown commands, halves of commands, silence, statistics.
+//! How connections are accepted and end: refusals, unknown commands, halves of commands, silence, statistics.
 
 use crate::lockserver::{self, Client, STATS};
 use crate::node;
@@ -21,7 +21,7 @@ fn stats(node: &Node) -> Stats {
     door.stats(0, 0)
 }
 
-/// The one byte of a refusal, and the end.
+/// The single byte of a refusal, and the end.
 fn refused(address: SocketAddr) {
     let mut client = Client::dial(address).expect("it listens");
     assert_eq!(client.receive_all().expect("a clean end"), [0]);
@@ -64,7 +64,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
     });
     for _ in 0..50 {
         let mut client = Client::dial(address).expect("it listens");
-        // The server may have ended it by now.
+        // The server may have closed it by now.
         drop(client.send(&lockserver::request("k", "i", "o", (60, 60, 0))));
         assert_eq!(client.receive_all().expect("a clean end"), [0]);
     }
@@ -86,7 +86,7 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
     assert_eq!((counted.accepted, counted.active), (2, 2));
     assert_eq!(second.owner("k", "i").expect("an answer"), b"");
     drop(first);
-    until("a place is free again", || {
+    until("a connection is free again", || {
         (stats(&node).active == 1).then_some(())
     });
     let mut third = Client::connect(address).expect("a connection is free again");
@@ -123,7 +123,7 @@ fn what_came_before_an_unknown_command_is_answered() {
         let owner = another.owner("k", index).expect("an answer");
         assert_eq!(
             owner, b"alice",
-            "nothing behind the unknown command was done"
+            "nothing after the unknown command was done"
         );
     }
 }
@@ -155,10 +155,10 @@ fn silence_ends_a_connection_where_it_is_bounded() {
     let mut client = Client::connect(address).expect("connected");
     assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);
     drop(client);
-    until("its place is free", || {
+    until("its connection is free", || {
         (stats(&node).active == 0).then_some(())
     });
-    // Half a command is no sign of life for long.
+    // Half a command keeps a connection open only for a while.
     let mut client = Client::connect(address).expect("connected");
     client.send(&[2, 4, b'a']).expect("connected");
     assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);

@@ -1,4 +1,4 @@
-//! LockServer over a real socket: every byte vector, however the bytes are cut up, with files and without.
+//! LockServer over a real socket: every byte vector, however the bytes are split, with files and without.
 
 mod door;
 mod time;
@@ -62,11 +62,11 @@ fn one_by_one(client: &mut Client, vectors: &[Vector]) {
     }
 }
 
-/// Nothing comes but what was asked for.
+/// Nothing is received except the expected answer.
 fn ends_silently(mut client: Client) {
     client.end().expect("connected");
     let rest = client.receive_all().expect("a clean end");
-    assert!(rest.is_empty(), "bytes that nobody asked for: {rest:02x?}");
+    assert!(rest.is_empty(), "unexpected bytes: {rest:02x?}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
             assert_eq!(
                 client.number(&held).expect("an answer"),
                 1,
-                "asking again renews"
+                "a repeated request renews"
             );
             assert!(client.renew("other", "1", "alice").expect("an answer"));
             let release = lockserver::release("other", "1", "alice");
@@ -150,7 +150,7 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
             let mut client = server.connect();
             client.send(early).expect("connected");
             until_taken(&client);
-            // Whatever is whole is answered before the rest comes.
+            // Complete commands are answered before the rest arrives.
             let mut end = 0;
             let whole = vectors.iter().take_while(|vector| {
                 end += vector.command.len();
@@ -189,7 +189,7 @@ fn until_taken(client: &Client) {
     let wanted = [format!(":{theirs:04X}"), format!(":{ours:04X}")];
     until("the server reads", || {
         let table = File::open("/proc/net/tcp").expect("the kernel shows its sockets");
-        // No further than needed: the kernel writes each line when it is read, and there may be thousands.
+        // Only as far as needed: the kernel writes each line when it is read, and there may be thousands.
         let mut lines = BufReader::new(table).lines().map_while(Result::ok);
         lines.find_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();

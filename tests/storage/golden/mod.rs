@@ -45,7 +45,7 @@ fn check(golden: &Path) -> Result<(), String> {
         found
             .actors
             .retain(|name, it| !is_new(name) || it.entries > 0);
-        // The stored form of a receipt is not relevant to how it reads.
+        // The recorded format and version of the writing program do not affect how it reads.
         (expected.frozen, expected.program) = (found.frozen, found.program.clone());
         expected.format = found.format;
         if found != expected {
