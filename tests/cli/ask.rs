@@ -1,4 +1,4 @@
-//! Who may ask, and from where: over TCP and TLS with a token, and over a socket that is open to a group.
+//! Who may connect, and from where: over TCP and TLS with a token, and over a socket that is open to a group.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, PROGRAM, sexton, text};
@@ -25,7 +25,7 @@ fn private(directory: &Path, name: &str, words: &str) -> PathBuf {
     file
 }
 
-/// Commands that ask as these flags say.
+/// Commands that connect with these flags.
 fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String) + 'f {
     move |words| {
         let mut command = sexton();
@@ -35,7 +35,7 @@ fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String)
     }
 }
 
-/// Asks for something of everything.
+/// Sends an example of every request.
 fn asks_for_all(ask: impl Fn(&[&str]) -> (i32, String, String)) {
     for (words, expected) in [
         (&["status"][..], "process"),
@@ -98,7 +98,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let asking = [url.as_str(), text(&token)];
     asks_for_all(ask_by(&["--url", asking[0], "--token-file", asking[1]]));
 
-    // The environment says the same; a directory that is named goes before it.
+    // The environment has the same effect; a directory that is named has precedence.
     let by_environment = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).stdin(Stdio::null());
@@ -115,7 +115,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let both = by_environment(&["status", "--data", "d", "--url", &url]).output();
     assert_eq!(done(both.expect("the command runs")).status, 2);
 
-    // Who has no token, or another, is told what would help.
+    // A client without a token, or with a wrong one, gets a hint.
     let another = private(files.path(), "another", "not-the-token-at-all");
     let empty = private(files.path(), "empty", "");
     for (flags, words) in [
@@ -147,7 +147,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let (status, _, err) = ask_by(&["--url", "localhost:1"])(&["status"]);
     assert!(status == 2 && err.contains("http://HOST:PORT"), "{err}");
 
-    // A stream, which ends well when the coordinator is stopped.
+    // A stream, which ends cleanly when the coordinator is stopped.
     let mut events = by_environment(&["events", "--json"]);
     let events = events.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let events = events.expect("the command runs");
@@ -191,7 +191,7 @@ fn every_command_asks_over_tls() {
     }
 }
 
-/// The program as another user, in this group alone; nothing if that cannot be done here.
+/// The program as another user, in this group alone; none if that is impossible here.
 fn as_stranger(group: u32, data: &Path) -> Option<(i32, String)> {
     let mut command = Command::new(PROGRAM);
     command.args(["lock", "list", "--data"]).arg(data);
@@ -218,11 +218,7 @@ fn a_socket_may_be_open_to_a_group() {
     let group = if is_root { 54_321 } else { own };
     let daemon = Daemon::serve(&["--data", text(&data), "--socket-group", &group.to_string()]);
     assert_eq!(rights(&data.join("sexton.sock")), (0o660, group));
-    assert_eq!(
-        rights(&data),
-        (0o710, group),
-        "a way to the socket, and no more"
-    );
+    assert_eq!(rights(&data), (0o710, group), "access to the socket only");
     if let Some((status, err)) = as_stranger(group, &data).filter(|_| is_root) {
         assert_eq!(status, 0, "{err}");
         let (status, err) = as_stranger(65_534, &data).expect("it ran just now");

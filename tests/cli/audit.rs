@@ -1,8 +1,8 @@
-//! `sexton audit`: nothing where all agrees, also after real faults; and what does not agree, found and put right.
+//! `sexton audit`: it finds nothing where everything agrees, even after real faults; and disagreements are found and fixed.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -25,7 +25,7 @@ fn assert_all_agrees(tree: &Tree, after: &str) {
     assert_eq!(said["left"], 0, "{after}: {said}");
 }
 
-/// Adds a shell script as a task, and waits until it says its PID in this file.
+/// Adds a shell script as a task, and waits until it writes its PID to this file.
 fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) {
     let script = format!("echo $$ > \"$SEXTON_DATA/{file}\"; {script}");
     let words = [&["task", "add"], flags, &["--", "sh", "-c", &script]].concat();
@@ -89,14 +89,14 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     assert!(said.starts_with("all agrees: "), "{said}");
 }
 
-/// What the keeper cannot say, since it is stopped: a process is gone, and its record runs.
+/// What the keeper cannot report while it is stopped: a process has ended, and its record is still running.
 #[test]
 fn what_does_not_agree_is_found_told_and_put_right() {
     let tree = Tree::start();
     let (id, pid) = running(&tree, &[], "runs", "exec sleep 1000");
     let keeper = tree.keeper().expect("a keeper is running");
     kill_process(keeper, Signal::STOP).expect("a live process");
-    until("the keeper stands still", || {
+    until("the keeper is stopped", || {
         let path = format!("/proc/{}/stat", keeper.as_raw_nonzero());
         let stat = std::fs::read_to_string(path).expect("the file exists");
         let (_, state) = stat.rsplit_once(") ")?;
@@ -104,7 +104,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     });
     kill_process(pid, Signal::KILL).expect("a live process");
     let done = tree.run(&["audit"]);
-    // It is tried, and the keeper still cannot say anything.
+    // It is tried, and the keeper still cannot report anything.
     let tried = tree.run(&["audit", "--fix"]);
     let json = tree.run(&["audit", "--fix", "--json"]);
     kill_process(keeper, Signal::CONT).expect("a live process");

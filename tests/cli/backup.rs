@@ -1,5 +1,5 @@
-//! `sexton backup` under load, and a coordinator that is started on the copy: everything that was acknowledged before the
-//! backup began is there.
+//! `sexton backup` under load, and a coordinator that is started on the copy: it has everything that was acknowledged before
+//! the backup began.
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory::{self, everything, settings};
@@ -37,7 +37,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let shown = data.to_str().expect("UTF-8");
-    // A checkpoint every few moments, so that files come and go while they are copied.
+    // A checkpoint every few moments, so that files are created and removed while they are copied.
     let daemon = Daemon::serve(&["--data", shown, "--checkpoint-every", "700"]);
     let (over, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut copies = Vec::new();
@@ -71,7 +71,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
             let private = if content.is_some() { 0o600 } else { 0o700 };
             assert_eq!(mode & 0o7777, private, "{name}");
         }
-        // Restored as the manual says: a copy of the backup, which stays as it is.
+        // Restored as documented: a copy of the backup, which stays unchanged.
         let restored = copy.with_extension("restored");
         directory::copy(&copy, &restored);
         let node = Node::open(settings(&restored)).expect("the directory opens");
@@ -96,7 +96,7 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
     }
 }
 
-/// An empty variable is none.
+/// An empty variable counts as unset.
 #[test]
 fn an_empty_variable_names_no_directory() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -120,7 +120,7 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     assert!(said.contains("no coordinator runs"), "{said}");
     assert!(
         !copy.exists(),
-        "a directory that was made for nothing is gone"
+        "a directory that was created in vain is removed"
     );
 
     let shown = data.to_str().expect("UTF-8");
@@ -132,7 +132,7 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("it is not empty"), "{said}");
-    assert_eq!(everything(&copy), before, "nothing was touched");
+    assert_eq!(everything(&copy), before, "nothing was changed");
 
     std::fs::remove_file(copy.join("precious")).expect("the file exists");
     let file = files.path().join("file");
@@ -185,7 +185,7 @@ fn an_interrupted_copy_is_refused_or_has_everything() {
     }
 }
 
-/// The digest of the locks, as a start comes to it.
+/// The digest of the locks after a start.
 fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     let disk = Arc::new(RealDisk::new(data));
     let slots = Slots::new(disk, Arc::new(SledStores::new(data)));
@@ -203,7 +203,7 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
     Ok(locks.machine().digest())
 }
 
-/// What stood there would go with the next snapshot.
+/// Files of other programs there would be removed by the next snapshot.
 #[test]
 fn a_backup_within_the_data_is_refused() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -218,11 +218,11 @@ fn a_backup_within_the_data_is_refused() {
         assert!(said.contains("the directory to copy"), "{into}: {said}");
     }
     for left in ["copy", "snapshots/b", "journal/x"] {
-        assert!(!data.join(left).exists(), "{left} was made");
+        assert!(!data.join(left).exists(), "{left} was created");
     }
 }
 
-/// They would take away each other's files, and what was told to be whole could be gone.
+/// They would remove each other's files, and a copy that was reported as complete could be lost.
 #[test]
 fn of_two_backups_to_one_place_one_is_made() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -236,7 +236,7 @@ fn of_two_backups_to_one_place_one_is_made() {
         });
         let made = ended.iter().filter(|code| **code == Some(0)).count();
         assert_eq!(made, 1, "{ended:?}");
-        assert!(into.join("journal").exists(), "it is there");
-        assert!(!into.join("lock").exists(), "nobody has it");
+        assert!(into.join("journal").exists(), "it exists");
+        assert!(!into.join("lock").exists(), "no process uses it");
     }
 }

@@ -1,9 +1,9 @@
-//! Launches that cannot be: each is a record that says where it failed, with the kernel's error and in words, and the coordinator
-//! goes on.
+//! Launches that must fail: each has a record with the failed step, the kernel's error and a text, and the coordinator
+//! continues.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// What cannot be launched, in the background.
+/// Commands that cannot be launched, in the background.
 fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
     let done = tree.run(&[&["run", "--detach"], words].concat());
     let printed = tree.well(&["ps", "--all", "--json"]);
@@ -40,7 +40,7 @@ fn file(path: &Path, content: &str, mode: u32) {
     std::fs::set_permissions(path, mode).expect("our own file");
 }
 
-/// Words of a command, its exit status, and of its record the step, the error of the kernel and some words.
+/// The text of a command, its exit status, and from its record the step, the kernel's error and a part of the text.
 type Case<'a> = (&'a [&'a str], i32, &'a str, i32, &'a str);
 
 fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
@@ -115,7 +115,7 @@ fn directories_that_cannot_be_say_why() {
 
 #[test]
 fn more_arguments_than_the_kernel_takes_are_its_error() {
-    // As many as it takes depends on the limit of the stack.
+    // How many it takes depends on the limit of the stack.
     let long = "x".repeat(100_000);
     let application = Application::start(&format!(
         "[services.long]\ncommand = [\"true\", \"{long}\", \"{long}\"]\nlimits = {{ stack = 262144 }}\nrestart = \"never\"\n"
@@ -131,7 +131,7 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
     assert!(words.contains("Argument list too long"), "{words}");
 }
 
-/// The limit below which so many numbers are free.
+/// The limit below which this many numbers are free.
 fn limit(of: Pid, free: usize) -> u64 {
     let path = format!("/proc/{}/fd", of.as_raw_nonzero());
     let open = std::fs::read_dir(path)
@@ -143,7 +143,7 @@ fn limit(of: Pid, free: usize) -> u64 {
     numbers.nth(free).expect("there are more")
 }
 
-/// Lets a process open only so many more, until this is dropped.
+/// Allows a process to open only this many further descriptors, until this is dropped.
 struct DescriptorLimit(Pid, Rlimit);
 
 impl DescriptorLimit {
@@ -184,7 +184,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
 
     let coordinator = tree.daemon.as_ref().expect("a server").pid();
-    // The connection has the last, unless something else of the coordinator has it for a moment, or gives one back.
+    // The connection uses the last one, unless another part of the coordinator has it for a moment, or releases one.
     let mut tries = 0;
     let done = until("a connection has the last", || {
         tries += 1;
@@ -213,7 +213,7 @@ fn open(process: Pid) -> BTreeSet<String> {
     shown.collect()
 }
 
-/// Somebody whose processes are counted, as root's are not. Nobody else's count.
+/// A user whose processes are counted, as root's are not, and who has no others.
 fn limited_user() -> u32 {
     match geteuid().as_raw() {
         0 => 54_321,
@@ -221,13 +221,13 @@ fn limited_user() -> u32 {
     }
 }
 
-/// Limits how many processes and threads a user has when this process of that user makes another.
+/// Limits how many processes and threads a user may have when a process of that user creates another.
 fn limit_processes((pid, user): (Pid, u32), most: &str) {
     let mut command = Command::new("prlimit");
     let pid = format!("--pid={}", pid.as_raw_nonzero());
     command.args([pid, format!("--nproc={most}:")]);
     if geteuid().is_root() {
-        // Root may not be let.
+        // Root may not be allowed to.
         command.uid(user).gid(user);
     }
     let limited = command.status().expect("it exists");
@@ -281,7 +281,7 @@ fn what_a_user_may_not_fails_with_the_error_of_the_kernel() {
     file(&files.path().join("plain"), "#!/bin/sh\n", 0o700);
     let mode = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(&closed, mode).expect("our own file");
-    // The kernel counts those that the user has already.
+    // The kernel counts the processes that the user already has.
     let limits = "limits = { nproc = 0 }\n";
     let common = "user = \"nobody\"\nrestart = \"never\"\n";
     let application = Application::start(&format!(

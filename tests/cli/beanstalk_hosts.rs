@@ -30,7 +30,7 @@ fn own_address() -> Option<IpAddr> {
 /// The address that differs in the last bit only.
 fn neighbour(address: IpAddr) -> IpAddr {
     let IpAddr::V4(address) = address else {
-        panic!("{address} was asked for over IPv4");
+        panic!("{address} was requested over IPv4");
     };
     IpAddr::from(Ipv4Addr::from(u32::from(address) ^ 1))
 }
@@ -60,7 +60,7 @@ fn from_loopback(to: SocketAddr) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Sends commands, and gives everything that the server sends until it closes.
+/// Sends commands, and returns everything that the server sends until it closes the connection.
 fn exchange(mut stream: TcpStream, commands: &[u8]) -> Vec<u8> {
     let patience = Some(Duration::from_mins(1));
     stream

@@ -1,4 +1,4 @@
-//! sexton in beanstalkd's place, as its users start it: the command line, signals, exit statuses, and what is kept.
+//! sexton in beanstalkd's place, as its users start it: the command line, signals, exit statuses, and what it stores.
 
 use crate::patience::until;
 use crate::unserved;
@@ -56,7 +56,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("a live process");
     }
 
-    /// The exit status, once it has ended, and what it said meanwhile.
+    /// The exit status, once it has ended, and its output.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("our child");
         let mut said = String::new();
@@ -68,7 +68,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -133,8 +133,8 @@ fn signals_drain_and_end_it() {
     until("it drains", || {
         (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(())
     });
-    // All else goes on, and it does not end by itself.
-    // On one connection: whoever comes next may be quicker than the end of the one that reserved.
+    // Everything else continues, and it does not end by itself.
+    // On one connection: another one may be served before the end of the one that reserved.
     let mut worker = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
     let commands = b"reserve-job 1\r\ndelete 1\r\nquit\r\n";
     worker.write_all(commands).expect("connected");
@@ -187,7 +187,7 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let (directory, program) = link();
     let path = directory.path().join("socket");
     let word = format!("unix:{}", path.display());
-    // Left behind by one that was killed.
+    // Left behind by a server that was killed.
     unserved::left_behind(&path).expect("a socket");
     let mut child = Command::new(&program)
         .args(["-l", &word, "-z", "10"])

@@ -1,5 +1,5 @@
-//! Settings as an operator meets them: flag, environment, file and default, which prevails, and everything that is
-//! wrong told at once with its place.
+//! Settings as an operator uses them: flag, environment, file and default, their precedence, and all errors reported at once
+//! with their positions.
 
 use crate::daemon::{self, Daemon, sexton, text};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn config(flags: &[&str]) -> Command {
     command
 }
 
-/// A file with these lines, and the folder it is in.
+/// A file with these lines, and its directory.
 fn file(lines: &str) -> (TempDir, PathBuf) {
     let files = tempfile::tempdir().expect("a temporary directory");
     let path = files.path().join("sexton.toml");
@@ -166,7 +166,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
         assert!(errors.contains(line.as_str()), "{line} in {errors}");
     }
     let told = errors.lines().skip(1).count();
-    assert_eq!(told, expected.len(), "nothing twice: {errors}");
+    assert_eq!(told, expected.len(), "no error twice: {errors}");
 
     let of_the_file = errors.lines().filter_map(|line| {
         let (_, at) = line.split_once("sexton.toml:")?;
@@ -174,7 +174,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     });
     assert!(of_the_file.is_sorted(), "in the order of lines: {errors}");
 
-    // And `serve` says the same, before it opens anything.
+    // And `serve` reports the same, before it opens anything.
     let mut command = sexton();
     command.args(["serve", "--checkpoint-every", "0", "--config", text(&path)]);
     command.env("SEXTON_LOCKSERVER_PRIORITY", "most");
@@ -230,7 +230,7 @@ fn numbers_words_and_names_are_told_apart() {
     assert_eq!(
         told,
         expected.len(),
-        "what may be a number is none: {errors}"
+        "every problem is listed once: {errors}"
     );
     for name in ["http://x", "a b", "", "x:80", "x/y"] {
         let flag = format!("--http-host={name}");
@@ -256,7 +256,7 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
     std::fs::create_dir(&data).expect("a new directory");
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(&data, open).expect("our own file");
-    // Root alone can give a directory away.
+    // Only root can give a directory to another user.
     let somebody = rustix::process::Uid::from_raw(12_345);
     let is_given_away = rustix::fs::chown(&data, Some(somebody), None).is_ok();
     let mut command = daemon::serve(&["--data", text(&data)]);
@@ -540,7 +540,7 @@ fn the_table_of_tasks_is_shown_and_what_is_wrong_with_it_is_told() {
         assert!(errors.contains(line.as_str()), "{line} in {errors}");
     }
     let told = errors.lines().skip(1).count();
-    assert_eq!(told, expected.len(), "nothing twice: {errors}");
+    assert_eq!(told, expected.len(), "no error twice: {errors}");
     let (_files, path) = file("tasks = 3\n");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");

@@ -1,11 +1,11 @@
-//! Connections that take every descriptor which they may have: the journal, snapshots and the command line go on.
+//! Connections that use up all descriptors: the journal, snapshots and the command line continue.
 
 use crate::daemon::{Daemon, serve_by, sexton, text};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::process::Command;
 
-/// The default settings allow more connections than most limits do, which matters only if there are few.
+/// The default settings allow more connections than most limits do, which is logged as a warning only if there are few.
 #[test]
 fn a_limit_that_is_usually_enough_is_no_news() {
     let start = |limit: &str| {
@@ -36,7 +36,7 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
     daemon.until_logged("a connection was not accepted");
     for words in [
         &["lock", "acquire", "a", "--owner", "me"][..],
-        // It opens the files of a snapshot, all at a time.
+        // It opens the files of a snapshot, all at the same time.
         &["checkpoint"],
         &["status"],
     ] {

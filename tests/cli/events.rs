@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A command that shows what happens.
+/// A command that shows events.
 struct Showing {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -34,7 +34,7 @@ impl Showing {
         line
     }
 
-    /// The next line, for which this is done again and again: the command may not listen yet.
+    /// The next line, for which this action is repeated, because the command may not have subscribed yet.
     fn line_after(&mut self, mut act: impl FnMut()) -> String {
         std::thread::scope(|scope| {
             let line = scope.spawn(|| self.line());
@@ -54,7 +54,7 @@ impl Showing {
 
 impl Drop for Showing {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -85,7 +85,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
         said.get("token").and_then(Value::as_u64).expect("a token")
     };
     let mut all = Showing::start(&data, &["events", "--json"]);
-    // It is there once it has shown something.
+    // It has subscribed once it has shown something.
     let mut first = None;
     let mut keys = 0;
     let told = all.line_after(|| {
@@ -202,7 +202,7 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     // A connection whose request was not read yet would be reset.
     events.line_after(|| {
         run(&data, &["lock", "acquire", "a", "--owner", "me"]);
-        // What is asked for again is renewed, of which nothing is told.
+        // A repeated request is a renewal, which has no event.
         run(&data, &["lock", "release-all", "--owner", "me"]);
     });
     daemon.kill();

@@ -1,4 +1,4 @@
-//! Another machine, as far as a coordinator can tell: a real sshd, on loopback, as this user.
+//! Another machine, from a coordinator's point of view: a real sshd, on loopback, as this user.
 
 use crate::daemon::text;
 use crate::left_out::left_out;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Another machine: an sshd that lets one key in, for the wrapper alone.
+/// Another machine: an sshd that accepts one key, for the wrapper alone.
 pub(crate) struct Far {
     sshd: Option<Child>,
     pub(crate) port: u16,
@@ -28,12 +28,12 @@ fn quiet(command: &mut Command) {
 }
 
 impl Far {
-    /// `None`, which is said, where there is no sshd.
+    /// `None`, with a note, where no sshd is installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_in(None)
     }
 
-    /// The same, at the far end of a network of its own if there is one.
+    /// The same, at the far end of a separate network if there is one.
     pub(crate) fn start_in(network: Option<Network>) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
         let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
@@ -61,7 +61,7 @@ impl Far {
             text(&state)
         );
         write("authorized", format!("{bound} {}", read("key.pub")));
-        // A port that was free a moment ago: one that listens on 0 does not say which it got.
+        // A port that was free a moment ago: an sshd that listens on 0 does not report its port.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
@@ -91,7 +91,7 @@ impl Far {
             ),
         );
         if rustix::process::geteuid().is_root() {
-            // Where sshd as root puts away its rights.
+            // The directory in which sshd drops its privileges when it runs as root.
             std::fs::create_dir_all("/run/sshd").expect("root may do this");
         }
         let mut far = Self {
@@ -137,14 +137,14 @@ impl Far {
         self.network.as_ref().expect("it has one of its own")
     }
 
-    /// Nobody gets in any more; who is in stays.
+    /// Accepts no further connections; existing ones stay.
     pub(crate) fn shut(&mut self) {
         let mut sshd = self.sshd.take().expect("it is running");
         sshd.kill().expect("a permitted signal");
         sshd.wait().expect("our child");
     }
 
-    /// The server `web`, which this is.
+    /// The server `web`, which is this machine.
     pub(crate) fn add_to(&self, tree: &Tree, threads: u32) {
         let config = self.path("config");
         tree.well(&[
@@ -160,7 +160,7 @@ impl Far {
         ]);
     }
 
-    /// PIDs of processes in whose command line this is.
+    /// PIDs of processes whose command line contains this.
     pub(crate) fn pids(&self, words: &str) -> Vec<Pid> {
         let state = text(&self.path("state")).to_owned();
         let entries = std::fs::read_dir("/proc")
@@ -175,19 +175,19 @@ impl Far {
         numbers.filter(is_one).filter_map(Pid::from_raw).collect()
     }
 
-    /// Who keeps attempts.
+    /// The processes that keep attempts.
     pub(crate) fn keepers(&self) -> Vec<Pid> {
         self.pids(" wrapper keep ")
     }
 
-    /// Cuts all connections: their far ends are gone at once, and so is what ssh hears.
+    /// Cuts all connections: their far ends are closed immediately, and ssh notices.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
             kill_process(pid, Signal::KILL).expect("a permitted signal");
         }
     }
 
-    /// Leaves it as it is found after a start: nothing lives, and the boot is another. These are the commands that run.
+    /// Leaves the state that a reboot would leave: no process is alive, and the boot id differs. Returns the commands that were running.
     pub(crate) fn reboot(&self, commands: impl IntoIterator<Item = Pid>) {
         let all: Vec<Pid> = self.keepers().into_iter().chain(commands).collect();
         for pid in &all {
@@ -202,7 +202,7 @@ impl Far {
         }
     }
 
-    /// Nothing is kept there any more.
+    /// Waits until no attempt is kept there any more.
     pub(crate) fn assert_forgotten(&self) {
         until("nothing is kept there", || {
             let kept = std::fs::read_dir(self.path("state")).ok()?.count();
@@ -217,7 +217,7 @@ impl Drop for Far {
             drop(sshd.kill());
             drop(sshd.wait());
         }
-        // Each stops its command, with all that that started, and is gone after it.
+        // Each stops its command, with everything that it started, and exits after that.
         for pid in self.keepers() {
             // It may have ended by itself.
             let _gone = kill_process(pid, Signal::TERM);
@@ -239,7 +239,7 @@ impl Far {
             line.starts_with(&format!("{name}\0")) && line.contains(&config)
         };
         let found: Vec<i32> = numbers.filter(is_one).collect();
-        assert!(!found.is_empty(), "no {name} runs");
+        assert!(!found.is_empty(), "no {name} is running");
         found
     }
 }

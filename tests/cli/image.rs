@@ -1,5 +1,5 @@
 //! Checks the Containerfile, and runs the program as in a container of that image: as process 1, as the image's user, without
-//! capabilities. The image itself is built by hand, since that needs an image registry.
+//! capabilities. The image itself is not built, since that needs an image registry.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, text};
 use crate::left_out::left_out;
@@ -175,7 +175,7 @@ fn the_image_starts_is_healthy_and_stops() {
     ]);
     as_user(&mut container, &data);
     let entry = words(&given("ENTRYPOINT").expect("the file has this instruction"));
-    assert_eq!(entry, ["sexton"], "which is the program");
+    assert_eq!(entry, ["sexton"], "the entry point is the program");
     container.args(words(&given("CMD").expect("the file has this instruction")));
     // No network interface is up there, not even loopback.
     container

@@ -1,4 +1,4 @@
-//! `sexton import supervisord`: what becomes of a configuration, what is told of the rest, and that the result is served.
+//! `sexton import supervisord`: the converted configuration, the reports about the rest, and a server that runs the result.
 
 use crate::coordinator;
 use crate::daemon::{self, Daemon, ended, sexton, text};
@@ -34,7 +34,7 @@ fn output(command: &mut Command) -> Output {
     command.output().expect("the program runs")
 }
 
-/// The new file beside the old one, what `sexton config` has of its services, and what was told.
+/// The new file beside the old one, its services according to `sexton config`, and the reports.
 fn imported(main: &Path) -> (PathBuf, Value, String) {
     let new = main.with_extension("toml");
     let [printed, told] = ended(output(import(main).args(["-o", text(&new)])), 0);
@@ -42,7 +42,7 @@ fn imported(main: &Path) -> (PathBuf, Value, String) {
     let mut config = sexton();
     config.args(["config", "--json", "--config", text(&new)]);
     let [shown, errors] = ended(output(&mut config), 0);
-    assert_eq!(errors, "", "the result is right");
+    assert_eq!(errors, "", "the result is valid");
     let mut shown: Value = serde_json::from_str(&shown).expect("valid JSON");
     let services = shown.get_mut("services").expect("it has services").take();
     (new, services, told)
@@ -145,7 +145,7 @@ fn programs_become_services() {
     let written = std::fs::read_to_string(&new).expect("the file exists");
     let env = r#"env = { ROOT = "/srv", A = "x, y", B = "1;2", C = "/bin:/usr/bin" }"#;
     assert!(written.contains(env), "{written}");
-    // On standard output it is the same.
+    // It prints the same on standard output.
     let [printed, _] = ended(output(&mut import(&main)), 0);
     assert_eq!(printed, written);
 }
@@ -223,14 +223,14 @@ fn secrets_are_never_written_down() {
         told.contains("[program:b] environment: %(ENV_NOWHERE)s: it is not in the environment"),
         "{told}"
     );
-    // What is not known is not started.
+    // A service with unknown parts is not started.
     assert_eq!(printed.matches("autostart = false").count(), 2, "{printed}");
     assert!(told.contains("2 of them with autostart = false"), "{told}");
     let (_, services, _) = imported(&main);
     assert_eq!(services.as_object().map(serde_json::Map::len), Some(2));
 }
 
-/// Ends its services with it.
+/// Ends its services when it is dropped.
 struct Served {
     daemon: Option<Daemon>,
     data: PathBuf,
@@ -262,7 +262,7 @@ impl Drop for Served {
     }
 }
 
-/// Each makes a file of its name.
+/// Each creates a file with its name.
 fn touching(here: &str, users: &[(&str, &str)]) -> String {
     let program = |(name, user): &(&str, &str)| {
         format!(
@@ -272,7 +272,7 @@ fn touching(here: &str, users: &[(&str, &str)]) -> String {
     users.iter().map(program).collect()
 }
 
-/// A directory where everybody may write.
+/// A directory that is writable for everyone.
 fn open_to_all(files: &TempDir) -> &str {
     let mode = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(files.path(), mode).expect("our own file");
@@ -312,7 +312,7 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
 
 #[test]
 fn a_program_of_another_user_never_runs_as_ours() {
-    // Both sides as one who is not root.
+    // Both sides as a user other than root.
     let own = match rustix::process::geteuid().as_raw() {
         0 => 65_534,
         own => own,
@@ -338,7 +338,7 @@ fn a_program_of_another_user_never_runs_as_ours() {
         daemon: Some(Daemon::start(become_them(daemon::serve(&flags)))),
         data,
     };
-    until("ours has ended", || {
+    until("our server has ended", || {
         (served.status("ours") == "finished").then_some(())
     });
     for name in ["named", "numbered"] {
@@ -393,7 +393,7 @@ for group in options.configroot.supervisord.process_group_configs:
 print(json.dumps(programs))
 ";
 
-/// A configuration that tries the corners of the dialect; no value is a secret.
+/// A configuration with unusual syntax; no value is a secret.
 const CORNERS: &str = "\
 [supervisord]
 environment = ROOT=/srv,LATE=\"of all\"

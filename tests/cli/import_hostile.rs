@@ -1,14 +1,14 @@
-//! `sexton import` with files that mean no good: limits, cycles and broken lines end in words with their place.
+//! `sexton import` with hostile files: limits, cycles and broken lines are reported with their positions.
 
 use crate::daemon::{ended, text};
 use crate::import::{files, import};
 use std::path::Path;
 
-/// What was told of a file that is refused.
+/// The messages about a refused file.
 fn refused(main: &Path, status: i32) -> String {
     let output = import(main).output().expect("the program runs");
     let [printed, told] = ended(output, status);
-    assert_eq!(printed, "", "half a result is none");
+    assert_eq!(printed, "", "no partial result is printed");
     told
 }
 

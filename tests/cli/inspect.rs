@@ -1,7 +1,7 @@
-//! `sexton inspect`: it finds each planted damage and names it, says what a start would do, which the start then does, and
-//! changes nothing, to the bit and to the time of the last change.
+//! `sexton inspect`: it finds and names each planted damage, and reports what a start would do, which the start then does. It
+//! changes nothing, neither bytes nor modification times.
 
-#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory::{self, copy, everything, make};
@@ -27,14 +27,14 @@ fn json(data: &Path) -> (Option<i32>, Value) {
     (output.status.code(), found)
 }
 
-/// All that was said, in one line.
+/// The whole output, in one line.
 fn said(output: &Output) -> String {
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8(all).expect("UTF-8");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands in the directory that is damaged: its segments in order, and which snapshot is newer.
+/// The directory that is damaged: its segments in order, and which snapshot is newer.
 struct DamagedDirectory {
     data: PathBuf,
     segments: Vec<PathBuf>,
@@ -107,7 +107,7 @@ fn put(file: &Path, offset: u64, bytes: &[u8]) {
         .expect("a writable file");
 }
 
-/// Makes a seal or a segment one of a newer format: its checksum holds.
+/// Changes the version of a seal or a segment to a newer one, with a valid checksum.
 fn newer(file: &Path, is_seal: bool) {
     let mut bytes = fs::read(file).expect("the file is readable");
     bytes[8..12].copy_from_slice(&9_u32.to_le_bytes());
@@ -129,7 +129,7 @@ fn remove(file: &Path) {
     fs::remove_file(file).expect("the file exists");
 }
 
-/// The end of what is used of a segment.
+/// The end of the used part of a segment.
 fn used(file: &Path) -> u64 {
     let bytes = fs::read(file).expect("the file is readable");
     let last = bytes
@@ -139,7 +139,7 @@ fn used(file: &Path) -> u64 {
     last as u64 + 1
 }
 
-/// Moves what has this name away, and leaves a link to it.
+/// Moves the file of this name away, and leaves a link to it.
 fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
     let away = tempfile::tempdir_in(made.data.parent().expect("it is in a directory"));
     let away = away.expect("it can be created").keep().join("away");
@@ -150,7 +150,7 @@ fn linked(made: &DamagedDirectory, name: impl AsRef<Path>) {
 
 type Plant = fn(&DamagedDirectory);
 
-/// What is done, with which status `inspect` ends, and what it says.
+/// A case: the damage, the exit status of `inspect`, and parts of its output.
 const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
     (
         "nothing",
@@ -401,7 +401,7 @@ fn each_planted_damage_is_named_and_nothing_is_changed() {
     }
 }
 
-/// A start does with a directory what `inspect` said that it would.
+/// A start does with a directory what `inspect` reported.
 fn does_what_was_said(data: &Path, what: &str, found: &Value) {
     let start = &found["start"];
     let node = match Node::open(directory::settings(data)) {
@@ -449,7 +449,7 @@ fn what_is_held_under_a_key_is_shown() {
     assert!(!held.contains("\"owner 2\""), "{held}");
     assert!(
         story.contains("lock granted key=odd index=150"),
-        "its story is told"
+        "its history is shown"
     );
     let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
     assert!(
@@ -490,7 +490,7 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     assert!(said(&file).contains("it is a file"), "{}", said(&file));
 }
 
-/// Where nothing was ever written, nothing was left in order either.
+/// Where nothing was ever written, there was no clean stop either.
 #[test]
 fn a_directory_without_a_past_has_no_end_to_speak_of() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -542,7 +542,7 @@ fn a_directory_in_use_is_read_as_it_is() {
     assert_eq!(found["running"], Value::Null);
 }
 
-/// What somebody else may make up in the name of a file is shown in its own line, and steers nothing.
+/// A file name made up by another user is shown in its own line, and cannot affect the output.
 #[test]
 fn names_of_files_cannot_steer_a_terminal() {
     let files = tempfile::tempdir().expect("a temporary directory");

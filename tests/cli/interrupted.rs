@@ -1,5 +1,5 @@
-//! Commands that are interrupted or killed in the middle: a backup has its name only when it is whole, and what was made
-//! on the way is gone soon after.
+//! Commands that are interrupted or killed: a backup only has its name when it is complete, and intermediate files are removed
+//! soon after.
 
 use crate::daemon::{Daemon, sexton};
 use crate::directory;
@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Rounds in which a command may come to its end before the signal does.
+/// Rounds in which a command may end before it gets the signal.
 const ROUNDS_MAX: u32 = 200;
 
 fn names(folder: &Path) -> Vec<String> {
@@ -22,8 +22,8 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(name).collect()
 }
 
-/// Whether a signal means anything to what this process starts: a shell's background jobs do not hear SIGINT.
-#[expect(clippy::print_stdout, reason = "what is left out is said")]
+/// Whether a signal has an effect on processes started here: a shell's background jobs ignore SIGINT.
+#[expect(clippy::print_stdout, reason = "skipped parts are reported")]
 fn is_heard(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("the system has it");
     let ignored = status
@@ -38,7 +38,7 @@ fn is_heard(signal: Signal) -> bool {
     heard
 }
 
-/// Sends a signal as soon as something is made in the folder.
+/// Sends a signal as soon as something is created in the directory.
 fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = quiet
@@ -50,7 +50,7 @@ fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus 
             return status;
         }
     }
-    // One that has ended is not waited for yet: the signal reaches nobody else.
+    // A process that has ended is not reaped yet, so the signal reaches no other process.
     kill_process(Pid::from_child(&child), signal).expect("a live process");
     child.wait().expect("our child")
 }
@@ -71,14 +71,14 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
             let mut command = sexton();
             command.arg("backup").arg(&copy).arg("--data").arg(&data);
             let status = interrupt(command, &copies, signal);
-            until("nothing half made is there", || {
+            until("nothing incomplete is left", || {
                 names(&copies)
                     .iter()
                     .all(|name| name == "copy")
                     .then_some(())
             });
             if copy.exists() {
-                // It came to its end: then it is whole.
+                // It has ended: then the backup is complete.
                 let inspected = sexton().arg("inspect").arg(&copy).output();
                 let inspected = inspected.expect("the command runs");
                 assert_eq!(inspected.status.code(), Some(0), "{inspected:?}");

@@ -1,8 +1,8 @@
-//! `sexton lease`: one pass at a time, no more often than once a period, and a whole one after every request, whoever is killed.
+//! `sexton lease`: one pass at a time, no more often than once a period, and a whole one after every request, whatever is killed.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -14,14 +14,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Writes a line when it begins and one when it ends, and runs until a file says that it may end.
+/// Writes a line when it begins and one when it ends, and runs until a file allows it to end.
 const PASS: &str = r#"
 echo "begin $$ $2" >> "$1"
 while [ ! -e "$1.end" ]; do sleep 0.02; done
 echo "end $$ $2" >> "$1"
 "#;
 
-/// Passes of a lease, and where they say what they do.
+/// Passes of a lease, and the file to which they write.
 struct Passes {
     tree: Tree,
     log: PathBuf,
@@ -34,7 +34,7 @@ impl Passes {
         Self { tree, log }
     }
 
-    /// Asks for a pass, in the foreground.
+    /// Requests a pass, in the foreground.
     fn ask(&self, flags: &[&str], word: &str) -> Child {
         let mut command = self.tree.command(&["lease", "run", "k"]);
         command.args(flags).args(["--", "sh", "-c", PASS, "sh"]);
@@ -48,7 +48,7 @@ impl Passes {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The words of the passes that began, in order.
+    /// The names of the passes that began, in order.
     fn begun(&self) -> Vec<String> {
         let lines = self.lines().into_iter();
         let begun = lines.filter(|line| line.starts_with("begin"));
@@ -71,7 +71,7 @@ impl Passes {
         });
     }
 
-    /// Lets the pass that runs end, and those after it.
+    /// Lets the running pass end, and those after it.
     fn let_end(&self) {
         std::fs::write(self.end(), "").expect("a writable file");
     }
@@ -106,12 +106,12 @@ impl Passes {
 
 impl Drop for Passes {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(std::fs::write(self.end(), ""));
     }
 }
 
-/// Whether it runs: a zombie does not.
+/// Whether it is running: a zombie is not.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|it| !it.contains("State:\tZ"))
 }
@@ -180,7 +180,7 @@ fn who_never_waits_is_turned_away_and_says_so() {
     let said = ended(passes.ask(&["--no-delay"], "second"));
     assert_eq!(said.status, 0, "{said:?}");
     assert!(said.err.contains("not its turn"), "{said:?}");
-    // Beside the lease, it runs at once.
+    // Without the lease, it runs immediately.
     let said = passes.tree.run(&[
         "lease",
         "run",
@@ -220,13 +220,13 @@ fn a_lease_that_is_disabled_runs_nothing_until_it_is_enabled() {
     assert!(said.err.contains("disabled"), "{said:?}");
     assert_eq!(passes.tree.run(&["lease", "check", "k"]).status, 1);
     passes.let_end();
-    assert_eq!(ended(first).status, 0, "the pass that runs goes on");
+    assert_eq!(ended(first).status, 0, "the running pass continues");
     passes.tree.well(&["lease", "enable", "k"]);
     assert_eq!(ended(passes.ask(&[], "third")).status, 0);
     assert_eq!(passes.begun(), ["first", "third"]);
 }
 
-/// Who is killed while a pass runs and another is next.
+/// The process that is killed while a pass runs and another is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     /// The caller whose pass runs.
@@ -261,7 +261,7 @@ fn killed(whom: &[Killed]) {
         let lease = passes.show();
         assert_eq!(
             lease["current"]["running"], true,
-            "its command lives: {lease}"
+            "its command is alive: {lease}"
         );
         assert_eq!(passes.begun(), ["first"]);
     }
@@ -317,7 +317,7 @@ fn a_kill_of_all_of_them_changes_nothing() {
     ]);
 }
 
-/// Nobody else comes: the coordinator runs the command again by itself when the period is over.
+/// No other caller comes: the coordinator runs the command again by itself when the period is over.
 #[test]
 fn a_pass_that_is_killed_is_made_up_for_without_a_newcomer() {
     let passes = Passes::start();
@@ -434,7 +434,7 @@ fn a_pass_that_runs_too_long_is_stopped() {
     assert_eq!(first.status, 128 + 15, "{first:?}");
     let lease = passes.show();
     assert_eq!(lease["current"]["signal"], 15, "{lease}");
-    assert_eq!(lease["owed"], false, "it has had its time: {lease}");
+    assert_eq!(lease["owed"], false, "it ran for the allowed time: {lease}");
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
         tree.well(&["lease", "import", "repo", text])
     };
     tree.well(&["lease", "set", "repo", "period", "60s"]);
-    // None of these live.
+    // None of these is alive.
     let shown = import("4194303 1030 4194302 1090");
     let (_, fossil) = shown.split_once("\n\nnow:        ").expect("it has them");
     let lines: Vec<&str> = fossil.lines().collect();
@@ -458,7 +458,7 @@ fn a_lease_of_fossil_is_read_and_printed() {
     assert_eq!(lines[4], "idNext:     4194302              (done)");
     assert!(import("4194301 abc 34 56").contains("lease:      \"4194301 0 0 0\"\n"));
     assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
-    // This one does.
+    // This one is.
     let sleeper = Command::new("sleep")
         .arg("600")
         .stdin(Stdio::null())
@@ -514,7 +514,7 @@ fn a_program_that_is_replaced_runs_from_the_next_pass() {
     }
 }
 
-/// What was asked for before is begun after the next start.
+/// A request from before the stop is begun after the next start.
 #[test]
 fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
     let mut passes = Passes::start();
@@ -562,7 +562,7 @@ fn of_three_at_once_one_is_turned_away_whichever_it_is() {
     passes.assert_apart();
 }
 
-/// The keeper keeps what 32 callers have. A request is made all the same, and followed.
+/// The keeper keeps the parcels of 32 callers. Further requests are made all the same, and fulfilled.
 #[test]
 fn who_finds_no_room_for_its_streams_runs_without_them() {
     let tree = Tree::start();
@@ -591,7 +591,7 @@ fn who_finds_no_room_for_its_streams_runs_without_them() {
         child.wait().expect("our child");
     }
     let mut tries = 0;
-    until("there is room again", || {
+    until("a parcel is accepted again", || {
         tries += 1;
         let fresh = format!("y{tries}");
         let said = tree.run(&["lease", "run", &fresh, "--", "echo", "kept"]);

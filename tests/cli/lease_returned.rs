@@ -1,8 +1,8 @@
-//! Ctrl-C of `sexton lease run` while it waits gives its place back; other requests that rely on it are made up for.
+//! Ctrl-C of a `sexton lease run` that waits withdraws its request; other requests that rely on the pass are still fulfilled.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::done;
@@ -40,10 +40,10 @@ impl Waiting {
         until(what, || is_so(&self.lease()).then_some(()));
     }
 
-    /// Asks for another pass, and ends that command by a signal when it is next.
+    /// Requests another pass, and ends that command by a signal when it is next.
     fn interrupted(&self, signal: Signal, before: impl FnOnce()) -> Output {
         let next = ask(&self.tree, "echo pass >> passes");
-        self.until("somebody is next", |lease| lease["next"]["live"] == true);
+        self.until("a request is next", |lease| lease["next"]["live"] == true);
         before();
         kill_process(Pid::from_child(&next), signal).expect("a permitted signal");
         next.wait_with_output().expect("our child")
@@ -62,7 +62,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(std::fs::write(self.tree.data.join("end"), ""));
         drop(self.first.kill());
         drop(self.first.wait());

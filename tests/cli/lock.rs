@@ -24,7 +24,7 @@ fn of_many_commands_of_one_shell_one_holds_the_lock() {
         assert_eq!(refused.status, 1);
         assert!(
             refused.err.contains("holds the lock") && !refused.err.contains("place"),
-            "who waits for nothing stands nowhere: {refused:?}"
+            "without a wait there is no position: {refused:?}"
         );
     }
 }
@@ -37,7 +37,7 @@ fn key_and_token_are_enough_for_whoever_has_them() {
     let owner = granted["owner"].as_str().expect("a string").to_owned();
     assert!(
         owner.contains('@') && owner.contains(':'),
-        "a list says whose it is: {owner}"
+        "a list shows the owner: {owner}"
     );
     assert_eq!(
         coordinator.well(&["lock", "owner", "backup"]),
@@ -59,7 +59,7 @@ fn key_and_token_are_enough_for_whoever_has_them() {
         );
     }
     let another = release(&["--token", &token, "--owner", "another"]);
-    assert_eq!(another.status, 1, "an owner that is named must fit");
+    assert_eq!(another.status, 1, "an owner that is given must match");
     let nobody = release(&[]);
     assert_eq!(nobody.status, 2, "{nobody:?}");
     assert!(nobody.err.contains("--token"), "{nobody:?}");
@@ -99,7 +99,7 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
     let other = done(by_environment.output().expect("the command runs"));
     assert!(
         other.out.starts_with("acquired as two"),
-        "an index is a lock of its own: {other:?}"
+        "each index is a separate lock: {other:?}"
     );
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two"]);
     assert_eq!((held.status, held.out.as_str()), (1, ""));
@@ -152,7 +152,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     );
 }
 
-/// Ends the coordinator, in good order or as a crash would, and starts it again on the same directory.
+/// Ends the coordinator, cleanly or as a crash would, and starts it again on the same directory.
 fn start_again(coordinator: Coordinator, signal: Signal) -> Coordinator {
     let Coordinator {
         daemon,

@@ -1,4 +1,4 @@
-//! `sexton lock run`: nobody else has the lock while anything of the command lives, whoever is killed.
+//! `sexton lock run`: no other client has the lock while any process of the command is alive, whatever is killed.
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Runs until its file is gone. It says that it began, and is found by its PID in a file.
+/// Runs until its file is removed. It reports its beginning, and writes its PID to a file.
 const HOLDS: &str = r#"
 echo $$ > "$1.pid"
 mkdir "$1" || { echo beside another >> "$1.wrong"; exit 99; }
@@ -17,7 +17,7 @@ while [ ! -e "$1.end" ]; do sleep 0.02; done
 rmdir "$1"
 "#;
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     Run,
@@ -26,7 +26,7 @@ enum Killed {
     Keeper,
 }
 
-/// A holder of a lock, and where it says that it holds it.
+/// A holder of a lock, and the file in which it reports so.
 struct Holder {
     run: Child,
     place: PathBuf,
@@ -65,7 +65,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Also where the test failed.
+        // Also if the test failed.
         drop(std::fs::write(self.beside(".end"), ""));
         drop(self.run.kill());
         drop(self.run.wait());
@@ -130,12 +130,12 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
         "true",
     ];
     assert_eq!(tree.run(&words).status, 42);
-    assert_eq!(locks(&tree).len(), 1, "nobody stands in line any more");
+    assert_eq!(locks(&tree).len(), 1, "no client is in line any more");
     assert_eq!(holder.end(), Some(0));
     assert_eq!(conflict(&tree).status, 0);
 }
 
-/// The next holder starts when the command is gone, and not before.
+/// The next holder starts when the command has ended, and not before.
 fn killed(whom: &[Killed]) {
     let mut tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
@@ -165,13 +165,13 @@ fn killed(whom: &[Killed]) {
         tree.serve();
     }
     if whom.contains(&Killed::Command) {
-        // What a command leaves when it is killed is no sign that it lives.
+        // A file that a killed command leaves does not show that it is alive.
         std::fs::remove_dir(&holder.place).expect("the directory exists");
     } else {
         let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
         assert!(
             alive.exists() && !next.exists(),
-            "nobody has the lock beside it"
+            "no other client has the lock"
         );
         let listed = locks(&tree);
         assert_eq!(listed.len(), 2, "{listed:?}");
@@ -181,9 +181,9 @@ fn killed(whom: &[Killed]) {
     assert!(waiting.wait().expect("our child").success());
     assert!(
         !holder.beside(".wrong").exists(),
-        "two held the lock at a time"
+        "two held the lock at the same time"
     );
-    until("nobody holds it", || locks(&tree).is_empty().then_some(()));
+    until("the lock is free", || locks(&tree).is_empty().then_some(()));
 }
 
 #[test]
@@ -259,7 +259,11 @@ fn what_a_command_leaves_holds_the_lock_on() {
     let said = tree.run(&["lock", "run", "k", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 5, "{said:?}");
     assert!(said.err.contains("still running"), "{said:?}");
-    assert_eq!(conflict(&tree).status, 1, "what it left runs on");
+    assert_eq!(
+        conflict(&tree).status,
+        1,
+        "the process that it left is still running"
+    );
     std::fs::write(format!("{}.end", text(&place)), "").expect("a writable file");
     let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);
     assert_eq!(said.status, 0, "{said:?}");
@@ -303,7 +307,7 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
         &holder.command().as_raw_nonzero().to_string(),
     ]);
     kill_process(own, Signal::CONT).expect("a live process");
-    assert_eq!(said.status, 0, "the command is gone before: {said:?}");
+    assert_eq!(said.status, 0, "the command ends first: {said:?}");
     assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
 }
 
@@ -318,7 +322,7 @@ fn a_lock_that_is_taken_away_takes_the_command_along() {
     assert_eq!(
         tree.run(&["lock", "release", "--force", "k"]).status,
         1,
-        "nobody holds it"
+        "the lock is free"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The log: lines for programs, how much of it there is, and that no secret ever stands in it.
+//! The log: lines for programs, its levels, and the absence of secrets.
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{Client, request};
@@ -73,7 +73,7 @@ fn no_secret_stands_in_the_log_however_much_is_asked_for() {
         daemon.signal(Signal::TERM);
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{log}");
-        assert!(log.contains("DEBUG"), "as much as there is: {log}");
+        assert!(log.contains("DEBUG"), "at the most detailed level: {log}");
         for secret in [TOKEN, NEXT, WRONG] {
             assert!(!log.contains(secret), "{secret} in {log}");
         }
@@ -88,7 +88,7 @@ fn a_program_can_read_the_log_and_the_end() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let flags = ["--data", text(files.path()), "--log-format", "json"];
     let daemon = Daemon::serve(&flags);
-    // A second one fails, and says so in the same way.
+    // A second one fails, and reports it in the same format.
     let output = serve(&flags).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));

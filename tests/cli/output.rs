@@ -1,8 +1,9 @@
-//! Output of processes: it goes to its files without the coordinator, is rotated from outside, and whoever keeps it open is named.
+//! Output of processes: it is written to files without the coordinator, is rotated from outside, and a process that keeps it open
+//! is named.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::patience::until;
@@ -14,14 +15,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// How much the coordinator may read and write while much is written past it.
+/// How much the coordinator may read and write while a process writes a lot to its file.
 const LITTLE_BYTES: u64 = 64 << 20;
 
 fn rotated(log: &Path, nth: u32) -> PathBuf {
     PathBuf::from(format!("{}.{nth}.gz", log.display()))
 }
 
-/// All that is kept of a file and of those before it.
+/// The remaining content of a file and of those before it.
 fn whole(log: &Path) -> String {
     let mut all = String::new();
     for nth in (1..100).rev() {
@@ -122,7 +123,7 @@ fn whoever_keeps_the_output_open_is_named() {
     ended(&tree, &id);
     let record = tree.record(&id);
     assert_eq!(record["code"], 3, "{record}");
-    // That of whatever it was just then.
+    // The name of the command that the process was executing at that moment.
     let name = record["output_held_by"][0]["name"]
         .as_str()
         .expect("a string");
@@ -140,7 +141,7 @@ fn whoever_keeps_the_output_open_is_named() {
         .and_then(rustix::process::Pid::from_raw);
     let pid = pid.expect("a PID");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
-    // One that closed it is none.
+    // A process that closed the output is not named.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(
         "(exec > /dev/null 2>&1; : > {closed}; sleep 1) & until test -e {closed}; do sleep 0.05; done",

@@ -1,4 +1,4 @@
-//! PID files that others wrote: the process that is meant is signalled, and no stranger ever.
+//! PID files of other programs: the intended process is signalled, and never another one.
 
 use crate::daemon::{ended, sexton, text};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// A process of another program, with its PID file. It does not outlast the test.
+/// A process of another program, with its PID file. It ends with the test.
 struct Other {
     child: Child,
     started: SystemTime,
@@ -37,7 +37,7 @@ impl Other {
         self.files.path().join("process.pid")
     }
 
-    /// Makes its file so much younger than its process.
+    /// Makes its file this much younger than its process.
     fn shift(&self, seconds: f64) {
         let span = Duration::from_secs_f64(seconds.abs());
         let time = if seconds < 0.0 {
@@ -54,7 +54,7 @@ impl Other {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// How `ps --pid-files` has it.
+    /// Its line in `ps --pid-files`.
     fn status(&self) -> String {
         let listed = list(self.files.path());
         let status = listed
@@ -107,7 +107,7 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     let [said, _] = kill(&other.pid_file(), &["--json"], 0);
     let said: Value = serde_json::from_str(&said).expect("valid JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
-    // Its parent has not asked how, and then it has.
+    // Its parent has not reaped it, and then it has.
     assert_eq!(other.status(), "ended");
     kill(&other.pid_file(), &[], 1);
     let status = other.child.wait().expect("it has ended");
@@ -144,7 +144,7 @@ fn a_stranger_with_the_pid_is_never_touched() {
     assert_eq!(other.status(), "unknown-program");
     let [_, told] = kill(&other.pid_file(), &["--now"], 1);
     assert!(told.contains("write cmd.sh there"), "{told}");
-    // Whoever may write a file here does not thereby say what root is to kill.
+    // A user who may write a file here must not thereby choose what root kills.
     write(&script, "exec sleep 1000\n");
     if rustix::process::getuid().is_root() {
         chown(other.pid_file(), Some(12_345), None).expect("root may do this");
@@ -153,7 +153,7 @@ fn a_stranger_with_the_pid_is_never_touched() {
         chown(other.pid_file(), Some(0), None).expect("root may do this");
     }
     assert_eq!(other.status(), "running");
-    assert!(other.lives(), "nothing of that has reached it");
+    assert!(other.lives(), "no signal has reached it");
     kill(&other.pid_file(), &["--now"], 0);
     assert!(!other.lives());
 }
@@ -176,7 +176,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
         list(files.path()).pointer("/pid_files"),
         Some(&Value::Array(vec![]))
     );
-    // A file below, and one that cannot be read as one.
+    // A file in a subdirectory, and one that cannot be read as a PID file.
     write(&path.join("y.pid"), "4194305");
     write(&files.path().join("z.pid"), "what");
     let listed = list(files.path());

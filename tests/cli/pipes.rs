@@ -1,4 +1,4 @@
-//! Pipes where files are expected: nobody may ever write to one, so none is waited for.
+//! Pipes where files are expected: a pipe may never be written to, so nothing blocks on one.
 
 use crate::daemon::{Daemon, sexton, text};
 use rustix::fs::{CWD, FileType, Mode, mknodat};

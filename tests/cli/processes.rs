@@ -1,4 +1,4 @@
-//! Processes from a shell: run, looked at, waited for, stopped, and found again after kills of coordinator and keeper.
+//! Processes from a shell: launched, listed, waited for, stopped, and found again after kills of coordinator and keeper.
 use crate::coordinator::done;
 use crate::daemon::{PROGRAM, forget_environment, text};
 use crate::patience::until;
@@ -90,7 +90,7 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
     assert!(lines.next().is_some_and(|umask| umask.starts_with('0')));
     let directory = here.path().canonicalize().expect("the path exists");
     assert_eq!(lines.next(), directory.to_str());
-    assert_eq!(lines.next(), Some("as it was"));
+    assert_eq!(lines.next(), Some("unchanged"));
     assert_eq!(lines.next().map(str::len), Some(300_000));
     assert_eq!((done.status, done.err.as_str()), (0, "beside\n"));
 }
@@ -247,7 +247,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
     std::fs::write(&go, "").expect("a writable file");
     let record = || Some(tree.record(&of_keeper)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
-    // Nobody who waited for it lives; the newest kernels say how it ended all the same.
+    // No process that waited for it is alive; the newest kernels report how it ended anyway.
     if record["lost"].is_null() {
         assert_eq!(record["code"], 4);
     } else {
@@ -337,7 +337,7 @@ fn a_secret_is_in_no_file_record_or_log() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), format!("API_TOKEN={SECRET}\n")).expect("a writable file");
     let path = text(file.path());
-    // Compared with the file: in the arguments it would be in the record.
+    // Compared with the file: an argument would be in the record.
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
     let asked = tree.run(&[
         "run",
@@ -449,7 +449,7 @@ fn top_shows_the_tree_and_what_it_uses() {
         },
     );
     assert!(child.contains("running"), "{child}");
-    // What nobody asks for is not there, and what has ended uses nothing.
+    // Usage is only included on request, and a process that has ended uses nothing.
     let asked = |usage: &str| {
         let path = format!("/v1/processes?usage={usage}");
         let said = tree.get(&path);
@@ -486,7 +486,7 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
     let pid = tree.record(&lives)["pid"].as_i64().expect("a number");
     let pid = Pid::from_raw(i32::try_from(pid).expect("a small number")).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a live process");
-    // Whoever sees it first, it is no longer said to live.
+    // Whichever part notices it first, it is no longer listed as running.
     until("the other has ended, too", || {
         let said = reconcile();
         assert_eq!(said["open"], 0, "{said}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// Claims a job: its number and the token, as a shell takes them from the first line.
+/// Claims a job: its id and the token, as a shell takes them from the first line.
 pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     let printed = coordinator.well(&["pop", queue]);
     let mut words = printed.split_whitespace();
@@ -15,7 +15,7 @@ pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
     (word(), word())
 }
 
-/// A command that is told no, and why.
+/// A command that must be refused, and the reason.
 pub(crate) fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
     let refused = coordinator.run(words);
     assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
@@ -269,7 +269,7 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
         "job-bytes = 2_000_000\n[queues.default]\nmax_tries = 3\n\
          [queues.mails]\norder = \"fifo\"\nclaim_ttl = 0\nread_only_reason = \"it moves\"\n",
     );
-    // By now the file says something else.
+    // By now the file has other content.
     let file = coordinator.files.path().join("sexton.toml");
     std::fs::write(file, "[queues.mails]\nmax_tries = 9\n").expect("a writable file");
     let all = coordinator.json(&["config"]);
@@ -334,7 +334,7 @@ fn any_queue_that_has_a_job_is_claimed_from() {
     };
     assert_eq!(queue_of(&["--except", "mails"]), "t1:purges");
     assert_eq!(queue_of(&["--tenant", ""]), "mails");
-    assert_eq!(queue_of(&[]), "t1:mails", "of whichever tenant");
+    assert_eq!(queue_of(&[]), "t1:mails", "of any tenant");
     refused(&coordinator, &["pop", "--any"], "no job to claim");
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that failed, from a shell.
+//! Failed jobs, from a shell.
 
 use crate::beanstalk::{Client, Reply};
 use crate::coordinator::{Coordinator, command, done};
@@ -12,10 +12,7 @@ fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
     coordinator.well(&["push", "q", "x"]);
     let (id, token) = pop(&coordinator, "q");
     let fail = |token: &str| coordinator.well(&["fail", &id, token, "--retry-after", "600"]);
-    assert!(
-        fail(&token).starts_with("retrying, "),
-        "it says how it stands"
-    );
+    assert!(fail(&token).starts_with("retrying, "), "it shows its state");
     refused(&coordinator, &["release", &id, &token], "stale");
     let peeked = coordinator.well(&["peek", &id]);
     assert!(peeked.contains(" retrying, "), "{peeked}");
@@ -64,7 +61,7 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
     );
     let listed = coordinator.well(&["show", "--list"]);
     assert!(listed.contains("LAST ERROR\n"), "{listed}");
-    // Of several lines, the last one says what went wrong.
+    // Of several lines, the last one describes the problem.
     assert!(listed.ends_with("  [31magain\n"), "{listed}");
 }
 
@@ -161,7 +158,7 @@ fn what_went_wrong_steers_no_terminal_wherever_it_is_shown() {
             let told = shown.lines().find(|line| line.contains("31m"));
             let told: Value = serde_json::from_str(told.expect("it exists")).expect("valid JSON");
             let told = &told["message"]["fail"]["error"];
-            assert_eq!(told, error, "what is read back is the same");
+            assert_eq!(told, error, "the error is read back unchanged");
         }
     }
 }

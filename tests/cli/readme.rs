@@ -1,4 +1,4 @@
-//! What the README shows is run as it stands there, from top to bottom. What is not run is named, with the reason.
+//! The commands of the README are run unchanged, from top to bottom. Those that are not run are listed, with the reason.
 
 use crate::client_programs::greenstalk;
 use crate::left_out::left_out;
@@ -10,13 +10,13 @@ use std::process::Command;
 
 const README: &str = include_str!("../../README.md");
 
-/// The heading from which on it is a session of its own.
+/// The heading at which a separate session begins.
 const OPERATOR: &str = "## If you run it";
 
 /// Commands of blocks that are not run here.
 const NOT_RUN: &[(&str, &str)] = &[(
     "cargo install --locked --path .",
-    "it builds the program anew, which the tests have from cargo",
+    "it builds the program, which cargo has built for the tests",
 )];
 
 /// Commands within a sentence that are not run here.
@@ -24,7 +24,7 @@ const INLINE_NOT_RUN: &[(&str, &str)] = &[
     ("pip install greenstalk", ".ci/run installs it"),
     (
         "cargo run --release -- serve",
-        "it builds the program anew; `sexton serve` is run",
+        "it builds the program; `sexton serve` is run",
     ),
     ("cargo test", "this is run by it"),
     ("cargo doc --open", ".ci/run builds it"),
@@ -187,7 +187,7 @@ fn every_command_is_run_or_named_with_the_reason() {
             "{named} is named, and not in the README"
         );
     }
-    // Each two of every three parts between backquotes are text.
+    // Two of every three parts between backquotes are text.
     let prose: Vec<&str> = README.split("```").step_by(2).collect();
     let prose = prose.join(" ");
     let spans: Vec<&str> = prose.split('`').skip(1).step_by(2).collect();

@@ -1,8 +1,8 @@
-//! Services that say when they are ready, that they still live, and as whom they run.
+//! Services that report readiness and send watchdog messages, and the users that they run as.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{PROGRAM, text};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// One that speaks the protocol of `sd_notify`: another coordinator, on a directory of its own.
+/// A service that speaks the protocol of `sd_notify`: another coordinator, on a directory of its own.
 const NOTIFIER: &str = "\"serve\", \"--data\", \"inner\", \"--lockserver\", \"off\", \"--beanstalk\", \"off\", \"--http\", \"off\"";
 
 fn notifier(name: &str) -> String {
@@ -47,7 +47,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
         "[services.db]\ncommand = [\"sh\", \"-c\", \"{script}\"]\nready = \"line:now ready\"\n{WEB}"
     ));
     let said = |application: &Application| {
-        until("it says something", || {
+        until("it reports its status", || {
             output(application, "db").contains("up").then_some(())
         });
     };
@@ -61,13 +61,13 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
     std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     assert_eq!(application.until_running("db"), db);
     application.until_running("web");
-    // What the process before said does not count for the next: it says it again, when it is asked to.
+    // A report of the previous process does not count for the next one, which reports again when it is ready.
     std::fs::remove_file(application.files.path().join("go")).expect("the file exists");
     kill_process(process(db), Signal::KILL).expect("a live process");
     until("it is back", || {
         pid_of(&application, "db").filter(|pid| *pid != db)
     });
-    until("it says something again", || {
+    until("it reports its status again", || {
         (output(&application, "db").matches("up once").count() == 2).then_some(())
     });
     assert_eq!(application.status("db"), "starting");
@@ -81,8 +81,8 @@ fn a_notice_makes_a_service_ready_and_its_words_are_shown() {
     let application = Application::start(&config);
     application.until_running("db");
     application.until_running("web");
-    // It says other things before that.
-    until("its words are shown", || {
+    // It sends other messages before that.
+    until("its status is shown", || {
         let view = application.view("db");
         (view["instances"][0]["said"] == "all listeners are open").then_some(())
     });
@@ -108,7 +108,7 @@ fn a_notice_of_a_stranger_is_none() {
     for _ in 0..10 {
         sender.send_to(b"READY=1", &socket).expect("it is sent");
     }
-    // What another service is told after that is done after it.
+    // A later message to another service is handled after it.
     application.well(&["restart", "other"]);
     application.until_running("other");
     assert_eq!(application.status("db"), "starting");
@@ -133,8 +133,8 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
     let config = format!("{}watchdog = \"1s\"\ngrace = \"100ms\"\n", notifier("db"));
     let application = Application::start(&config);
     let db = application.until_running("db");
-    // It gives signs of life: it is the same after some of them were due.
-    until("its words are shown", || {
+    // It sends watchdog messages: it is the same process after some of them were due.
+    until("its status is shown", || {
         application.view("db")["instances"][0]["said"]
             .as_str()
             .map(drop)
@@ -185,7 +185,7 @@ fn another_user_can_say_that_it_is_ready_without_a_way_into_the_data_directory()
     if !geteuid().is_root() {
         return left_out("notices of other users: only root starts their services");
     }
-    // It has a directory that it may write to, and the data of the other is root's alone.
+    // It has a directory that it may write to, and only root may read the data of the other.
     let inner = tempfile::tempdir().expect("a temporary directory");
     rustix::fs::chown(
         inner.path(),

@@ -1,7 +1,8 @@
-//! `sexton recover`: damage that a start refuses is no dead end. A dry run says what would be lost and changes nothing; done, the
-//! directory starts with what stands before the damage, or with all but it, gives no number twice, and keeps what was replaced.
+//! `sexton recover`: damage because of which a start is refused can be recovered from. A dry run reports what would be lost and
+//! changes nothing; afterwards the directory starts with everything before the damage, or with everything except the damaged records,
+//! issues no number twice, and keeps the replaced files.
 
-#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
 use crate::daemon::{Daemon, serve, sexton};
 use crate::directory::{copy, everything, make, request, settings};
@@ -51,7 +52,7 @@ fn segments(data: &Path) -> Vec<std::path::PathBuf> {
     segments
 }
 
-/// Where each frame of a segment begins, with its number.
+/// The offset and number of each frame of a segment.
 fn frames(segment: &Path) -> Vec<(usize, u64)> {
     let bytes = fs::read(segment).expect("the file is readable");
     let mut frames = Vec::new();
@@ -73,7 +74,7 @@ fn edit(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(file, bytes).expect("a writable file");
 }
 
-/// 600 locks in a snapshot, 300 of them in the one before, and 500 after it: left without a stop.
+/// 600 locks in a snapshot, 300 of them in the previous one, and 500 after it: left without a stop.
 fn left(data: &Path) {
     let made = data.with_extension("made");
     let node = Node::open(settings(&made)).expect("the directory opens");
@@ -87,7 +88,7 @@ fn left(data: &Path) {
     node.stop().expect("the node stops");
 }
 
-/// How many locks a start on a directory has, and the token of one that is asked for then.
+/// The number of locks after a start on a directory, and the token of a new one.
 fn starts(data: &Path) -> (usize, u64) {
     let node = Node::open(settings(data)).expect("the node starts");
     let locks = node::entries(&node.handle()).len();
@@ -158,8 +159,8 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     );
     let (locks, number) = starts(&data);
     assert!((600..1100).contains(&locks), "{locks}");
-    assert!(number > end, "{number} was given before");
-    // And it is a directory as any other.
+    assert!(number > end, "{number} was issued before");
+    // And it is an ordinary directory.
     let output = recover(&data, &[]);
     assert_eq!(output.status.code(), Some(0));
     assert!(
@@ -236,14 +237,18 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     let (status, done) = json(&data, &[]);
     assert_eq!(status, Some(0), "{done:#}");
     let (locks, number) = starts(&data);
-    assert_eq!(locks as u64, 1100 - (end - kept), "all but what is gone");
-    assert!(number > end, "{number} was given before");
+    assert_eq!(
+        locks as u64,
+        1100 - (end - kept),
+        "all except the lost ones"
+    );
+    assert!(number > end, "{number} was issued before");
 }
 
-/// What it is, what is done to the directory, how many locks are left at least, and what is said.
+/// The name, the damage, the minimum number of remaining locks, and parts of the output.
 type Harm = (&'static str, fn(&Path), usize, &'static str);
 
-/// What is done to a directory that was stopped in good order, how many locks are left at least, and what is said.
+/// The damage to a directory that was stopped cleanly, the minimum number of remaining locks, and parts of the output.
 const HARMS: &[Harm] = &[
     (
         "the last records became zeros",
@@ -266,7 +271,7 @@ const HARMS: &[Harm] = &[
         "it is missing",
     ),
     (
-        "a header beyond mending",
+        "a header that cannot be corrected",
         |data| {
             let last = segments(data).pop().expect("there are records");
             edit(&last, |bytes| bytes[..40].fill(9));
@@ -329,7 +334,7 @@ fn whatever_a_start_refuses_is_made_to_start() {
     }
 }
 
-/// A record whose checksum holds, and which no state can take: a defect, and called so by whoever meets it.
+/// A record with a valid checksum that no state accepts: a bug, and reported as such everywhere.
 #[test]
 fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
     let files = tempfile::tempdir().expect("a temporary directory");
@@ -356,7 +361,7 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
         actor: ActorId::LOCK,
         kind: Kind::Entry,
     };
-    // What was granted already is granted once more, in the same slot.
+    // A lock that is already held is granted again, in the same slot.
     batch.push(about, |bytes| bytes.extend_from_slice(&granted));
     writer.write(&mut batch).expect("connected");
     writer.sync().expect("it syncs");

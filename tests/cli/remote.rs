@@ -1,9 +1,9 @@
-//! Tasks on another machine: a real sshd, on loopback, as this user. What is cut, killed or silent comes to what
-//! `docs/tasks.md` says, and no attempt runs twice at a time.
+//! Tasks on another machine: a real sshd, on loopback, as this user. Cut connections, kills and silence have the results that
+//! `docs/tasks.md` describes, and no attempt runs twice at the same time.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// A coordinator whose tasks run there and nowhere else.
+/// A coordinator whose tasks run on that machine only.
 pub(crate) fn start() -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::start();
@@ -53,7 +53,7 @@ pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     })
 }
 
-/// A script that says its PID and that it begins, waits until a file is there, and says that it ends.
+/// A script that writes its PID and that it begins, waits until a file exists, and writes that it ends.
 pub(crate) fn waits(far: &Far, more: &str) -> String {
     let (log, go) = (far.path("log"), far.path("go"));
     format!(
@@ -67,7 +67,7 @@ pub(crate) fn let_go(far: &Far) {
     std::fs::write(far.path("go"), "").expect("a writable file");
 }
 
-/// Whether a process runs: one that has ended may still have its PID.
+/// Whether a process is running: one that has ended may still have its PID.
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -76,7 +76,7 @@ pub(crate) fn lives(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z")
 }
 
-/// Nothing is kept there any more, and an audit finds nothing.
+/// No attempt is kept there any more, and an audit finds nothing.
 pub(crate) fn assert_settled(far: &Far, tree: &Tree) {
     far.assert_forgotten();
     tree.assert_all_agrees();
@@ -118,7 +118,7 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
         &script,
     );
     lines(&far.path("log"), 1);
-    // ssh is told where to go, and nothing of what is to be done there.
+    // ssh's command line has the destination, and nothing about the command.
     for pid in far.all_with("ssh") {
         for file in ["cmdline", "environ"] {
             let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -180,12 +180,12 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
             "{script}: {task}"
         );
     }
-    // What it leaves is part of it.
+    // The process that it leaves is part of it.
     let log = far.path("left");
     let script = format!("(sleep 0.3; echo left > {}) & exit 0", text(&log));
     over(&tree, add(&tree, &[], &script));
     assert_eq!(lines(&log, 1), ["left"]);
-    // A program that is not there was never launched, and the task goes on.
+    // A program that does not exist was never launched, and the task continues.
     let id: u64 = tree
         .well(&["task", "add", "--", "/no/such/program"])
         .trim_end()
@@ -337,7 +337,7 @@ fn what_is_to_end_is_ended_there_with_all_that_it_started() {
     for pid in pids {
         assert!(!lives(&pid), "{pid} lives");
     }
-    // A server that is removed settles what runs there.
+    // Removing a server settles its attempts.
     let removed = add(&tree, &[], &waits(&far, ""));
     lines(&log, 3);
     tree.well(&["server", "remove", "web"]);
@@ -374,7 +374,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert!(err.contains("onnection refused"), "what ssh says: {err}");
     far.listen("/usr/sbin/sshd");
     assert_eq!(over(&tree, id)["exit"], "completed");
-    // A host that has another key than it had is not let have anything.
+    // A host whose key has changed gets nothing.
     let stranger = std::fs::read_to_string(far.path("stranger.pub")).expect("the file exists");
     std::fs::write(
         far.path("known"),
@@ -395,7 +395,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
     assert_settled(&far, &tree);
 }
 
-/// One request to a socket of reports; its answer.
+/// One request to a report socket; returns its answer.
 fn report(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream
@@ -416,14 +416,18 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
         waits(&far, "")
     );
     let id = add(&tree, &[], &script);
-    // Connections are cut while reports are under way.
+    // Connections are cut while reports are in transit.
     let saved = far.path("saved");
     for at in [3, 9, 15, 22, 30] {
         lines(&saved, at);
         far.cut();
     }
     lines(&far.path("log"), 1);
-    assert_eq!(show(&tree, id)["revision"], count, "each was heard once");
+    assert_eq!(
+        show(&tree, id)["revision"],
+        count,
+        "each report was applied once"
+    );
     let place = std::fs::read_dir(far.path("state"))
         .expect("it is kept")
         .flatten()
@@ -458,7 +462,7 @@ fn the_wrapper_bears_with_whatever_comes() {
         (b"{\"do\":\"ping\"}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"../../etc\",\"from\":[0,0]}\n", "hello"),
         (b"{\"do\":\"attach\",\"attempt\":\"0192\",\"from\":[0,0]}\n", "ended"),
-        // It was asked for, and so is begun no more.
+        // It was already requested, so it is not begun again.
         (
             b"{\"do\":\"start\",\"attempt\":\"0192\",\"command\":[\"touch\",\"ran\"],\"env\":[],\"dir\":\"\",\"grace_ms\":1,\"lost_after_ms\":1000}\n",
             "failed",
@@ -480,7 +484,7 @@ fn the_wrapper_bears_with_whatever_comes() {
     }
 }
 
-/// A coordinator that gives up a machine sooner.
+/// A coordinator that gives up a machine earlier.
 pub(crate) fn start_impatient(lost_after: &str) -> Option<(Far, Tree)> {
     let far = Far::start()?;
     let tree = Tree::configured(&format!("[tasks]\nserver_lost_after = \"{lost_after}\"\n"));
@@ -504,7 +508,7 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
         now.iter().any(|pid| !fronts.contains(pid)).then_some(())
     });
     for pid in fronts {
-        // What it still had to say comes too late.
+        // Its remaining reports arrive too late.
         let _gone = kill_process(pid, Signal::CONT);
     }
     let_go(&far);
@@ -541,7 +545,7 @@ fn a_machine_that_does_not_answer_is_given_up_when_the_attempt_has_ended_there()
     );
     for line in begun {
         let pid = line.rsplit(' ').next().unwrap_or_default();
-        assert!(!lives(pid), "{pid} lives, and it was given up");
+        assert!(!lives(pid), "{pid} is alive, and was given up");
     }
     far.listen("/usr/sbin/sshd");
     let_go(&far);

@@ -1,4 +1,4 @@
-//! Secrets of attempts, here and on another machine: they stand in no file, in no log and in no command line.
+//! Secrets of attempts, here and on another machine: they are in no file, in no log and on no command line.
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -6,7 +6,7 @@ use crate::remote::{add, assert_settled, let_go, lines, over, show, waits};
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 
-/// What a task is given, which nobody else is to know.
+/// A secret value that is given to a task.
 const PLANTED: &str = "hush-hush-4711";
 
 /// The regular files below a directory.
@@ -14,7 +14,7 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
-        // What is gone by now holds nothing.
+        // Files that were removed meanwhile contain nothing.
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
@@ -30,10 +30,10 @@ fn holds(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// No file below this directory holds one of these.
+/// No file below this directory contains one of these.
 fn assert_none_in_files(dir: &Path, words: &[String]) {
     let files = files_below(dir);
-    assert!(!files.is_empty(), "there is something to look at");
+    assert!(!files.is_empty(), "there are files");
     for file in files {
         let bytes = std::fs::read(&file).unwrap_or_default();
         for word in words {
@@ -83,7 +83,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let near = tree.record(process)["pid"].to_string();
     let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("our own file");
     assert!(holds(&line, "near"), "it waits for the attempt");
-    // The planted value has come there; and each end has a secret of its own to report with.
+    // The planted value has arrived there; and each end has a secret of its own for reports.
     assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
     let code = |secret: String| secret.rsplit('.').next().unwrap_or_default().to_owned();
     let words = [
@@ -101,7 +101,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     over(&tree, there);
     assert_settled(&far, &tree);
 
-    // The same of an attempt on this machine.
+    // The same for an attempt on this machine.
     tree.well(&["server", "remove", "web"]);
     tree.well(&["server", "add", "local", "--threads", "1"]);
     std::fs::remove_file(far.path("go")).expect("the file exists");
@@ -117,7 +117,7 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     tree.well(&["checkpoint"]);
     assert_none_in_files(&tree.data, &words);
     let log = tree.daemon.as_ref().expect("a server").log();
-    assert!(!log.is_empty(), "it says what it does");
+    assert!(!log.is_empty(), "the log is not empty");
     for word in &words {
         assert!(!log.contains(word), "{word} in the log: {log}");
     }

@@ -1,4 +1,4 @@
-//! `sexton replay` as a person meets it: logs that mean no good end in words, and an export replaces nothing.
+//! `sexton replay` as a person uses it: hostile logs end in an error message, and an export replaces no file.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn replay(arguments: &[&str], log: &str) -> Output {
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     let mut input = child.stdin.take().expect("it was requested");
-    // A program that has seen enough closes its input; that is its right.
+    // A program that has read enough closes its input, as it may.
     drop(input.write_all(log.as_bytes()));
     drop(input);
     child.wait_with_output().expect("the process ends")
@@ -86,7 +86,7 @@ fn a_log_from_the_manual_is_decided_and_expires() {
     };
     assert_eq!(granted["outcome"]["granted"]["slot"], 0);
     let about = serde_json::json!([{"slot": 0, "key": "k", "index": "1", "owner": "a"}]);
-    assert_eq!(ended["about"], about, "slots alone tell nobody anything");
+    assert_eq!(ended["about"], about, "slot numbers alone are not enough");
     assert_eq!(ended["message"]["expire"]["slot"], 0);
     assert_eq!(ended["at"], 2000);
 }
@@ -148,7 +148,7 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
         for part in [name, expected, "help:"] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        assert!(output.stdout.is_empty(), "{name}: nothing was whole");
+        assert!(output.stdout.is_empty(), "{name}: no record is complete");
     }
     let absent = files.path().join("absent");
     let output = replay(&[absent.to_str().expect("UTF-8")], "");

@@ -1,7 +1,8 @@
-//! `sexton replay` of a journal whose beginning is gone: all that is there is shown; a state begins with a snapshot, says so,
-//! and is the same as that of a replay of everything; compares what checkpoints noted, and refuses in words what it no longer can show.
+//! `sexton replay` of a journal whose beginning is gone: everything that exists is shown; a state begins with a snapshot, which is
+//! printed, and is the same as that of a replay of everything; the digests of checkpoints are compared, and what can no longer be
+//! shown is refused with an explanation.
 
-#![expect(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![expect(clippy::indexing_slicing, reason = "a missing part fails the test")]
 
 use crate::daemon::sexton;
 use crate::directory::{copy, everything, request, settings};
@@ -22,12 +23,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// The same past twice: trimmed with its snapshots, and the whole journal alone.
+/// The same history twice: trimmed with its snapshots, and the whole journal alone.
 struct Pasts {
     _files: TempDir,
     trimmed: PathBuf,
     whole: PathBuf,
-    /// Up to where the older snapshot goes.
+    /// The entry up to which the older snapshot has the state.
     older: u64,
     last: u64,
 }
@@ -121,7 +122,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     assert_eq!(numbers(&text(&shown.stdout)).first(), Some(&there));
     let older = older_snapshot(&pasts.trimmed);
-    assert!(there < older, "{there} stands in front of the snapshot");
+    assert!(there < older, "{there} is before the snapshot");
 
     let early = (there + 2).to_string();
     let part = replay(
@@ -163,7 +164,7 @@ fn inspected(data: &Path) -> Value {
     serde_json::from_slice(&output.expect("the command runs").stdout).expect("valid JSON")
 }
 
-/// The first number that the journal has.
+/// The first number in the journal.
 fn first_there(data: &Path) -> u64 {
     let found = inspected(data);
     let segments = found["journal"]["segments"].as_array();
@@ -172,7 +173,7 @@ fn first_there(data: &Path) -> u64 {
     first.expect("it has records")
 }
 
-/// Up to where the older snapshot goes.
+/// The entry up to which the older snapshot has the state.
 fn older_snapshot(data: &Path) -> u64 {
     let found = inspected(data);
     let slots = found["snapshots"].as_array().expect("there are two");

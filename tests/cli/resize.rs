@@ -13,7 +13,7 @@ const GUIDE: &str = include_str!("../../docs/coming-from-beanstalkd-celery-rq-an
 const WORKER: &str = include_str!("../../examples/resize/worker.py");
 const RESIZE: &str = include_str!("../../examples/resize/resize");
 
-/// A coordinator, a directory with pictures, and the jobs that shrink them. The last one is for a file that is no picture.
+/// A coordinator, a directory with pictures, and the jobs that shrink them. The last job is for a file that is not a picture.
 fn jobs() -> (Tree, tempfile::TempDir) {
     let (mut tree, _) = Tree::to_come();
     let flags = ["--data", text(&tree.data), "--beanstalk", "127.0.0.1:0"];
@@ -35,7 +35,7 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Checks what was printed, the small pictures, and that one job is left.
+/// Checks the output, the small pictures, and that one job is left.
 fn assert_shrunk(tree: &Tree, files: &Path, output: &Output) {
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -72,7 +72,11 @@ fn the_worker_with_greenstalk_does_its_jobs() {
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     assert_eq!(left["phase"], "delayed", "it was released: {left}");
-    assert_eq!(left["error"], Value::Null, "nobody knows why: {left}");
+    assert_eq!(
+        left["error"],
+        Value::Null,
+        "the reason is not stored: {left}"
+    );
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn the_script_under_work_does_the_same_jobs() {
     let error = left["error"].as_str().unwrap_or_default();
     assert!(
         error.ends_with("ValueError: notes.ppm: not a portable pixmap"),
-        "the job says why: {left}"
+        "the job has the reason: {left}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The program as a person meets it: what it prints, where it looks, how it says no, and its exit statuses.
+//! The program as a person uses it: its output, its lookups, its refusals, and its exit statuses.
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{self, Client, request};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// How a command that does not stay ended: exit status, standard output, standard error on one line.
+/// The end of a command that does not keep running: exit status, standard output, standard error on one line.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -17,7 +17,7 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), line)
 }
 
-/// `serve` with these flags does not come up: exit status, and what it says.
+/// `serve` with these flags fails to start: exit status, and message.
 fn refused(flags: &[&str]) -> (Option<i32>, String) {
     let (status, output, errors) = run(&mut serve(flags));
     assert_eq!(output, "", "no ready line");
@@ -30,7 +30,7 @@ fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
 }
 
 fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
-    // Long lines are folded where they are rendered, with a bar before what follows.
+    // Long lines are folded when they are rendered, and continued with a bar.
     let dense: String = errors.split([' ', '|', '│']).collect();
     for word in words {
         let wanted: String = word.split_whitespace().collect();
@@ -43,7 +43,7 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A directory in which so many locks were requested, and that was left in good order.
+/// A directory in which this many locks were requested, after a clean stop.
 fn used(locks: u32) -> TempDir {
     let files = files();
     let daemon = Daemon::serve(&["--data", text(files.path())]);
@@ -286,7 +286,7 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
         3,
         &[text(&hosts)],
     );
-    assert!(!data.join("journal").exists(), "nothing was begun");
+    assert!(!data.join("journal").exists(), "nothing was created");
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
     assert_eq!(
         client.number(&lock).expect("an answer"),
         1,
-        "the first goes on"
+        "the first one continues"
     );
     first.kill();
     let second = Daemon::serve(&["--data", text(files.path())]);
@@ -355,7 +355,7 @@ fn a_newer_journal_is_left_alone() {
 #[test]
 fn a_damaged_journal_names_file_offset_and_number() {
     let files = used(20);
-    // What a snapshot holds already would be passed over.
+    // A record that a snapshot covers would be skipped.
     std::fs::remove_dir_all(files.path().join("snapshots")).expect("there are some");
     let segment = first_segment(&files);
     let bytes = std::fs::read(&segment).expect("the file is readable");
@@ -397,7 +397,7 @@ fn a_damaged_journal_names_file_offset_and_number() {
         file.write_all_at(&bytes[place..=place], place as u64)
             .expect("connected");
     }
-    // And whole again, it opens; flips in the zeros do no harm to what is there.
+    // Restored, it opens again; flips in the zeros do no harm to the records.
     file.write_all_at(&[0x10], used as u64 + 5000)
         .expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(files.path())]);
@@ -477,7 +477,7 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
             .expect("the file exists")
             .permissions()
             .mode();
-        assert_eq!(mode & 0o777, 0o700, "nobody else looks in");
+        assert_eq!(mode & 0o777, 0o700, "no other user has access");
         daemon.kill();
     };
     begun(flag, &|command| {
@@ -524,7 +524,7 @@ fn debug_prints_each_command_with_its_answer() {
     for line in lines {
         assert!(log.contains(line), "{line} in {log}");
     }
-    assert!(!log.contains('\x1b'), "no colours where nobody sees them");
+    assert!(!log.contains('\x1b'), "no colours without a terminal");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `sexton server`: inventories, and when servers are looked up.
+//! `sexton server`: inventories, and when servers are updated.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, sexton, text};
@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 use tempfile::tempdir;
 
-/// What a command calls the program by.
+/// The variable by which scripts find the program.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
 #[test]
@@ -34,7 +34,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
     let update = ["server", "update", "--data", data, "--from", from];
     lease(&[&["command", "--", SEXTON], update.as_slice()].concat());
 
-    // A server says that it is there.
+    // A server announces itself.
     let said = tree.well(&["server", "announce"]);
     assert_eq!(said, "the servers are being looked up now\n");
     let has = |host: &str| {
@@ -43,9 +43,9 @@ fn servers_are_looked_up_when_they_are_wanted() {
             .contains(&format!(r#""server":"{host}""#))
             .then_some(())
     };
-    until("the inventory is brought", || has("A"));
+    until("the inventory is loaded", || has("A"));
 
-    // A task that finds no server that is enabled has them looked up, and runs then.
+    // A task that finds no enabled server causes an update, and runs then.
     tree.well(&["server", "disable", "A"]);
     std::fs::write(&inventory, r#"[{"host":"B"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--wait", "1m", "--", "true"]);
@@ -54,7 +54,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
     // So does one that cannot be launched.
     std::fs::write(&inventory, r#"[{"host":"B"},{"host":"C"}]"#).expect("a writable file");
     tree.well(&["task", "add", "--", "/nowhere/program"]);
-    until("the inventory is brought", || has("C"));
+    until("the inventory is loaded", || has("C"));
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn an_inventory_is_watched() {
         std::fs::write(&inventory, text).expect("a writable file");
         until("the file was seen", || has(host));
     }
-    assert!(has("A").is_none(), "it is in the inventory no more");
+    assert!(has("A").is_none(), "it is no longer in the inventory");
     watching.kill().expect("a live process");
     watching.wait().expect("the process ends");
     let mut rest = String::new();
     told.read_to_string(&mut rest).expect("UTF-8");
-    // While it was written it may have been read in the middle.
+    // It may have been read while it was being written.
     assert!(rest.lines().count() <= 2, "{rest}");
 }
 

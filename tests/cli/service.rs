@@ -1,4 +1,4 @@
-//! The program under a service manager: what it tells it, the listeners it is passed, its unit files, and life as
+//! The program under a service manager: its notifications, the listeners that it is passed, its unit files, and running as
 //! process 1.
 
 use crate::daemon::{Daemon, PROGRAM, forget_environment, serve, serve_by, sexton, text};
@@ -19,7 +19,7 @@ fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A service manager's ear.
+/// The receiving end of a service manager.
 struct NotifySocket(UnixDatagram);
 
 impl NotifySocket {
@@ -38,7 +38,7 @@ impl NotifySocket {
         String::from_utf8_lossy(told).into_owned()
     }
 
-    /// Everything up to a notice that has this line.
+    /// All notifications up to one that has this line.
     fn until(&self, line: &str) -> Vec<String> {
         let mut heard = vec![self.receive()];
         while !heard.last().is_some_and(|last| has(last, line)) {
@@ -47,7 +47,7 @@ impl NotifySocket {
         heard
     }
 
-    /// Everything that is yet unheard.
+    /// All notifications that have not been read.
     fn rest(&self) -> Vec<String> {
         self.0.set_nonblocking(true).expect("it is a socket");
         let mut told = [0; 512];
@@ -93,7 +93,7 @@ fn a_service_manager_is_told_of_start_and_stop() {
     assert_eq!(
         ear.rest(),
         Vec::<String>::new(),
-        "nobody asked for signs of life"
+        "no watchdog messages were requested"
     );
 }
 
@@ -143,7 +143,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     command.env("WATCHDOG_USEC", "1").env("WATCHDOG_PID", "1");
     let daemon = Daemon::start(command);
     ear.until("READY=1");
-    // Each of these takes a turn of the loop in which a sign of life would be due.
+    // Each of these takes a turn of the loop in which a watchdog message would be due.
     for _ in 0..3 {
         daemon.signal(Signal::USR1);
         daemon.until_logged("SIGUSR1 ignored");
@@ -158,13 +158,13 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     );
 }
 
-/// What a service manager passes, in this order, as descriptors 3, 4 and 5.
+/// The descriptors 3, 4 and 5 that a service manager passes, in this order.
 struct Passed {
     names: &'static str,
     descriptors: [Option<OwnedFd>; 2],
 }
 
-/// `serve` with passed listeners. A shell in between moves them to where they belong and gives its own process id.
+/// `serve` with passed listeners. A shell in between moves them to the right numbers and sets its own process id.
 fn passed(passed: Passed, flags: &[&str]) -> Command {
     let Passed { names, descriptors } = passed;
     let count = descriptors.iter().flatten().count();
@@ -212,7 +212,7 @@ fn passed_listeners_become_doors() {
     let ear = NotifySocket::at(&notify);
     let (lockserver, lockserver_at) = listener();
     let (http, http_at) = listener();
-    // Who connects before it runs is served once it does.
+    // A client that connects before it runs is served once it does.
     let early = TcpStream::connect(lockserver_at).expect("the server is already listening");
     let descriptors = Passed {
         names: "lockserver:http",
@@ -267,7 +267,7 @@ fn passed_listeners_become_doors() {
     assert_eq!(
         mode & 0o777,
         0o660,
-        "a passed one, too, is as it is asked for"
+        "a passed listener has the requested address, too"
     );
     assert!(!data.join("sexton.sock").exists(), "one socket is enough");
     let pid = Pid::from_child(&child);
@@ -318,7 +318,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     let file = std::fs::File::open("/dev/null").expect("the file exists");
     let said = refuse("http", Some(file.into()), None, memory);
     assert!(said.contains("not a socket"), "{said}");
-    // The rules for an address hold for a passed one.
+    // The rules for an address also apply to a passed listener.
     let open = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let said = refuse("http", Some(open.into()), None, memory);
     assert!(
@@ -349,7 +349,7 @@ fn the_units_are_well_formed() {
         "sexton-socket.socket",
     ] {
         let unit = std::fs::read_to_string(root.join(name)).expect("the file exists");
-        // The program is where this build put it.
+        // The program is in the directory of this build.
         let unit = unit.replace("/usr/local/bin/sexton", PROGRAM);
         let path = files.path().join(name);
         std::fs::write(&path, unit).expect("a writable file");
@@ -361,10 +361,10 @@ fn the_units_are_well_formed() {
         .output();
     match verified {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        // Even CI does not have systemd everywhere: the lines of the units are checked below in any case.
+        // systemd is not installed everywhere, not even in CI: the lines of the units are checked below in any case.
         Err(error) => println!("skipped: `systemd-analyze verify` of the units, {error}"),
     }
-    // What the unit sets is a setting.
+    // The variables that the unit sets are settings.
     let unit = std::fs::read_to_string(&units[0]).expect("the file exists");
     assert!(unit.contains("Type=notify") && unit.contains("WatchdogSec="));
     for line in unit
@@ -379,7 +379,7 @@ fn the_units_are_well_formed() {
     }
 }
 
-/// Whether a process may have a namespace of its own here.
+/// Whether a process may have its own namespace here.
 fn namespaces() -> bool {
     let tried = Command::new("unshare")
         .args(["--pid", "--fork", "true"])
@@ -389,7 +389,7 @@ fn namespaces() -> bool {
     may
 }
 
-/// The process that `unshare` has made.
+/// The process that `unshare` created.
 fn child_of(unshare: u32) -> Pid {
     let children = format!("/proc/{unshare}/task/{unshare}/children");
     let child = until("its child", || {
@@ -399,8 +399,8 @@ fn child_of(unshare: u32) -> Pid {
     Pid::from_raw(child).expect("a process")
 }
 
-/// beanstalkd leaves SIGTERM to the system, which ends process 1 by it no more than by any other that is not listened to:
-/// who takes its place there ends as a shell says of those whom it does end.
+/// beanstalkd does not handle SIGTERM, so the signal does not end it as process 1, like any unhandled signal. A program in its
+/// place exits with the status that a shell reports for a process ended by the signal.
 #[test]
 fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
     if !namespaces() {
@@ -415,7 +415,7 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
             .arg(format!("unix:{}", socket.display()))
             .spawn()
             .expect("the command starts");
-        // It listens before it hears signals, and serves after that: process 1 is not ended by one that it does not hear.
+        // It listens before it handles signals, and serves after that: process 1 is not ended by a signal that it does not handle.
         let mut client = until("it listens", || UnixStream::connect(&socket).ok());
         client.write_all(b"list-tube-used\r\n").expect("connected");
         client

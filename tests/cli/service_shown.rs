@@ -1,4 +1,4 @@
-//! What is shown of services and processes: why one could not be launched, its output, how it stands, and what the system lists.
+//! How services and processes are shown: why one could not be launched, its output, its status, and the names in the system's list.
 
 use crate::patience::until;
 use crate::services::Application;

@@ -1,4 +1,4 @@
-//! Services with the real program: defined in its configuration, brought back when they end, and ended with it.
+//! Services with the real program: defined in its configuration, restarted when they end, and stopped with it.
 
 use crate::coordinator::{CommandOutput, command, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
 
-/// A coordinator with services. Neither they nor its keeper outlast the test.
+/// A coordinator with services. The services and its keeper end with the test.
 pub(crate) struct Application {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) files: TempDir,
     flags: Vec<&'static str>,
 }
 
-/// What runs until it is told to end.
+/// A command that runs until it is told to end.
 const LONG: &str = "command = [\"sleep\", \"1000\"]\n";
 
 impl Application {
@@ -57,7 +57,7 @@ impl Application {
         self.daemon.take().expect("a server").kill();
     }
 
-    /// Stops it in good order; what it logged.
+    /// Stops it cleanly; returns its log.
     fn stop(&mut self) -> String {
         let daemon = self.daemon.take().expect("a server");
         daemon.signal(Signal::TERM);
@@ -96,7 +96,7 @@ impl Application {
         status.expect("it has a status").to_owned()
     }
 
-    /// The PID of the first process of a service, if it runs.
+    /// The PID of the first process of a service, if it is running.
     pub(crate) fn running(&self, name: &str) -> Option<i32> {
         let view = self.view(name);
         let runs = view.pointer("/status")? == "running";
@@ -104,7 +104,7 @@ impl Application {
         i32::try_from(pid.as_i64()?).ok()
     }
 
-    /// Waits until it runs; its PID.
+    /// Waits until it is running; returns its PID.
     pub(crate) fn until_running(&self, name: &str) -> i32 {
         until(&format!("{name} runs"), || self.running(name))
     }
@@ -118,7 +118,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // Before the keeper: it is the one that ends them.
+        // Before the keeper, since only a coordinator stops the services.
         if self.daemon.is_none() {
             self.serve();
         }
@@ -136,7 +136,7 @@ impl Drop for Application {
 
 fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    // One that nobody has waited for yet has ended.
+    // A zombie that is not reaped yet has ended.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -221,7 +221,7 @@ fn services_start_after_those_that_they_come_after() {
     ));
     application.until_status("migrate", "failed");
     assert_eq!(application.status("a-web"), "waiting");
-    // It does not come up, and nobody waits for that to change.
+    // It does not start, and no request waits for that to change.
     let started = application.run(&["start", "a-web"]);
     assert_eq!(started.status, 1, "{started:?}");
     assert!(started.err.contains("a-web is waiting"), "{started:?}");
@@ -292,7 +292,7 @@ fn a_reload_touches_only_what_changed() {
     });
     assert!(!lives(gone) && !lives(changed));
     assert_eq!(application.running("same"), Some(same));
-    // What is wrong changes nothing.
+    // A wrong configuration changes nothing.
     application.write("[services.same]\ncommand = [\"true\"]\nafter = [\"none\"]\n");
     assert_eq!(application.run(&["reload"]).status, 1);
     let daemon = application.daemon.as_ref().expect("a server");
@@ -311,7 +311,7 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
     let status = done_of(&application, &["status"]);
     assert!(status.contains("reload      FAILED: "), "{status}");
     assert_eq!(application.running("one"), Some(pid));
-    // Once it is right, nothing is said of it any more.
+    // Once the configuration is correct, the problem is no longer shown.
     application.write(&format!("[services.one]\n{LONG}"));
     application.well(&["reload"]);
     let status = done_of(&application, &["status"]);
@@ -319,7 +319,7 @@ fn a_reload_of_what_cannot_be_says_so_and_changes_nothing() {
     assert_eq!(application.running("one"), Some(pid));
 }
 
-/// What a command prints that asks the coordinator.
+/// The output of a command that connects to the coordinator.
 fn done_of(application: &Application, words: &[&str]) -> String {
     let mut command = command(&application.data(), words);
     done(command.output().expect("the command runs")).out
@@ -405,8 +405,8 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
          command = [\"sh\", \"-c\", \"pwd; echo $API_TOKEN; exec sleep 1000\"]\n\
          secrets = [\"API_TOKEN\"]\nenv_file = \"secrets.env\"\n",
     );
-    // Its secret is missing: it is not started without.
-    until("it says so", || {
+    // Its secret is missing: it is not started without it.
+    until("the reason is shown", || {
         let view = application.view("web");
         let failure = view["instances"][0]["last"]["failure"]["step"].clone();
         (failure == "environment").then_some(())
@@ -427,7 +427,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
     assert!(!listed.contains("tell-nobody"), "{listed}");
 }
 
-/// What `sexton config` and `sexton serve` have against a file, its path left out.
+/// The errors of `sexton config` and `sexton serve` about a file, without its path.
 fn refused(config: &str) -> String {
     let files = tempfile::tempdir().expect("a temporary directory");
     let file = files.path().join("sexton.toml");

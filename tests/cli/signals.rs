@@ -1,4 +1,4 @@
-//! Each signal of LockServer, sent to a real process.
+//! Each of LockServer's signals, sent to a real process.
 
 use crate::daemon::{Daemon, text};
 use crate::lockserver::{self, Client, request};
@@ -93,7 +93,9 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
 
     std::fs::write(&hosts, "# nobody\n").expect("a writable file");
     daemon.signal(Signal::HUP);
-    until("nobody is let in", || (greeting() == [0]).then_some(()));
+    until("no client is accepted", || {
+        (greeting() == [0]).then_some(())
+    });
 }
 
 #[test]
@@ -164,7 +166,7 @@ fn usr1_writes_statistics_and_locks() {
     );
     let data = files.path().join("data");
     let (statistics, locks) = (data.join("lockserver.stats"), data.join("lockserver.locks"));
-    // What stands there before is replaced as a whole: a reader that has it open goes on reading the old one.
+    // The existing file is replaced as a whole: a reader that has it open continues to read the old one.
     std::fs::write(&statistics, "old").expect("a writable file");
     let old = std::fs::File::open(&statistics).expect("the file exists");
     daemon.signal(Signal::USR1);
@@ -196,7 +198,7 @@ fn usr1_writes_statistics_and_locks() {
     let [first, ..] = lines.as_slice() else {
         panic!("no locks in {written}")
     };
-    // A lock whose second has passed by now is not written any more.
+    // A lock whose last second has passed is not written any more.
     let lines = if *first == bobs { &lines[1..] } else { &lines };
     assert_eq!(
         lines,
@@ -240,7 +242,7 @@ fn sys_and_usr2_drain() {
             2
         );
         daemon.signal(signal);
-        until("newcomers are refused", || {
+        until("new connections are refused", || {
             let newcomer = request("probe", "", "p", (0, 0, 0));
             (number(&mut client, &newcomer) == 0).then_some(())
         });
@@ -261,11 +263,11 @@ fn sys_and_usr2_drain() {
         assert_eq!(
             client.owner("k", "i").expect("an answer"),
             b"bob",
-            "who waits still inherits"
+            "a waiting client still gets the lock"
         );
         assert!(
             Client::connect(daemon.lockserver()).is_ok(),
-            "connections are let in"
+            "connections are accepted"
         );
         assert!(daemon.is_running(), "as long as a lock is held");
         assert_eq!(number(&mut client, &lockserver::release_all("bob")), 1);

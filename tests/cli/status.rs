@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A coordinator with an HTTP door.
+/// A coordinator with an HTTP listener.
 fn start(data: &Path, flags: &[&str]) -> Daemon {
     Daemon::start(serve(data, flags))
 }
@@ -25,7 +25,7 @@ fn serve(data: &Path, flags: &[&str]) -> Command {
     daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
 }
 
-/// Its status, asked with these headers.
+/// Its status, requested with these headers.
 fn get(coordinator: &Daemon, headers: &str) -> String {
     let mut stream = TcpStream::connect(coordinator.http()).expect("it listens");
     let request =
@@ -36,7 +36,7 @@ fn get(coordinator: &Daemon, headers: &str) -> String {
     answer
 }
 
-/// Ends it by this signal, and gives its log.
+/// Ends it by this signal, and returns its log.
 fn end(coordinator: Daemon, signal: Signal) -> String {
     coordinator.signal(signal);
     coordinator.end().1
@@ -107,7 +107,7 @@ fn a_person_and_a_program_read_the_status() {
     let page = text(&status(&data, &[]).stdout);
     let snapshots = page.lines().find(|line| line.starts_with("snapshots"));
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
-    // Reserve, start, and what each actor goes by.
+    // The reserve, the start, and the rules of each actor.
     let upto = 2 + sexton::actors::names().len();
     let sealed = format!("a up to {upto}, b not sealed");
     assert!(snapshots.contains(&sealed), "{snapshots}");

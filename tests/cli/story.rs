@@ -1,8 +1,8 @@
-//! One item's story: what happened to a job, to a queue or under a key, by name, from a directory and as it happens.
+//! The history of one item: what happened to a job, to a queue or under a key, by name, from a directory and live.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{Daemon, ended, sexton};
@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Runs a command on this directory, which must end with this status; what it prints.
+/// Runs a command on this directory, which must exit with this status; returns its output.
 fn run(data: &Path, words: &[&str], status: i32) -> String {
     let mut command = sexton();
     command.args(words).arg("--data").arg(data);
@@ -25,7 +25,7 @@ fn json(data: &Path, words: &[&str]) -> Value {
     serde_json::from_str(&out).expect("valid JSON")
 }
 
-/// What a command that reads a directory prints, which must end with this status.
+/// The output of a command that reads a directory and must exit with this status.
 fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     let mut reading = sexton();
     reading.arg(command).arg(data).args(words);
@@ -33,9 +33,9 @@ fn read(command: &str, data: &Path, words: &[&str], status: i32) -> String {
     format!("{out}{err}")
 }
 
-/// What happened, line by line: the word behind number, time and actor.
+/// The events, line by line: the word after number, time and actor.
 fn kinds(story: &str) -> Vec<&str> {
-    assert!(!story.contains("slot"), "by name, not by slot: {story}");
+    assert!(!story.contains("slot"), "names instead of slots: {story}");
     let words = story.lines().map(|line| line.split_whitespace().nth(3));
     words.map(|word| word.unwrap_or("-")).collect()
 }
@@ -45,7 +45,7 @@ fn push(data: &Path, queue: &str, ttr: &str) -> String {
     told["id"].as_u64().expect("a number").to_string()
 }
 
-/// Claims a job: its number and its token.
+/// Claims a job: its id and its token.
 fn pop(data: &Path, queue: &str) -> (String, String) {
     let told = json(data, &["queue", "pop", queue, "--wait", "30"]);
     let part = |name: &str| {
@@ -179,7 +179,7 @@ fn events_align_carry_their_position_and_are_of_one_item() {
         .collect();
     assert!(
         places.iter().all(|at| *at == places[0]),
-        "they align: {lines:#?}"
+        "the columns align: {lines:#?}"
     );
     let position = lines[0].split_whitespace().next().expect("a word");
     let behind = |words: &[&str]| {
@@ -198,7 +198,7 @@ fn events_align_carry_their_position_and_are_of_one_item() {
         let told: Value = serde_json::from_str(&line).expect("valid JSON");
         told["kind"].as_str().expect("a kind").to_owned()
     };
-    assert_eq!(behind(&[]), "granted", "the position is what --after takes");
+    assert_eq!(behind(&[]), "granted", "--after accepts the position");
     let (job, _) = pop(&data, "mails");
     assert_eq!(behind(&["--job", &job]), "claimed");
     assert_eq!(behind(&["--queue", "mails"]), "claimed");
@@ -207,7 +207,7 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     drop(events.wait());
 }
 
-/// A process is known by numbers that JSON has no room for.
+/// A process is identified by numbers that are too large for JSON.
 #[test]
 fn a_log_of_processes_is_replayed_exported_and_read_again() {
     let files = tempfile::tempdir().expect("a temporary directory");

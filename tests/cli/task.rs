@@ -1,9 +1,9 @@
-//! `sexton task` and `sexton server`: commands that run in bursts, and what becomes of a burst that breaks. The rows are those of
+//! `sexton task` and `sexton server`: commands that run in bursts, and failing bursts. The rows are those of
 //! the text "Wip system failures and automatic recovery", each with a real attempt.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::text;
@@ -16,10 +16,10 @@ use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
-/// What scripts call the program by.
+/// The variable by which scripts find the program.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
 
-/// Adds a shell script as a task; its number.
+/// Adds a shell script as a task; returns its number.
 pub(crate) fn add(tree: &Tree, flags: &[&str], script: &str) -> u64 {
     let words = [&["task", "add"], flags, &["--", "sh", "-c", script, SEXTON]].concat();
     tree.well(&words).trim_end().parse().expect("a number")
@@ -38,7 +38,7 @@ pub(crate) fn over(tree: &Tree, id: u64) -> Value {
     })
 }
 
-/// A task with so many attempts that have ended.
+/// A task with this many ended attempts.
 pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     until("the attempts have ended", || {
         let task = show(tree, id);
@@ -47,7 +47,7 @@ pub(crate) fn tried(tree: &Tree, id: u64, times: usize) -> Value {
     })
 }
 
-/// A task whose attempt runs: the PID of its command, which says it in this file.
+/// A task with a running attempt: the PID of its command, which it writes to this file.
 fn running(tree: &Tree, file: &str) -> Pid {
     until("its command runs", || {
         let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
@@ -55,7 +55,7 @@ fn running(tree: &Tree, file: &str) -> Pid {
     })
 }
 
-/// The exit of a task, with what its newest attempt came to.
+/// The exit of a task, and the result of its newest attempt.
 pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     let newest = task["past"].as_array().and_then(|it| it.last());
     let cause = newest.map(|it| &it["cause"]);
@@ -65,7 +65,7 @@ pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     )
 }
 
-/// No thread of a server is taken, no lock is held, and an audit finds nothing.
+/// No thread of a server is in use, no lock is held, and an audit finds nothing.
 pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
     until("all threads are free", || {
         let servers = tree.well(&["server", "list", "--json"]);
@@ -133,7 +133,7 @@ fn a_status_of_its_own_fails_a_task_and_bytes_are_saved_as_they_are() {
     assert_eq!(waited.status, 0, "{waited:?}");
 }
 
-/// Rows 1, 2 and 4: there is nothing to launch, in each way that the kernel knows.
+/// Rows 1, 2 and 4: the program cannot be launched, in each way that the kernel distinguishes.
 #[test]
 fn what_cannot_be_launched_is_tried_again_and_says_why() {
     let tree = Tree::start();
@@ -165,7 +165,7 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 1 and 4: an argument is longer than the kernel takes.
+/// Rows 1 and 4: an argument is longer than the kernel accepts.
 #[test]
 fn arguments_that_the_kernel_does_not_take_are_its_error() {
     let tree = Tree::start();
@@ -183,7 +183,7 @@ fn arguments_that_the_kernel_does_not_take_are_its_error() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 1: the keeper is dead, and nobody is told. Another one launches.
+/// Row 1: the keeper has been killed, which is not reported. Another one launches.
 #[test]
 fn a_task_runs_although_the_keeper_was_killed() {
     let tree = Tree::start();
@@ -225,7 +225,7 @@ fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 8: it loops, is stopped, or ignores SIGTERM; and what it started does.
+/// Row 8: it loops, is stopped, or ignores SIGTERM; and so do its children.
 #[test]
 fn an_endless_burst_is_stopped_with_all_that_it_started() {
     let tree = Tree::start();
@@ -246,7 +246,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
             assert_eq!(task["message"], "its attempt took too long");
         }
     }
-    // Whoever gave a heartbeat must go on giving them, however much time there is.
+    // Once it has sent a heartbeat, it must continue to send them, however much time is left.
     let task = over(
         &tree,
         add(
@@ -256,7 +256,7 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
         ),
     );
     assert_eq!(came_to(&task), ("system-error", "silent"), "{task}");
-    // Signs of life do not help a burst that is stuck.
+    // Heartbeats do not help a burst that is stuck.
     let beats = r#""$0" task heartbeat && echo $$ > "$SEXTON_DATA/beats"; (while "$0" task heartbeat; do sleep 0.05; done) & sleep 1000"#;
     let flags = ["--progress", "30s", "--fail-after", "3s"];
     let task = over(&tree, add(&tree, &flags, beats));
@@ -266,11 +266,11 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
     let task = over(&tree, add(&tree, &["--progress", "30s"], beats));
     assert_eq!(task["exit"], "completed", "{task}");
     let lives = tree.all().into_iter().filter(|it| it["status"] != "exited");
-    assert_eq!(lives.count(), 0, "nothing of them lives");
+    assert_eq!(lives.count(), 0, "none of them is alive");
     assert_no_thread_is_taken(&tree);
 }
 
-/// Row 9: it ends well, and does not say how the burst did where it must.
+/// Row 9: it exits with 0, and does not report its result although it must.
 #[test]
 fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
@@ -285,7 +285,7 @@ fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
     assert_eq!(came_to(&dies), ("system-error", "died"), "{dies}");
 }
 
-/// Row 10: what cleans up is missing, hangs, is killed. It holds no thread, and the task is over all the same.
+/// Row 10: the cleanup command is missing, hangs, or is killed. It holds no thread, and the task is over all the same.
 #[test]
 fn what_cleans_up_holds_nothing() {
     let tree = Tree::start();
@@ -299,11 +299,11 @@ fn what_cleans_up_holds_nothing() {
         let task = over(&tree, add(&tree, &["--cleanup", cleanup], "true"));
         assert_eq!(task["exit"], "completed", "{cleanup}: {task}");
     }
-    // The one thread is free beside a cleanup that goes on for ever.
+    // The only thread is free beside a cleanup that runs forever.
     let script = "echo $SEXTON_TASK_ENDED $SEXTON_TASK_STATUS > $SEXTON_DATA/cleaned";
     let cleanup = format!("sh -c '{script}'");
     let id = add(&tree, &["--cleanup", &cleanup], "exit 9");
-    until("it is cleaned up", || {
+    until("its cleanup has ended", || {
         (show(&tree, id)["past"][0]["cleanup_code"] == 0).then_some(())
     });
     let said =
@@ -312,7 +312,7 @@ fn what_cleans_up_holds_nothing() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// Rows 11, 12 and 13: whoever was to be told is dead. The next coordinator is told the same.
+/// Rows 11, 12 and 13: the receiver of a report has been killed. The next coordinator receives the same report.
 #[test]
 fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     let mut tree = Tree::start();
@@ -353,7 +353,7 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     assert_no_thread_is_taken(&tree);
 }
 
-/// The seed's own example, and exit statuses as `wipctl server` has them.
+/// Wip's own example, and exit statuses as of `wipctl server`.
 #[test]
 fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
     let tree = Tree::start();
@@ -404,7 +404,7 @@ fn it_says_why_a_task_does_not_run() {
     let tree = Tree::start();
     let waits = r#"echo $$ > "$SEXTON_DATA/$SEXTON_TASK_ID"; while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;
     let why = |id| {
-        until("it says why", || {
+        until("the reason is shown", || {
             show(&tree, id)["why"].as_str().map(str::to_owned)
         })
     };
@@ -436,7 +436,7 @@ fn it_says_why_a_task_does_not_run() {
     assert_eq!(over(&tree, held)["exit"], "completed");
 }
 
-/// The report socket takes reports of attempts that live, and nothing else.
+/// The report socket accepts reports of live attempts, and nothing else.
 #[test]
 fn reports_are_heard_of_attempts_that_live() {
     let tree = Tree::start();
@@ -501,7 +501,7 @@ fn reports_are_heard_of_attempts_that_live() {
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, id);
     assert_eq!(with(&secret, beat)["reason"], "stale");
-    // The secret is in no file but the one that its command wrote.
+    // The secret is in no file except the one that its command wrote.
     let journal = std::fs::read_dir(tree.data.join("journal")).expect("a journal");
     let code = secret.split_once('.').expect("it has a code").1;
     for file in journal {

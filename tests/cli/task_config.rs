@@ -1,9 +1,9 @@
-//! `[tasks]` of the configuration: what holds for tasks that do not say otherwise, and a reload, after which it holds for those
-//! that are added from then on.
+//! `[tasks]` in the configuration: the defaults of tasks, and a reload, after which the new ones apply to tasks that are added from
+//! then on.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{Daemon, sexton, text};
@@ -12,7 +12,7 @@ use crate::tree::Tree;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Adds a task; how it is shown.
+/// Adds a task; returns its view.
 fn add(tree: &Tree, words: &[&str]) -> Value {
     let words = [&["task", "add", "--json"], words].concat();
     serde_json::from_str(&tree.well(&words)).expect("valid JSON")
@@ -63,10 +63,10 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     ];
     let own = add(&tree, &[&own[..], &["--", "true"]].concat());
     assert_eq!(terms(&own), json!([true, 3000, 90_000, 2000]), "{own}");
-    until("the first is under way", || {
+    until("the first is in progress", || {
         (show(&tree, &first)["status"] == "processing").then_some(())
     });
-    // A pause says nothing of the limit.
+    // A pause does not affect the limit.
     tree.well(&["task", "pause", "--group", "default"]);
     tree.well(&["task", "resume", "--group", "default"]);
     let second = add(&tree, &["--", "sh", "-c", waits]);
@@ -76,7 +76,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
     daemon.until_logged("the table [tasks] changed and is in force");
-    until("the second is under way, too", || {
+    until("the second is in progress, too", || {
         (show(&tree, &second)["status"] == "processing").then_some(())
     });
     let third = add(&tree, &["--", "true"]);
@@ -88,11 +88,11 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     assert_eq!(
         terms(&show(&tree, &first)),
         terms(&first),
-        "it is as it was added"
+        "it keeps its settings"
     );
     assert_eq!(show(&tree, &third)["why"], "group default is full: 2 of 2");
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
-    until("of those that are over, one is kept", || {
+    until("one finished task is kept", || {
         let all = tree.well(&["task", "list", "--json"]);
         let all: Value = serde_json::from_str(&all).expect("valid JSON");
         let left = all["tasks"].as_array().map(Vec::len);
@@ -100,7 +100,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     });
     assert_eq!(show(&tree, &own)["why"], "it is paused");
 
-    // What cannot be changes nothing.
+    // An invalid configuration changes nothing.
     write("[tasks]\nkeep_max = 0\n");
     let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
@@ -108,7 +108,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let fourth = add(&tree, &["--paused", "--", "true"]);
     assert_eq!(terms(&fourth), terms(&third));
 
-    // Each decision is the same again by the rules of its time.
+    // Each decision is the same again with the rules of its time.
     tree.daemon.take().expect("it is running").kill();
     let verified = sexton()
         .args(["replay", "--verify"])
@@ -119,7 +119,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
 }
 
-/// Ten variables are the coordinator's own: with too many beside them, each launch would fail.
+/// Ten variables are the coordinator's own: with too many others, each launch would fail.
 #[test]
 fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
     let tree = Tree::start();

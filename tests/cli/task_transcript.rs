@@ -1,4 +1,4 @@
-//! `sexton task transcript`: the story of a task, attempt by attempt.
+//! `sexton task transcript`: the history of a task, attempt by attempt.
 
 use crate::patience::until;
 use crate::tree::Tree;
@@ -39,7 +39,7 @@ echo bad >&2; exit 3
     .concat();
     let id = tree.well(&words);
     let id = id.trim_end();
-    let told = until("all of it is told", || {
+    let told = until("the transcript is complete", || {
         let told = story(&tree, id);
         let cleaned = |it: &Value| phases(it).contains(&"cleaned");
         let stories = told["stories"].as_array()?;
@@ -81,7 +81,7 @@ echo bad >&2; exit 3
     assert_pages(&tree, id);
 }
 
-/// What people read of it.
+/// The text for people.
 fn assert_pages(tree: &Tree, id: &str) {
     let page = tree.well(&["task", "transcript", id]);
     for line in [

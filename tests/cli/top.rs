@@ -1,4 +1,4 @@
-//! `sexton top` with the real program, a real coordinator, and a terminal of its own.
+//! `sexton top` with the real program, a real coordinator, and a pseudoterminal.
 
 use crate::beanstalk::Client;
 use crate::daemon::{Daemon, Gathered, ended, sexton};
@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// `sexton top` on this directory, asking ten times a second.
+/// `sexton top` on this directory, with ten samples a second.
 fn top(data: &Path) -> Command {
     let mut command = sexton();
     for name in ["LC_ALL", "LC_CTYPE"] {
@@ -57,10 +57,7 @@ fn where_nobody_looks_one_frame_is_printed() {
         assert!(page.contains(words), "no {words:?} in:\n{page}");
     }
     assert!(!page.contains('\u{1b}'), "it is plain: {page:?}");
-    assert!(
-        !page.contains("quit"),
-        "there is nobody to press a key: {page}"
-    );
+    assert!(!page.contains("quit"), "no keys without a terminal: {page}");
     assert!(
         page.lines()
             .all(|line| line == line.trim_end() && line.chars().count() <= 80)
@@ -75,7 +72,7 @@ fn where_nobody_looks_one_frame_is_printed() {
         line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
         "{line}"
     );
-    // Its own question is a request.
+    // Its own query is a request.
     let asked = line["per_second"]["http_requests"].as_f64();
     assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
 }
@@ -104,9 +101,9 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
         assert_eq!(waiting.ask(command).expect("an answer").line, reply);
     }
     waiting.send(b"reserve\r\n").expect("the receiver exists");
-    // All places are taken.
+    // All connections are in use.
     assert!(connect().receive().is_err());
-    let line = until("a status of one that waits", || {
+    let line = until("a status with a waiting client", || {
         let mut once = top(directory.path());
         once.args(["--once", "--json"]);
         let line: Value = serde_json::from_slice(&output(once).stdout).expect("valid JSON");
@@ -148,7 +145,7 @@ fn jobs_and_the_beanstalkd_door_are_shown() {
     }
 }
 
-/// The words of a page, a blank between any two.
+/// The words of a page, separated by single spaces.
 fn words_of(page: &str) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -222,7 +219,7 @@ struct Terminal {
     ours: File,
     theirs: File,
     process: Child,
-    /// The modes it had at first.
+    /// The modes that it had at first.
     before: String,
     seen: Gathered,
 }
@@ -261,7 +258,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until this stands on the screen.
+    /// Waits until this text is on the screen.
     fn until_shown(&self, words: &str) {
         until(&format!("{words:?} on the screen"), || {
             let lines = picture(&self.seen.so_far());
@@ -273,7 +270,7 @@ impl Terminal {
         self.ours.write_all(keys.as_bytes()).expect("connected");
     }
 
-    /// Waits for the end, which must be a good one, and for the ordinary screen.
+    /// Waits for the end, which must be clean, and for the ordinary screen.
     fn ends(&mut self) {
         let status = until("the end of top", || {
             self.process.try_wait().expect("our child")
@@ -288,7 +285,7 @@ impl Terminal {
     }
 }
 
-/// The modes that a program can leave behind it.
+/// The modes that a program may leave set.
 fn modes(terminal: &File) -> String {
     let modes = tcgetattr(terminal).expect("it is a terminal");
     format!(
@@ -297,7 +294,7 @@ fn modes(terminal: &File) -> String {
     )
 }
 
-/// What a terminal of 80 by 24 shows after these bytes, as far as this program goes: letters, places, clearing.
+/// The screen of a terminal of 80 by 24 after these bytes, for the sequences that this program uses: letters, positions, clearing.
 fn picture(seen: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; 80]; 24];
     let (mut row, mut column) = (0, 0);
@@ -334,7 +331,7 @@ fn picture(seen: &str) -> Vec<String> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may already have ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }
@@ -362,7 +359,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
         terminal.ends();
         assert_eq!(modes(&terminal.theirs), terminal.before, "after {end:?}");
     }
-    // As soon as the terminal is taken, a signal must find somebody who gives it back.
+    // From the moment the terminal is changed, a signal must restore it.
     for _ in 0..8 {
         let mut terminal = Terminal::open(top(directory.path()));
         until("the other screen", || {

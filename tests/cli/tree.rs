@@ -1,8 +1,8 @@
-//! A coordinator with processes, none of which outlasts the test.
+//! A coordinator with processes, all of which end with the test.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A coordinator whose children and keeper do not outlast the test.
+/// A coordinator whose children and keeper end with the test.
 pub(crate) struct Tree {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) data: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// One whose processes have no control groups, since none can be seen; `None` where nobody may make namespaces.
+    /// A coordinator without control groups, because none are visible; `None` where this user may not create namespaces.
     pub(crate) fn without_groups() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             left_out("processes without control groups: only root takes those away");
@@ -44,7 +44,7 @@ impl Tree {
         })
     }
 
-    /// One whose coordinator somebody else starts, with this in its configuration file.
+    /// A coordinator that another program starts, with this in its configuration file.
     pub(crate) fn started_by(starter: Command, config: &str) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -58,7 +58,7 @@ impl Tree {
         }
     }
 
-    /// One whose coordinator is of this user. Only root may ask for another than its own.
+    /// A coordinator that runs as this user. Only root may choose another user.
     pub(crate) fn of_user(user: u32) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let data = files.path().join("data");
@@ -79,7 +79,7 @@ impl Tree {
         Self::configured("")
     }
 
-    /// One with this in its configuration file.
+    /// A coordinator with this in its configuration file.
     pub(crate) fn configured(config: &str) -> Self {
         let Coordinator {
             daemon,
@@ -94,7 +94,7 @@ impl Tree {
         }
     }
 
-    /// One whose coordinator somebody else starts, on its directory; and the folder that this is in.
+    /// A coordinator that another program starts, on its directory; returns it and the parent directory.
     pub(crate) fn to_come() -> (Self, PathBuf) {
         let files = tempfile::tempdir().expect("a temporary directory");
         let folder = files.path().to_owned();
@@ -123,13 +123,13 @@ impl Tree {
         done.out
     }
 
-    /// An audit finds nothing: what the actors hold agrees, with each other and with the machine.
+    /// An audit finds nothing: the states of the actors agree, with each other and with the machine.
     pub(crate) fn assert_all_agrees(&self) {
         let audit = self.run(&["audit"]);
         assert_eq!(audit.status, 0, "{audit:?}");
     }
 
-    /// Launches a shell script in the background; its id.
+    /// Launches a shell script in the background; returns its id.
     pub(crate) fn detach(&self, script: &str) -> String {
         let id = self.well(&["run", "--detach", "--", "sh", "-c", script]);
         id.trim_end().to_owned()
@@ -149,14 +149,14 @@ impl Tree {
         records
     }
 
-    /// What a path over HTTP answers.
+    /// The answer for a path over HTTP.
     pub(crate) fn get(&self, path: &str) -> Value {
         self.exchange(&format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ))
     }
 
-    /// What it answers to this body.
+    /// The answer to this body.
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let length = body.len();
@@ -183,7 +183,7 @@ impl Tree {
         kill_process(keeper, Signal::KILL).expect("a live process");
     }
 
-    /// Starts a coordinator on the directory, where none runs.
+    /// Starts a coordinator on the directory, where none is running.
     pub(crate) fn serve(&mut self) {
         self.daemon = Some(Daemon::serve(&["--data", text(&self.data)]));
     }
@@ -197,7 +197,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// Kills what its coordinator has launched and knows to live.
+    /// Kills the live processes that its coordinator has launched.
     pub(crate) fn end_processes(&self) {
         let listed = self.command(&["ps", "--json"]).output();
         let said = listed

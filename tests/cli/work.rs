@@ -1,8 +1,8 @@
-//! `sexton work`: a command for each job, and no two beside each other for one job, whoever is killed.
+//! `sexton work`: a command for each job, and never two at the same time for one job, whatever is killed.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -23,7 +23,7 @@ pub(crate) fn job(tree: &Tree, id: &str) -> Value {
     tree.get(&format!("/v1/queues/job?id={id}"))
 }
 
-/// Runs a shell script for each job, and says what came of it.
+/// Runs a shell script for each job, and returns the result.
 pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
     let all = [
         &["work"],
@@ -47,7 +47,7 @@ pub(crate) fn jobs(said: &Value) -> Vec<(String, String, Value)> {
     jobs.collect()
 }
 
-/// Begins to run a shell script for each job.
+/// Starts to run a shell script for each job.
 pub(crate) fn begin(tree: &Tree, words: &[&str], script: &str) -> Child {
     let all = [&["work"], words, &["--", "sh", "-c", script]].concat();
     let mut command = tree.command(&all);
@@ -59,7 +59,7 @@ pub(crate) fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("a PID fits")).expect("a PID")
 }
 
-/// A script that runs until a file is there, and notes that it began and that it ended.
+/// A script that runs until a file exists, and notes that it began and that it ended.
 fn gated(tree: &Tree) -> (String, PathBuf, PathBuf) {
     let (gate, log) = (tree.data.join("gate"), tree.data.join("log"));
     let script = format!(
@@ -115,7 +115,7 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
     );
     tree.well(&["queue", "delete", &id]);
 
-    // Without a word, how it ended is the error.
+    // Without output, the way it ended is the error.
     let id = push(&tree, "mails", "x");
     work(&tree, &["mails"], "kill -9 $$");
     let error = job(&tree, &id)["error"].to_string();
@@ -165,7 +165,7 @@ fn a_run_ends_at_its_limits() {
     for _ in 0..2 {
         push(&tree, "mails", "d");
     }
-    // One is run whatever the time.
+    // One job is run even if no time is allowed.
     let (said, _) = work(&tree, &["mails", "--max-time", "0"], "sleep 0.1");
     assert_eq!(
         (jobs(&said).len(), &said["reached"]),
@@ -228,7 +228,7 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
     assert_eq!(job(&tree, &later)["phase"], "ready", "it was not begun");
 
-    // One that has nothing to do ends at once.
+    // A run without jobs ends immediately.
     tree.well(&["queue", "delete", &later]);
     let idle = begin(&tree, &["mails", "--wait"], "true");
     until("it waits", || {
@@ -239,7 +239,7 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
     assert!(idle.wait_with_output().expect("our child").status.success());
 }
 
-/// Whoever is killed, the job runs again when its command is gone, and not before.
+/// Whatever is killed, the job runs again when its command has ended, and not before.
 fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     let mut tree = Tree::start();
     let id = push(&tree, "mails", "x");
@@ -250,9 +250,9 @@ fn killed(whom: impl FnOnce(&mut Tree, &mut Child)) {
     if tree.daemon.is_none() {
         tree.serve();
     }
-    assert_eq!(job(&tree, &id)["phase"], "claimed", "its command lives");
+    assert_eq!(job(&tree, &id)["phase"], "claimed", "its command is alive");
     let early = tree.run(&["queue", "pop", "mails"]);
-    assert_eq!(early.status, 1, "nobody has it beside it: {early:?}");
+    assert_eq!(early.status, 1, "no other worker has it: {early:?}");
     std::fs::write(&gate, "").expect("a writable file");
     let is_killed = running.wait().expect("our child").code().is_none();
     if is_killed {
@@ -309,7 +309,7 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
     }
 }
 
-/// What goes to standard error is for people: a run comes to its end without.
+/// Standard error is for people: a run completes without it.
 #[test]
 fn a_run_goes_on_though_nobody_takes_what_it_says() {
     let tree = Tree::start();
@@ -326,7 +326,7 @@ fn a_run_goes_on_though_nobody_takes_what_it_says() {
     assert_eq!(tree.get("/v1/queues")["queues"], json!([]), "all are done");
 }
 
-/// Begins to work on a job that does not end, and cancels it; the error that is shown with it, and what the run said.
+/// Starts to work on a job that does not end, and cancels it; returns the error that is shown with it, and the output of the run.
 pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     let tree = Tree::start();
     let id = push(&tree, "mails", "x");

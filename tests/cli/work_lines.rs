@@ -1,8 +1,8 @@
-//! `sexton work --lines`: commands that work on one job after another, and what becomes of those that do not keep to it.
+//! `sexton work --lines`: commands that work on one job after another, and commands that violate the protocol.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::coordinator::{CommandOutput, done};
@@ -14,7 +14,7 @@ use crate::work::{begin, cancelled, job, pid, push, until_lines, work};
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
-/// Reads jobs, and has `id` and `body` of each for `each`.
+/// Reads jobs, and runs `each` with the `id` and `body` of each.
 fn worker(each: &str) -> String {
     format!(
         r#"while read -r line <&3; do
@@ -48,7 +48,7 @@ fn one_command_works_on_one_job_after_another() {
         push(&tree, "mails", body);
     }
     let log = tree.data.join("log");
-    // What it prints goes where it always goes, and harms nothing.
+    // Its output goes where it always does, and does no harm.
     let each = format!(
         "echo '{{\"id\":1}}'; echo stray >&2; echo $$ $body >> {}; {WELL}",
         text(&log)
@@ -89,7 +89,7 @@ fn there_are_as_many_as_are_to_run_and_they_end_with_the_run() {
     until("all are done", || {
         (tree.get("/v1/status")["queues"]["jobs"]["claimed"] == 0).then_some(())
     });
-    // They wait for more, and end when there is none.
+    // They wait for more jobs, and end when there are none.
     kill_process(pid(&running), Signal::TERM).expect("a live process");
     let done = done(running.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
@@ -131,7 +131,7 @@ fn an_answer_says_what_becomes_of_a_job() {
     assert_eq!(well["reason"], "absent");
 }
 
-/// A worker whose first answer is wrong is ended with all that it started; the job has failed, and the next one is worked on.
+/// A worker whose first answer is wrong is ended with everything that it started; the job fails, and the next one is worked on.
 fn broken(each: &str, words: &[&str]) -> String {
     let tree = Tree::start();
     push(&tree, "mails", "bad");
@@ -141,7 +141,7 @@ fn broken(each: &str, words: &[&str]) -> String {
         "if [ $body = good ]; then {WELL}; continue; fi; sleep 3600 & echo $! >> {0}; echo $$ >> {0}; {each}",
         text(&log)
     );
-    // Two and no more: where this is slow, the first comes again.
+    // Two and no more: on a slow machine, the first comes again.
     let words = [words, &["--max-jobs", "2"]].concat();
     let (said, done) = lines(&tree, &words, &worker(&each));
     let outcomes = outcomes(&said);
@@ -220,7 +220,7 @@ fn a_worker_that_ends_while_it_has_no_job_costs_no_job_a_try() {
             (shown["reason"] == "absent").then_some(())
         });
         until_lines(&log, count);
-        // Its socket is closed when it is gone.
+        // Its socket is closed when it has ended.
         let noted = std::fs::read_to_string(&log).expect("the command wrote the file");
         let pid = noted.lines().last().and_then(|it| it.parse().ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a PID");
@@ -240,7 +240,7 @@ fn a_worker_that_cannot_be_executed_costs_no_job_a_try() {
     assert_eq!(job(&tree, &id)["attempts"], 0, "{done:?}");
 }
 
-/// The worker of docs/protocols/work.md, as it stands there.
+/// The worker of docs/protocols/work.md, unchanged.
 #[test]
 fn the_worker_in_python_of_the_page_works() {
     let version = std::process::Command::new("python3")

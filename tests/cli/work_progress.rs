@@ -1,4 +1,4 @@
-//! How far `sexton work` is, on a terminal.
+//! The progress of `sexton work`, on a terminal.
 
 use crate::daemon::text;
 use crate::tree::Tree;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::process::Stdio;
 
-/// Works on three jobs of a second each; what a terminal is shown.
+/// Works on three jobs of a second each; returns what the terminal showed.
 fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     for body in ["a", "b", "c"] {
         push(tree, "mails", body);
@@ -29,7 +29,7 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
     drop(command);
     let mut ours = File::from(ours);
     let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
-    // The end of the last who has it open is an error.
+    // When the last process closes the terminal, a read fails.
     while let Ok(read @ 1..) = ours.read(&mut bytes) {
         seen.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
@@ -66,11 +66,11 @@ fn a_run_for_every_tenant_shows_what_is_ready_and_how_long_that_takes() {
         push(&tree, "t1:mails", body);
     }
     let seen = on_terminal(&tree, &["--any-ready", "--max-jobs", "2"]);
-    // The default tenant alone has three at most.
+    // The default tenant has three at most.
     let is_all = [", 4 ready", ", 5 ready"]
         .iter()
         .any(|it| seen.contains(it));
-    assert!(is_all, "those of both: {seen:?}");
+    assert!(is_all, "jobs of both tenants: {seen:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `sexton job`: what a command says of the job that it works on, and nobody else can.
+//! `sexton job`: reports of a command about its own job, which no other process can send.
 
 use crate::coordinator::done;
 use crate::daemon::text;
@@ -24,7 +24,7 @@ fn progress_is_shown_with_the_job_while_it_is_worked_on() {
     let mut events = tree.command(&["events", "--kind", "progress,claimed", "--json"]);
     events.stdout(std::fs::File::create(&told).expect("a writable file"));
     let mut events = events.spawn().expect("the command starts");
-    // It is heard from the first claim on that it tells of.
+    // Events are received from the first claim on that is shown.
     until("events are told", || {
         let other = push(&tree, "other", "x");
         let popped = tree.well(&["queue", "pop", "other"]);
@@ -103,7 +103,7 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     let tree = Tree::start();
     let id = push(&tree, "mails", "a");
     let log = tree.data.join("log");
-    // Another secret, none, and one whose attempt is over.
+    // A wrong secret, none, and one whose attempt is over.
     let script = format!(
         "SEXTON_JOB_SECRET=0 {SEXTON} job fail x; echo $? >> {0}; (unset SEXTON_JOB_SECRET; {SEXTON} job fail x); echo $? >> {0}; echo $SEXTON_JOB_SECRET >> {0}; {SEXTON} job touch; echo $? >> {0}",
         text(&log)
@@ -117,7 +117,7 @@ fn only_who_knows_the_secret_of_an_attempt_reports_of_it() {
     let outside = tree.run(&["job", "progress", "4"]);
     assert_eq!(outside.status, 2, "{outside:?}");
     assert_eq!(job(&tree, &id)["reason"], "absent");
-    // It stands in no record.
+    // It is in no record.
     for record in tree.all() {
         assert!(!record.to_string().contains(noted[2]), "{record}");
     }
@@ -168,13 +168,13 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     );
     assert!(
         !done.err.contains("not a setting"),
-        "its variables are ours: {done:?}"
+        "its variables are inherited: {done:?}"
     );
     assert_eq!(job(&tree, &id)["attempts"], 0);
     assert_eq!(job(&tree, &id)["error"], "soon");
 }
 
-/// Each word of how far a job is would be written down.
+/// Every progress report would be written to the journal.
 #[test]
 fn a_command_that_reports_without_end_is_heard_now_and_then() {
     let tree = Tree::start();

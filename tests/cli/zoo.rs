@@ -1,8 +1,8 @@
-//! Trees that are hard to stop: each is stopped until nothing of it lives, with control groups and without.
+//! Process trees that are hard to stop: each is stopped until nothing of it is alive, with control groups and without.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::daemon::{PROGRAM, text};
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
-/// How many processes have this record in their environment.
+/// The number of processes that have this record in their environment.
 fn members(id: &str) -> usize {
     let variable = format!("SEXTON_PROCESS_ID={id}");
     let processes = std::fs::read_dir("/proc")
@@ -33,7 +33,7 @@ fn ended(tree: &Tree, id: &str) {
     assert_eq!(members(id), 0, "{record}");
 }
 
-/// Scripts, and how many processes each has at least when it is stopped.
+/// Scripts, and the minimum number of processes of each when it is stopped.
 fn zoo(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";
@@ -47,7 +47,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
         ("stopped", "sh -c 'kill -STOP $$' & kill -STOP $$", 2),
         (
             "holder",
-            // What is looked for while it is being made may be missed.
+            // A process that is being created during the search may be missed.
             "setsid sh -c 'trap \"\" TERM; exec sleep 1000' & sleep 0.3; exit 0",
             1,
         ),
@@ -57,7 +57,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
         let record = tree.record(&id);
         assert_eq!(record["contained"], is_contained, "{animal}: {record}");
         if animal == "holder" {
-            // The leader has ended, and what it left has its output: a leak, that a stop of a record that has ended cannot reach.
+            // The leader has ended, and a process that it left keeps its output open: a leak, which a stop of an ended record cannot reach.
             let record = until("it has ended", || {
                 Some(tree.record(&id)).filter(|it| it["status"] == "exited")
             });

@@ -1,4 +1,4 @@
-//! Whose requests are heard: `Host`, `Origin`, the token and its file.
+//! Which requests are accepted: `Host`, `Origin`, the token and its file.
 
 use crate::opened::{Opened, TOKEN, answers, read_all, write_private};
 use crate::patience::until;
@@ -19,7 +19,7 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     let detail = with("Host: evil.example\r\n").problem(421);
     assert!(
         !detail.contains("evil"),
-        "a refusal repeats nothing of the request"
+        "a refusal shows nothing of the request"
     );
     with("Host: 10.1.2.3\r\n").problem(421);
     with("Host: localhost\r\nOrigin: https://evil.example\r\n").problem(403);
@@ -47,7 +47,7 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     assert_eq!(
         opened.get_over_socket("/healthz").status,
         200,
-        "the socket asks for no name"
+        "the socket requires no name"
     );
 }
 
@@ -70,7 +70,7 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(
         opened.get_over_socket("/v1/status").status,
         200,
-        "our own user needs none"
+        "the server's own user needs none"
     );
 
     let (door, file) = (opened.door(), opened.directory.path().join("token"));
@@ -87,7 +87,7 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
         !error.contains("short"),
         "an error shows nothing of the token: {error}"
     );
-    assert_eq!(with(TOKEN).status, 200, "the old one stays in force");
+    assert_eq!(with(TOKEN).status, 200, "the old token stays in force");
     write_private(&file, "another-token-of-the-right-length\n");
     assert_eq!(
         door.reload_token().expect("the token file is readable"),
@@ -98,10 +98,10 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
     assert_eq!(with("another-token-of-the-right-length").status, 200);
 }
 
-/// A token of the scope `run`.
+/// A token with the scope `run`.
 const RUN_TOKEN: &str = "correct-horse-that-runs";
 
-/// A node that launches, with that token and one without the scope.
+/// A node that launches processes, with that token and one without the scope.
 fn with_both_tokens() -> Opened {
     Opened::configured(|config| {
         launches(config);
@@ -141,7 +141,7 @@ fn a_token_of_the_scope_run_starts_processes() {
     const LAUNCH: &str = "/v1/processes/launch";
     let opened = with_both_tokens();
     let command = json!({"command": ["sleep", "60"]});
-    // The scope is no part of the token.
+    // The scope is not part of the token.
     let both = with(&format!("{RUN_TOKEN} run"));
     opened.post_with(LAUNCH, &both, &command).problem(401);
     let plain = with(TOKEN);
@@ -170,14 +170,14 @@ fn a_token_of_the_scope_run_starts_processes() {
         opened.get("/v1/processes/count", &runs).json(),
         json!({"count": 1})
     );
-    // A right is bound to a process by those who may see it.
+    // Binding a right to a process requires permission to see processes.
     let bound = json!({"key": "k", "owner": "me", "process": id});
     let acquire = "/v1/locks/acquire";
     opened
         .post_with(acquire, &plain, &bound)
         .because(403, "out-of-scope");
     opened.post_with(acquire, &runs, &bound).json();
-    // Nobody is known to be asking.
+    // The client's process is unknown.
     let detail = opened.post_with("/v1/processes/register", &runs, &json!({}));
     assert!(detail.problem(400).contains("pid"), "{detail:?}");
     ended(&opened.socket(), &id);

@@ -1,4 +1,4 @@
-//! What has the most to do: the busiest queues of a share, and the locks that are waited for most.
+//! The busiest items: queues of a share, and the locks with the most waiters.
 
 use crate::opened::{Opened, request, run};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn the_busiest_queues_and_the_locks_that_most_wait_for_come_first() {
     assert_eq!(names(&told["locks"], "owner"), ["c1", "b1"]);
     assert_eq!(told["locks"][0]["waiting"], 3);
     assert!(told["locks"][0]["remaining_ms"].as_u64() <= Some(600_000));
-    assert_eq!(told["locks_all"], 3, "a lock that nobody waits for is none");
+    assert_eq!(told["locks_all"], 3, "only locks with waiters count");
     for wrong in ["limit=0", "limit=101", "limit=x", "after=-1", "sort=x"] {
         opened.get(&format!("/v1/busiest?{wrong}"), "").problem(400);
     }

@@ -1,4 +1,4 @@
-//! What happens on a node, as its clients are told.
+//! Events of a node, as its clients receive them.
 
 use crate::listener::Listener;
 use crate::opened::{Opened, read_all, run};
@@ -24,14 +24,18 @@ fn the_life_of_a_lock_is_told_in_order() {
     let mut listener = Listener::new(&opened, "/v1/events", "");
     let token = acquire(&opened, "a", "one")["token"].clone();
     let granted = listener.receive(&["granted"]).remove(0);
-    assert_eq!(granted.id, token.to_string(), "its place is its entry's");
+    assert_eq!(
+        granted.id,
+        token.to_string(),
+        "its position is that of its entry"
+    );
     let mut expected = json!({
         "position": token.to_string(), "at": granted.data["at"], "actor": "lock", "kind": "granted",
         "key": "a", "index": "", "owner": "one", "token": token, "ttl": 60,
     });
     assert_eq!(granted.data, expected);
     assert!(granted.data["at"].as_u64() > Some(1_600_000_000_000));
-    // Renewals are not told.
+    // Renewals have no event.
     acquire(&opened, "a", "one");
     let waiting = opened.begin(
         ACQUIRE,
@@ -54,7 +58,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     expected["ttl"] = 7.into();
     assert_eq!(passed[1].data, expected);
     drop(waiting);
-    // A grant that nobody waits for is given back, whichever came first.
+    // A grant without its client is released, whichever came first.
     opened
         .post("/v1/locks/release-all", &json!({"owner": "two"}))
         .json();
@@ -68,7 +72,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert_eq!(draining.data["actor"], "node");
     opened.stop();
     listener.receive(&["stopping"]);
-    assert!(listener.next().is_none(), "it ends well");
+    assert!(listener.next().is_none(), "it ends cleanly");
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn a_listener_goes_on_where_it_was() {
     }
     let again = |target: &str, headers: &str| {
         let mut listener = Listener::new(&opened, target, headers);
-        // Those who went away leave their places whenever it is noticed.
+        // The positions of lost connections are removed when the loss is noticed, in any order.
         loop {
             let told = listener.next().expect("another item follows");
             if told.data["key"] != "a" {
@@ -128,9 +132,9 @@ fn a_listener_goes_on_where_it_was() {
     let both = again(&format!("/v1/events?after={}", ids[0]), &header);
     assert_eq!(
         both.id, ids[2],
-        "what a reader that comes back says goes first"
+        "the position of a reader that reconnects has precedence"
     );
-    // What was before anybody listened is not kept, and nobody is told otherwise.
+    // Events from before the first subscriber are not stored, which is not reported as a loss.
     let lost = again("/v1/events?after=0", "");
     assert_eq!(
         (lost.kind.as_str(), &lost.data["after"]),
@@ -238,10 +242,10 @@ fn streams_are_among_what_waits_and_end_with_their_client() {
     let head = head.to_lowercase();
     assert!(
         head.contains("transfer-encoding: chunked") && !head.contains("content-length"),
-        "it says what GET would: {head}"
+        "it has the headers of GET: {head}"
     );
     drop(listener);
-    // Its end is noticed without anything being written.
+    // Its end is noticed without writing anything.
     crate::lock::until(|| opened.exchange(REQUEST).starts_with("HTTP/1.1 200"));
 }
 
@@ -289,7 +293,7 @@ fn a_program_that_embeds_the_node_listens_too() {
     assert!(events.at_once().is_none());
     acquire(&opened, "a", "one");
     let Some(Notification::Event(event)) = run(events.next()) else {
-        panic!("an event was expected");
+        panic!("expected an event");
     };
     assert_eq!((event.actor, event.what.kind), ("lock", "granted"));
     assert_eq!(event.what.subject(), Some(&b"a"[..]));
@@ -298,7 +302,7 @@ fn a_program_that_embeds_the_node_listens_too() {
     assert_eq!(again.at_once(), Some(Notification::Event(event)));
     opened.stop();
     let Some(Notification::Event(last)) = run(events.next()) else {
-        panic!("the end is told");
+        panic!("the end is reported");
     };
     assert_eq!(last.what.kind, "stopping");
     assert_eq!(run(events.next()), None);

@@ -1,4 +1,4 @@
-//! Bytes that are no request, requests that are too large, too slow or too many.
+//! Bytes that are not requests, and requests that are too large, too slow or too many.
 
 use crate::opened::{Opened, answers, read_all};
 use std::io::{Read as _, Write as _};
@@ -41,7 +41,7 @@ fn hostile_bytes_get_a_problem_and_the_end() {
     assert_eq!(
         opened.get("/healthz", "").status,
         200,
-        "others do not notice"
+        "other clients notice nothing"
     );
 }
 
@@ -113,7 +113,7 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
 fn a_head_that_comes_too_slowly_is_given_up() {
     let opened = Opened::new();
     let mut stream = opened.connect();
-    // The second request of a connection is under the same bound as the first.
+    // The second request of a connection is under the same limit as the first.
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal")
         .expect("connected");
@@ -130,7 +130,7 @@ fn requests_are_answered_in_order_on_one_connection() {
     let paths = ["/healthz", "/absent", "/v1/status", "/metrics", "/healthz"];
     let one = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let requests = paths.map(one).concat().repeat(40);
-    // Split anywhere, a request is the same.
+    // A request is the same wherever it is split.
     let mut stream = opened.connect();
     let mut reading = stream.try_clone().expect("connected");
     let writing = std::thread::Builder::new().spawn(move || {
@@ -157,7 +157,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     let taken: Vec<TcpStream> = (0..256)
         .map(|_| {
             let mut stream = opened.connect();
-            // One answered request each shows that each has its place.
+            // One answered request each shows that each is accepted.
             stream
                 .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 .expect("connected");
@@ -179,7 +179,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     assert_eq!(
         opened.get("/healthz", "").status,
         200,
-        "places are given back"
+        "connections are free again"
     );
     assert_eq!(stats().rejected_busy, 1);
 }
@@ -193,11 +193,11 @@ fn a_client_that_never_reads_holds_up_nobody() {
         .set_write_timeout(Some(patience))
         .expect("the option can be set");
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
-    // It is no longer read from once its answers lie unread; what it asked for is a small part of what it sent.
+    // The server stops reading once answers are unread; what was requested is a small part of what was sent.
     let mut sent = 0;
     while sent < 64 << 20 && greedy.write_all(&requests).is_ok() {
         sent += requests.len();
     }
-    assert!(sent < 64 << 20, "it is read from without end");
+    assert!(sent < 64 << 20, "the server does not stop reading");
     assert_eq!(opened.get("/v1/status", "").status, 200);
 }

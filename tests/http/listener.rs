@@ -1,8 +1,8 @@
-//! A client of event streams: reads one event after the other, and the end.
+//! A client of event streams: reads events one by one, and the end.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an event that lacks a part fails the test"
+    reason = "an incomplete event fails the test"
 )]
 
 use crate::opened::{Opened, TOKEN};
@@ -10,14 +10,14 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-/// A stream of events that somebody reads.
+/// A stream of events.
 pub(crate) struct Listener {
     reader: BufReader<TcpStream>,
-    /// What came and is not yet taken apart.
+    /// Received bytes that are not parsed yet.
     rest: String,
 }
 
-/// An event, taken apart.
+/// A parsed event.
 #[derive(Debug)]
 pub(crate) struct ReceivedEvent {
     pub(crate) id: String,
@@ -26,7 +26,7 @@ pub(crate) struct ReceivedEvent {
 }
 
 impl Listener {
-    /// Listens under this target; returns once it is sure to hear what happens from now on.
+    /// Subscribes under this target; returns once it is certain to receive all further events.
     pub(crate) fn new(opened: &Opened, target: &str, headers: &str) -> Self {
         let mut stream = opened.connect();
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n");
@@ -87,7 +87,7 @@ impl Listener {
         told
     }
 
-    /// What stands before the next empty line; none at the end.
+    /// The text up to the next empty line; none at the end.
     fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.rest.split_once("\n\n") {

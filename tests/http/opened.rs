@@ -1,4 +1,4 @@
-//! A node in this process with its HTTP door open, and a client of a few lines that takes answers apart.
+//! A node in this process with its HTTP listener open, and a minimal client that parses answers.
 
 use crate::described;
 pub(crate) use crate::lock_request::request;
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
 
-/// A node with its HTTP door open on TCP and on a socket in a directory of its own.
+/// A node with its HTTP listener open on TCP and on a socket in a directory of its own.
 pub(crate) struct Opened {
     node: Option<Node>,
     config: Config,
     pub(crate) directory: tempfile::TempDir,
 }
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -39,13 +39,13 @@ impl Answer {
         })
     }
 
-    /// The body of an answer that is as asked.
+    /// The body of a successful answer.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         serde_json::from_str(&self.body).expect("valid JSON")
     }
 
-    /// Asserts that this is a problem of this status with this reason, and gives it.
+    /// Asserts that this is a problem of this status with this reason, and returns it.
     pub(crate) fn because(&self, status: u16, reason: &str) -> Value {
         self.problem(status);
         let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
@@ -57,7 +57,7 @@ impl Answer {
         document
     }
 
-    /// Asserts that this is a problem document about this status, and gives its detail.
+    /// Asserts that this is a problem document about this status, and returns its detail.
     pub(crate) fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
         let content_type = self.header("content-type");
@@ -146,7 +146,7 @@ impl Opened {
         stream
     }
 
-    /// Everything that is answered to these bytes, with the sending side closed behind them.
+    /// All answers to these bytes, after which the sending side is closed.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("connected");
@@ -181,7 +181,7 @@ impl Opened {
         self.ask(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
     }
 
-    /// Posts on a connection of its own, which stays open until the answer has come.
+    /// Posts on a connection of its own, which stays open until the answer has arrived.
     pub(crate) fn begin(&self, path: &str, fields: &Value) -> TcpStream {
         self.begin_with(path, "", fields)
     }
@@ -207,7 +207,7 @@ impl Opened {
         answers(&read_all(&mut stream)).pop().expect("an answer")
     }
 
-    /// Stops in good order, and starts on the same directory.
+    /// Stops cleanly, and starts on the same directory.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.node = Some(Node::open(self.config.clone()).expect("the node opens again"));
@@ -235,14 +235,14 @@ pub(crate) fn read_all(stream: &mut impl std::io::Read) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// The answer to what was begun.
+/// The answer to the request that was begun.
 pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
     let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     described::check("POST", path, &answer);
     answer
 }
 
-/// Takes the answers to GET requests apart, each by its length.
+/// Parses the answers to GET requests, each by its length.
 pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
     let mut found = Vec::new();
     while let Some((head, rest)) = text.split_once("\r\n\r\n") {
@@ -269,11 +269,11 @@ pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
         text = more;
         found.push(answer);
     }
-    assert_eq!(text, "", "something stands behind the answers");
+    assert_eq!(text, "", "there is text after the answers");
     found
 }
 
-/// Takes a body in chunks apart; what stands behind it.
+/// Parses a chunked body; returns the text after it.
 fn unchunk<'t>(mut text: &'t str, body: &mut String) -> &'t str {
     loop {
         let (size, rest) = text.split_once("\r\n").expect("a chunk says its size");

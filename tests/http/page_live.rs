@@ -22,7 +22,7 @@ fn listen(opened: &Opened) -> TcpStream {
     stream
 }
 
-/// Reads until this stands at the end of what came, past the framing of chunks.
+/// Reads until the received text ends with this, apart from the framing of chunks.
 fn received(stream: &mut TcpStream, end: &str) -> String {
     let mut bytes = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The first view: what is amiss, and rates.
+//! The first view: problems, and rates.
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, request, run};
@@ -20,12 +20,15 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
             "Coordinator Version 0.1.0",
         ],
     );
-    // Each plot says in words what it shows.
+    // Each plot has a text that describes it.
     assert_eq!(
         page.matches("<svg").count(),
         page.matches("role=\"img\" aria-label=\"").count()
     );
-    assert!(!text(&page).contains("beanstalkd"), "it is not open");
+    assert!(
+        !text(&page).contains("beanstalkd"),
+        "its listener is not open"
+    );
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn a_halted_node_says_so_to_people() {
     }));
     assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());
     let halt = run(handle.halted()).to_string();
-    // A page has its words in lines of its own.
+    // The texts of a page are on separate lines.
     let halt: Vec<&str> = halt.split_whitespace().collect();
     let halt = halt.join(" ");
     for path in ["/", "/page/locks", "/page/queues", "/page/changes"] {

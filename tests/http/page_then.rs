@@ -1,8 +1,8 @@
-//! The past on the page: any moment of the journal, what happened around it, and stories of before a restart.
+//! The past on the page: any moment of the journal, what happened around it, and histories from before a restart.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "an answer that lacks a part fails the test"
+    reason = "an incomplete answer fails the test"
 )]
 
 use crate::browser::{Browser, shows, text};
@@ -19,7 +19,7 @@ use std::task::{Context, Waker};
 
 const PUSH_ALL: &str = "/v1/queues/push-all";
 
-/// A page of the past, once the journal has been read for it: each look waits for that a while.
+/// A page of the past, once the journal has been read for it: each request waits a while for that.
 fn then(browser: &Browser<'_>, path: &str) -> String {
     loop {
         let page = browser.page(path);
@@ -29,7 +29,7 @@ fn then(browser: &Browser<'_>, path: &str) -> String {
     }
 }
 
-/// What stands between two parts of a page.
+/// The text between two parts of a page.
 fn between<'p>(page: &'p str, begin: &str, end: &str) -> &'p str {
     let (_, rest) = page.split_once(begin).expect("the page has this part");
     rest.split_once(end).expect("the text has this end").0
@@ -43,7 +43,7 @@ fn around(page: &str) -> &str {
     between(page, "id=\"around\"", "</section>")
 }
 
-/// The digest of each actor, as a page has them.
+/// The digest of each actor on a page.
 fn digests(page: &str) -> BTreeMap<String, String> {
     let actors = state(page).split("<h3>").skip(1);
     let digest = |part: &str| {
@@ -56,7 +56,7 @@ fn digests(page: &str) -> BTreeMap<String, String> {
     actors.map(digest).collect()
 }
 
-/// What `sexton replay` says of the directory that the node runs on, up to an entry.
+/// The output of `sexton replay` for the node's directory, up to an entry.
 fn replayed(opened: &Opened, until: u64) -> Value {
     let mut command = daemon::sexton();
     command
@@ -68,7 +68,7 @@ fn replayed(opened: &Opened, until: u64) -> Value {
     serde_json::from_slice(&output.stdout).expect("valid JSON")
 }
 
-/// Takes a lock; the number of the entry.
+/// Acquires a lock; returns the number of the entry.
 fn acquire(opened: &Opened, key: &str, owner: &str) -> u64 {
     let asked = json!({"key": key, "owner": owner});
     let token = &opened.post("/v1/locks/acquire", &asked).json()["token"];
@@ -134,9 +134,9 @@ fn what_a_client_did_is_found_around_its_number() {
     let account = "<bdi>&lt;account&gt;</bdi>";
     assert!(state(&page).contains(account));
     let page = then(&browser, &format!("/page/then?at={}", at - 1));
-    assert!(!state(&page).contains(account), "it was not there before");
+    assert!(!state(&page).contains(account), "it did not exist before");
     assert!(around(&page).contains(account), "it comes after");
-    // Without a number it is the newest moment, with the moments before it to go to.
+    // Without a number it is the newest moment, with links to earlier ones.
     let page = then(&browser, "/page/then");
     assert!(page.contains("data-slides") && page.contains("data-still"));
     shows(
@@ -155,7 +155,7 @@ fn what_a_client_did_is_found_around_its_number() {
 #[test]
 fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
     let opened = Opened::new();
-    // Each takes as many numbers as it has jobs.
+    // Each uses as many numbers as it has jobs.
     let jobs: Vec<Value> = (0..300)
         .map(|_| json!({"queue": "q", "body": "x"}))
         .collect();
@@ -202,8 +202,8 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     }
 }
 
-/// Loads the newest moment while the reader of the journal is occupied, until the answer is as wanted. The more it has to read,
-/// the longer it is occupied.
+/// Loads the newest moment while the reader of the journal is occupied, until the answer is the expected one. The more it has to
+/// read, the longer it is occupied.
 fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
     let browser = Browser::new(opened);
     let jobs: Vec<Value> = (0..300)
@@ -305,7 +305,7 @@ fn a_story_of_before_a_restart_is_read_from_the_journal() {
     let page = then(&browser, &format!("/page/job?id={job}"));
     let story = between(&page, "id=\"story\"", "</section>");
     shows(story, &["added", "claimed", "From the journal"]);
-    // What happens from now on is among the events.
+    // Further changes are among the events.
     let release = json!({"key": "account", "owner": "one", "token": at});
     assert_eq!(opened.post("/v1/locks/release", &release).status, 200);
     let page = browser.page("/page/lock?key=account");

@@ -1,4 +1,4 @@
-//! What is served, and what is said of what is not.
+//! The routes, and the answers to unknown ones.
 
 use crate::lock::until;
 use crate::opened::{Opened, request, run};
@@ -77,7 +77,7 @@ fn the_status_tells_what_was_done() {
         assert!(memory("host", "uptime_ms") > Some(0));
         assert!(memory("process", "memory_bytes") > Some(1 << 20));
         assert!(memory("process", "memory_peak_bytes") >= memory("process", "memory_bytes"));
-        // The socket and the port are two.
+        // The socket and the port count as two.
         assert!(memory("process", "descriptors") > Some(2));
         assert!(memory("process", "descriptors_max") >= memory("process", "descriptors"));
     }
@@ -274,7 +274,7 @@ fn what_is_not_served_is_refused_as_a_problem() {
     assert_eq!(
         opened.get("/healthz?verbose=1", "").status,
         200,
-        "a query is no other path"
+        "a query does not change the path"
     );
 }
 
@@ -328,6 +328,6 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
     assert_eq!(
         of("few-099", "ready"),
         None,
-        "only a hundred have figures of their own"
+        "only a hundred queues have series of their own"
     );
 }

@@ -1,4 +1,4 @@
-//! The Unix socket, and what closing leaves behind.
+//! The Unix socket, and what a stop leaves behind.
 
 use crate::opened::{Opened, write_private};
 use crate::unserved;
@@ -71,11 +71,11 @@ fn closing_does_not_wait_for_those_who_are_silent() {
     opened.stop();
     assert!(
         TcpStream::connect(address).is_err(),
-        "nobody listens any more"
+        "no process listens any more"
     );
     let mut rest = Vec::new();
     assert_eq!(idle.read_to_end(&mut rest).expect("it ended"), 0);
     assert_eq!(over_socket.read_to_end(&mut rest).expect("it ended"), 0);
-    // Cut off with or without a word: it ended.
+    // Closed with or without an error: it ended.
     drop(half.read_to_end(&mut rest));
 }

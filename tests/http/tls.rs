@@ -1,4 +1,4 @@
-//! HTTP over TLS: the same as without, with a certificate in front.
+//! HTTP over TLS: the same as without TLS, with a certificate.
 
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use sexton::config::{Config, HttpConfig};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// A certificate that signs itself, and the key of it, in files.
+/// A self-signed certificate and its key, in files.
 struct Identity {
     certificate: PathBuf,
     key: PathBuf,
@@ -58,7 +58,7 @@ fn opened_with(change: impl FnOnce(&mut HttpConfig, &Path)) -> (Opened, Identity
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// A client that trusts this certificate alone.
+/// A client that trusts only this certificate.
 fn connect(opened: &Opened, trusted: &CertificateDer<'static>) -> Tls {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("it is a certificate");
@@ -116,7 +116,7 @@ fn a_lock_is_taken_over_tls() {
         "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let described = ask(connect(&opened, &identity.der), description).json();
     assert_eq!(described["openapi"], "3.1.0");
-    // Of what is not known to end, each part comes when it is said.
+    // A body of unknown length arrives part by part, as it is sent.
     let mut events = connect(&opened, &identity.der);
     events
         .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -131,7 +131,7 @@ fn a_lock_is_taken_over_tls() {
     assert_eq!(
         opened.get_over_socket("/healthz").status,
         200,
-        "the socket is plain"
+        "the socket does not use TLS"
     );
 }
 
@@ -148,7 +148,7 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
     };
     assert!(!plain.starts_with(b"HTTP"), "{plain:?}");
     assert_eq!(ask(connect(&opened, &identity.der), HEALTH).status, 200);
-    // Whoever does not shake hands in time is let go of.
+    // A client that does not complete its handshake in time is disconnected.
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 8]).expect("a clean end"), 0);
     }
@@ -177,7 +177,7 @@ fn a_certificate_is_read_again() {
     assert_eq!(
         ask(connect(&opened, &identity.der), HEALTH).status,
         200,
-        "the old stays"
+        "the old certificate stays"
     );
     std::fs::copy(&next.key, &identity.key).expect("a writable file");
     assert_eq!(
@@ -188,7 +188,7 @@ fn a_certificate_is_read_again() {
     let mut old = connect(&opened, &identity.der);
     assert!(
         old.write_all(HEALTH.as_bytes()).is_err(),
-        "it is shown another"
+        "it gets another certificate"
     );
 }
 

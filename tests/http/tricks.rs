@@ -1,4 +1,4 @@
-//! Paths and bodies that mean to be taken for something else, and bodies that never end.
+//! Paths and bodies that try to be mistaken for something else, and bodies that never end.
 
 use crate::opened::{Opened, answers, read_all};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn a_path_is_what_it_says_and_no_other() {
     assert_eq!(
         ask(own.as_bytes(), "localhost").status,
         200,
-        "absolute form of ours"
+        "absolute form of this server"
     );
     let long = format!("/{}", "a/".repeat(8000));
     let cases: [(&[u8], u16); 21] = [
@@ -58,7 +58,7 @@ fn a_path_is_what_it_says_and_no_other() {
     assert_eq!(
         ask(b"/healthz", "localhost:99999").status,
         200,
-        "any port is ours"
+        "any port is accepted"
     );
 }
 
@@ -107,7 +107,7 @@ fn a_body_that_is_deep_double_or_no_text_is_refused() {
     assert_eq!(
         opened.get("/v1/locks", "").json()["locks"],
         json!([]),
-        "nothing came of it"
+        "it had no effect"
     );
 }
 

@@ -1,5 +1,5 @@
-//! Questions that look at much, asked by many without end: others have their turn in between, and a core that stands still
-//! is seen.
+//! Expensive queries, sent by many clients without pause: other clients get turns in between, and a blocked core is
+//! detected.
 
 use crate::gate::Gate;
 use crate::opened::{Opened, request, run};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// Queues with a job each: several shares of a walk.
+/// Queues with a job each: several steps of a walk.
 const QUEUES: usize = 40_000;
 
 const READERS: usize = 60;
@@ -30,7 +30,7 @@ fn fill(handle: &Handle) {
     }
 }
 
-/// Asks for what is not there, many times at once, until it is told to stop.
+/// Queries what does not exist, many times concurrently, until it is told to stop.
 fn read_on(handle: &Handle, stop: &Arc<AtomicBool>) {
     let readers = LocalSet::new();
     for _ in 0..READERS {
@@ -56,7 +56,7 @@ fn a_lock_is_had_while_many_look_at_every_queue() {
     let stop = Arc::new(AtomicBool::new(false));
     let (reading, theirs) = (handle.clone(), Arc::clone(&stop));
     let readers = std::thread::Builder::new().spawn(move || read_on(&reading, &theirs));
-    // What they ask is asked over HTTP and by the library alike; locks are had over another listener.
+    // They send their queries over HTTP and through the library; locks are acquired over another listener.
     let lockserver = handle.doors().lockserver.expect("the listener is open");
     let mut client = TcpStream::connect(lockserver).expect("it listens");
     let patience = Some(Duration::from_secs(30));
