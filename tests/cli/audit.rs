@@ -134,7 +134,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
         let shown: Value = serde_json::from_str(&shown).expect("valid JSON");
         (shown["status"] == "complete").then_some(())
     });
-    assert_all_agrees(&tree, "the keeper goes on");
+    assert_all_agrees(&tree, "the keeper continues");
 }
 
 #[test]

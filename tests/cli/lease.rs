@@ -199,7 +199,7 @@ fn who_never_waits_is_turned_away_and_says_so() {
         (said.status, said.out.as_str(), said.err.as_str()),
         (0, "", "")
     );
-    assert_eq!(passes.show()["next"], Value::Null, "nobody asked");
+    assert_eq!(passes.show()["next"], Value::Null, "no request was made");
     passes.let_end();
     assert_eq!(ended(first).status, 0);
     assert_eq!(passes.begun(), ["first"]);

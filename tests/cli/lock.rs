@@ -128,7 +128,7 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
         let mut command = coordinator.command(&["lock", "acquire", "a", "--wait", "600"]);
         command.args(["--owner", owner]).stdout(Stdio::piped());
         let waiting = command.spawn().expect("the command starts");
-        until("it stands in line", || {
+        until("it is in line", || {
             let place = coordinator.run(&["lock", "place", "a", "--owner", owner]);
             (place.status == 0).then_some(())
         });

@@ -146,7 +146,7 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the command starts");
-        until("it stands in line", || (waiting() > before).then_some(()));
+        until("it is in line", || (waiting() > before).then_some(()));
         waiter
     };
     let mut interrupted = wait(0);

@@ -128,7 +128,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
 #[test]
 fn strangers_are_not_answered() {
     if !rustix::process::geteuid().is_root() {
-        return left_out("a stranger at the keeper's socket: only root can be somebody else");
+        return left_out("another user at the keeper's socket: only root can become one");
     }
     let kept = Kept::new();
     // Even if directory and socket are open to all, the kernel's information about the peer protects the keeper.

@@ -253,7 +253,7 @@ impl Peer {
     }
 
     pub(crate) fn next(&mut self) -> Report {
-        self.try_next().expect("the connection goes on")
+        self.try_next().expect("the connection is open")
     }
 
     /// Sends the hello; returns all reports up to `Told`.

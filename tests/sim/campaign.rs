@@ -121,7 +121,7 @@ fn campaign() {
     let seeds = wish.seeds.end - wish.seeds.start;
     if seeds >= SEEDS {
         let below = coverage.below_floor(seeds);
-        assert!(below.is_empty(), "hardly ever happened: {below:?}");
+        assert!(below.is_empty(), "too rare: {below:?}");
     }
 }
 

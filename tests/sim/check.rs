@@ -158,7 +158,7 @@ impl Checker {
         for (seq, was) in known {
             let is = found.next();
             ensure(is == Some((*seq, *was)), Promise::Kept, || {
-                format!("record {seq} of the log is not what it was: {is:?}")
+                format!("record {seq} of the log has changed: {is:?}")
             })?;
         }
         let last = self.banked.last().map_or(self.upto, |kept| kept.seq);
@@ -307,7 +307,7 @@ impl Past<'_> {
                 return Err(Violation::new(
                     promise,
                     format!(
-                        "{asks:?} was answered {answers:?}, resting on {rests}; the log ends at {survived}"
+                        "{asks:?} was answered {answers:?}, which depends on {rests}; the log ends at {survived}"
                     ),
                 ));
             }
@@ -333,7 +333,7 @@ impl Past<'_> {
             coverage.answers_passed_with_the_process += 1;
             for (message, reply) in self::told(call) {
                 ensure(reference.has_seen(reply), Promise::ShownIsKept, || {
-                    format!("{message:?} was answered {reply:?}, of which nothing is there")
+                    format!("{message:?} was answered {reply:?}, of which nothing exists")
                 })?;
                 if !R::changes(reply) || R::may_pass((message, reply), told) {
                     continue;
@@ -346,7 +346,7 @@ impl Past<'_> {
                     matches!(entry, Some(Ok((found, _))) if found == *message)
                 };
                 ensure(log.iter().any(|kept| is_its(&kept)), Promise::Kept, || {
-                    format!("{message:?} was answered {reply:?}, and no entry says so")
+                    format!("{message:?} was answered {reply:?}, which has no entry")
                 })?;
             }
         }
@@ -403,7 +403,7 @@ fn follow<R: Reference>(
         None => Ok(()),
         Some(wait) => {
             let (name, watch, answer) = (R::Machine::NAME, &wait.watch, &wait.answer);
-            let what = format!("{name}: {watch:?} was woken with {answer:?}, which never was so");
+            let what = format!("{name}: {watch:?} was woken with {answer:?}, which was never true");
             Err(Violation::new(Promise::Woken, what))
         }
     }
@@ -443,7 +443,7 @@ fn is_told<const A: u8, const B: u8>(
     for (name, heard) in hearer.counted(|counter| counter.heard) {
         let told = strides.get(&name).copied().unwrap_or(0);
         ensure(heard <= told, Promise::Told, || {
-            format!("{B} heard of {heard} strides of counter {name:?}, {A} made {told}")
+            format!("{B} received {heard} strides of counter {name:?}, {A} sent {told}")
         })?;
     }
     Ok(())

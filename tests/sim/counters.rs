@@ -111,7 +111,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         let due = self.first_due(stamp.at);
         let lapses = (*what == CounterMessage::Lapse).then_some(*name);
         if lapses.is_some() && due != lapses {
-            return Err(format!("time acted on {lapses:?}, where {due:?} is due"));
+            return Err(format!("time acted on {lapses:?}, but {due:?} is due"));
         }
         if let (None, Some(due)) = (lapses, due) {
             return Err(format!("it was ordered before {due:?}, which was due"));
@@ -141,7 +141,7 @@ impl<const ID: u8> Reference for Counters<ID> {
             CounterMessage::Heard(strides) => counter.heard = *strides,
             CounterMessage::Rung(attempt, refused) => {
                 if !before.silent || before.attempt != *attempt {
-                    return Err(format!("attempt {attempt} was not waited for"));
+                    return Err(format!("attempt {attempt} was not expected"));
                 }
                 counter.silent = *refused;
                 if *refused {
@@ -152,7 +152,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         self.quarantined.remove(name);
         let right = Some(&*counter).filter(|counter| **counter != before);
         if right.is_none() || right != outcome.as_ref() || counter.heard < before.heard {
-            return Err(format!("{outcome:?}, where {right:?} is right"));
+            return Err(format!("{outcome:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         let view = machine.view();
         (view == self.counters)
             .then_some(())
-            .ok_or_else(|| format!("counters are {view:?}, where {:?} is right", self.counters))
+            .ok_or_else(|| format!("counters are {view:?}, expected {:?}", self.counters))
     }
 
     fn origin((_, what): &Message) -> Origin {

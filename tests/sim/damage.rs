@@ -54,7 +54,7 @@ pub(crate) fn check(
     ensure(
         whole.get(..found.len()) == Some(&found),
         Promise::DamageNamed,
-        || format!("{at} changed a record, or made one"),
+        || format!("{at} changed or created a record"),
     )?;
     let after = found.last().map_or(opening, |kept| kept.seq);
     let missing = whole.len() - found.len();
@@ -64,7 +64,7 @@ pub(crate) fn check(
     ensure(
         verdict.is_err() || missing == 0 || !proven,
         Promise::DamageNamed,
-        || format!("{at} was once synced, and was cut as if it had not been"),
+        || format!("{at} was synced, but was cut as if it were unsynced"),
     )?;
     // After the rest of a record that began in a removed segment, nothing was read.
     let read = [Some(after), found.is_empty().then_some(Seq(0))];
@@ -88,7 +88,7 @@ fn judge(
                 Ok(())
             }
             cut => Err(format!(
-                "{missing} records are gone, and the cut is {cut:?}"
+                "{missing} records are missing, and the cut is {cut:?}"
             )),
         },
         Err(PersistError::Corrupt {
@@ -102,7 +102,7 @@ fn judge(
                 Ok(())
             } else {
                 Err(format!(
-                    "named {file} at {offset} after {after}, where {read:?} was read last: {found}"
+                    "reported {file} at {offset} after {after}, but {read:?} was read last: {found}"
                 ))
             }
         }

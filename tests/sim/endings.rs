@@ -311,7 +311,7 @@ impl Run<'_> {
         }
         Err(Violation::new(
             Promise::Answered,
-            format!("the node never comes to rest: there are {left:?}"),
+            format!("the node does not settle: {left:?} are left"),
         ))
     }
 
@@ -338,7 +338,7 @@ impl Run<'_> {
         let waits = node.actors.lock.waits.values();
         let waiting = waits.filter(|wait| wait.answer.is_none()).count();
         ensure(!empty || waiting == 0, Promise::Woken, || {
-            format!("{waiting} wait until no lock is left, and none is")
+            format!("{waiting} wait until no lock is left, but none is")
         })?;
         nobody_waits_in_vain(&node.actors.queue)?;
         nobody_waits_for_what_is_over(&node.actors.process)
@@ -366,7 +366,7 @@ impl Run<'_> {
         ensure(
             (&left, &right) == (&heard.0, &heard.1),
             Promise::Told,
-            || format!("told {left:?} {right:?}, heard {heard:?}"),
+            || format!("sent {left:?} {right:?}, received {heard:?}"),
         )
     }
 }
@@ -412,7 +412,7 @@ fn nobody_waits_in_vain(actor: &Actor<Queues>) -> Result<(), Violation> {
         let mut there = open.iter().filter(|queue| !is_closed(queue));
         let there = there.find(|queue| pop.queues.contains(&queue.name) || is_asked(&queue.name));
         ensure(there.is_none(), Promise::Woken, || {
-            format!("{pop:?} waits, and there is {there:?}")
+            format!("{pop:?} waits, but {there:?} is ready")
         })?;
     }
     Ok(())
@@ -437,7 +437,10 @@ fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violati
             lives(it) || is_stopped(it) && below.any(|it| lives(it) && is_stopped(it))
         });
         ensure(is_waited_for, Promise::Woken, || {
-            format!("the end of {id} is waited for, and {:?}", view.get(id))
+            format!(
+                "the end of {id} is waited for, but it is {:?}",
+                view.get(id)
+            )
         })?;
     }
     Ok(())

@@ -60,7 +60,7 @@ impl IssuedNumbers {
             };
             for id in ids {
                 ensure(self.ids.insert(id), Promise::GivenOnce, || {
-                    format!("job {id} was given before")
+                    format!("job {id} was issued before")
                 })?;
             }
             self.note_claim(answer)?;
@@ -74,7 +74,7 @@ impl IssuedNumbers {
             return Ok(());
         };
         ensure(self.tokens.insert(claim.token), Promise::GivenOnce, || {
-            format!("{claim:?} has a token that was given before")
+            format!("{claim:?} has a token that was issued before")
         })
     }
 }

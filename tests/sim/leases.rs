@@ -104,7 +104,7 @@ impl Reference for Leases {
         let due = self.model.due(now);
         if due != item(message) {
             return Err(format!(
-                "time acted on {:?}, where {due:?} is due",
+                "time acted on {:?}, but {due:?} is due",
                 item(message)
             ));
         }
@@ -112,7 +112,7 @@ impl Reference for Leases {
         let seq = stamp.seq;
         let right = self.model.send(message, Entry { seq, now, process });
         if right != (reply.clone(), true) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Reference for Leases {
         let view = machine.view();
         (view == mine)
             .then_some(())
-            .ok_or_else(|| format!("leases are {view:?}, where {mine:?} is right"))
+            .ok_or_else(|| format!("leases are {view:?}, expected {mine:?}"))
     }
 
     fn origin(message: &Message) -> Origin {

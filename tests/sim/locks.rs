@@ -89,7 +89,7 @@ impl Locks {
         let first = after.next_due(stamp.at).map(|it| it.slot);
         if let Message::Expire { slot } = message {
             if first != Some(*slot) {
-                return Err(format!("time acted on {slot:?}, where {first:?} is due"));
+                return Err(format!("time acted on {slot:?}, but {first:?} is due"));
             }
             after.tick(stamp.seq, stamp.at);
             return Ok((after, None));
@@ -126,7 +126,7 @@ impl Reference for Locks {
     ) -> Result<(), String> {
         let (after, right) = self.follow(stamp, message)?;
         if !Self::changes(reply) || right.as_ref().is_some_and(|right| right != reply) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         let gone = self.gone(&after);
         self.model = after;
@@ -137,14 +137,14 @@ impl Reference for Locks {
             | Outcome::Renewed { slot: given, .. }
                 if slot != Some(*given) =>
             {
-                Err(format!("{given:?}, where {slot:?} is right"))
+                Err(format!("{given:?}, expected {slot:?}"))
             }
             Outcome::Ended { gone: ended } => {
                 let mut ended = ended.clone();
                 ended.sort_by_key(|it| it.slot);
                 (ended == gone)
                     .then_some(())
-                    .ok_or_else(|| format!("{ended:?} ended, where {gone:?} is right"))
+                    .ok_or_else(|| format!("{ended:?} ended, expected {gone:?}"))
             }
             Outcome::Granted { .. }
             | Outcome::Queued { .. }
@@ -196,7 +196,7 @@ impl Reference for Locks {
                     .take(*entries_max as usize)
                     .collect(),
             ),
-            Query::Select(_) | Query::Contended { .. } => unreachable!("clients ask for no pages"),
+            Query::Select(_) | Query::Contended { .. } => unreachable!("clients request no pages"),
             Query::Counts => {
                 let owners = list.iter().filter(|it| it.token.is_some()).count();
                 let count = |count| u32::try_from(count).expect("worlds are small");
@@ -215,7 +215,7 @@ impl Reference for Locks {
         }
         (view.entries == mine)
             .then_some(())
-            .ok_or_else(|| format!("entries are {:?}, where {mine:?} is right", view.entries))
+            .ok_or_else(|| format!("entries are {:?}, expected {mine:?}", view.entries))
     }
 
     fn origin(message: &Message) -> Origin {

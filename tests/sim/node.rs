@@ -306,7 +306,7 @@ impl Node {
     /// No store was opened that was not in the state in which its last owner left it.
     pub(crate) fn check_stores(&self) -> Result<(), Violation> {
         ensure(self.stores.spoiled() == 0, Promise::Sealed, || {
-            "a store was opened whose files are not what was written".to_owned()
+            "a store was opened whose files had changed".to_owned()
         })
     }
 

@@ -89,7 +89,7 @@ fn refused_on_a_full_disk(plant: Option<Plant>) -> Result<(), Violation> {
     }
     turn(&mut run, RIGHT)?;
     if let Some(node) = &mut run.node {
-        assert!(node.met.tells_refused > 0, "a full disk refuses it");
+        assert!(node.met.tells_refused > 0, "the full disk refuses the tell");
         node.ledger.set_room(Room::Ample);
     }
     run.come_to_rest()
@@ -105,7 +105,7 @@ fn killed_before_it_told(plant: Option<Plant>) -> Result<(), Violation> {
 
 /// Runs the scene with and without the fault: it passes without it, and is caught with it.
 fn only_caught_with(plant: Plant, scene: fn(Option<Plant>) -> Result<(), Violation>) {
-    scene(None).unwrap_or_else(|violation| panic!("without the plant: {violation}"));
+    scene(None).unwrap_or_else(|violation| panic!("without the planted fault: {violation}"));
     let caught = scene(Some(plant)).err();
     let promise = caught.map(|violation| violation.promise);
     assert_eq!(promise, Some(Promise::Told));

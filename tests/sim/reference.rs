@@ -32,7 +32,7 @@ pub(crate) trait Clients<R: Reference> {
     fn call(&mut self, chance: &mut Chance) -> Vec<Ask<R>>;
     /// A wait.
     fn watch(&self, _: &mut Chance) -> WatchOf<R> {
-        unreachable!("nobody waits here")
+        unreachable!("clients of this actor do not wait")
     }
     /// Called when a command was answered.
     fn note(&mut self, _: &Call<R>) {}
@@ -47,7 +47,7 @@ impl<R: Reference> Clients<R> for Nobody {
     }
 
     fn call(&mut self, _: &mut Chance) -> Vec<Ask<R>> {
-        unreachable!("nobody calls")
+        unreachable!("this actor has no clients")
     }
 }
 

@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
         }
         self.coverage.disk_full_refusals += refused;
         ensure(refused == 0 || self.was_full, Promise::RoomAgain, || {
-            "a full disk was answered, and the disk was not full".to_owned()
+            "a full disk was reported, but the disk was not full".to_owned()
         })
     }
 
@@ -448,10 +448,10 @@ impl<'a> Run<'a> {
         }
         let (noted, right) = (node.ledger.marked().offset_ms, node.clock.offset_ms());
         ensure(noted.abs_diff(right) <= 1000, Promise::WallNoted, || {
-            format!("the wall clock is {right} ms off node time, and noted is {noted}")
+            format!("the wall clock is {right} ms off node time, but {noted} is recorded")
         })?;
         ensure(bounded || room == Room::Ample, Promise::RoomAgain, || {
-            format!("the disk has space, and the node has {room:?} room")
+            format!("the disk has space, but the node reports {room:?}")
         })
     }
 

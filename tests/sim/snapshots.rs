@@ -31,7 +31,7 @@ fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
         Scope::default(),
     );
     ensure(stores.spoiled() == 0, Promise::Sealed, || {
-        "a store was opened whose files are not what was written".to_owned()
+        "a store was opened whose files had changed".to_owned()
     })?;
     Ok(past.map(|past| (past, replicas.digests())))
 }
@@ -70,7 +70,7 @@ pub(crate) fn check_alone(
         copy.erase(&slot.other().seal());
         let what = match recovered(&copy)? {
             Ok((Past { snapshot, .. }, _)) if snapshot.as_ref().map(|it| it.0) != Some(slot) => {
-                "it does not read".to_owned()
+                "it is unreadable".to_owned()
             }
             Ok((_, found)) if found == digests => {
                 coverage.slots_checked_alone += 1;
@@ -141,21 +141,21 @@ pub(crate) fn check_damage(
     match recovered(&copy)? {
         Ok((past, found)) => {
             ensure(found == expected, Promise::DamageNamed, || {
-                format!("with {spoiled:?} spoiled, digests are {found:?}, not {expected:?}")
+                format!("with {spoiled:?} damaged, digests are {found:?}, not {expected:?}")
             })?;
             let is_told = |slot: &&SlotId| past.mended.iter().any(|it| speaks_of(it, **slot));
             match spoiled.iter().find(|slot| !is_told(slot)) {
-                Some(slot) => Err(named(format!("nobody said that slot {slot} is spoiled"))),
+                Some(slot) => Err(named(format!("the damage of slot {slot} was not reported"))),
                 None => Ok(()),
             }
         }
-        Err(error) if left => Err(named(format!("with {spoiled:?} spoiled: {error}"))),
+        Err(error) if left => Err(named(format!("with {spoiled:?} damaged: {error}"))),
         Err(RecoveryError::Lost { .. }) => {
             coverage.losses_refused += 1;
             Ok(())
         }
         Err(error) => Err(named(format!(
-            "with {spoiled:?} spoiled, it only said: {error}"
+            "with {spoiled:?} damaged, it only reported: {error}"
         ))),
     }
 }
@@ -181,7 +181,7 @@ pub(crate) fn check_short(
     copy.blank(&segment::name(ordinal), offset);
     coverage.journals_cut_short += 1;
     ensure(recovered(&copy)?.is_err(), Promise::DamageNamed, || {
-        format!("the log was cut before {mark}, and nobody said so")
+        format!("the log was cut before {mark}, which was not reported")
     })
 }
 

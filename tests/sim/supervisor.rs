@@ -90,7 +90,7 @@ impl Reference for Supervisor {
         let view = machine.view();
         (view == self.records)
             .then_some(())
-            .ok_or_else(|| format!("panics are {view:?}, where {:?} is right", self.records))
+            .ok_or_else(|| format!("panics are {view:?}, expected {:?}", self.records))
     }
 
     fn origin(_panicked: &Panicked) -> Origin {

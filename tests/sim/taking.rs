@@ -162,7 +162,7 @@ impl Run<'_> {
             _ => return,
         };
         if snapshots::spoil(&self.disk, slot, &mut self.chance) {
-            self.say(|| format!("slot {slot} is spoiled"));
+            self.say(|| format!("slot {slot} is damaged"));
             self.coverage.slots_damaged_for_good += 1;
             self.harm[slot] = Harm::Done;
         }
@@ -188,7 +188,7 @@ impl Run<'_> {
                     return Err(Violation::new(Promise::Sealed, words));
                 }
                 (None, Harm::Done) => {
-                    let what = format!("nobody said that slot {slot} is spoiled");
+                    let what = format!("the damage of slot {slot} was not reported");
                     return Err(Violation::new(Promise::DamageNamed, what));
                 }
                 (None, Harm::Perhaps) => *harm = Harm::None,
@@ -209,7 +209,10 @@ impl Run<'_> {
         }
         let whole = snapshots::whole(&self.disk);
         ensure(whole.len() == 2, Promise::NoLeak, || {
-            format!("only {} slots are whole after two checkpoints", whole.len())
+            format!(
+                "only {} slots are complete after two checkpoints",
+                whole.len()
+            )
         })?;
         let ordinals = segment::ordinals(&self.disk).unwrap_or_default();
         let older = whole.iter().map(|(_, seal)| seal.manifest.begun).min();
@@ -227,7 +230,7 @@ impl Run<'_> {
             }
         }
         ensure(files.is_empty(), Promise::NoLeak, || {
-            format!("nobody needs {files:?}")
+            format!("unneeded files: {files:?}")
         })?;
         self.coverage.disks_without_a_leak += 1;
         Ok(())

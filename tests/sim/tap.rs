@@ -58,10 +58,10 @@ impl Tap {
             self.given = seq;
         }
         ensure(seq > self.last, Promise::GivenOnce, || {
-            format!("record {seq} behind {}", self.last)
+            format!("record {seq} after {}", self.last)
         })?;
         ensure(at >= self.last_at, Promise::TimeForward, || {
-            format!("record {seq} at {at}, behind one at {}", self.last_at)
+            format!("record {seq} at {at}, after one at {}", self.last_at)
         })?;
         self.last = seq;
         self.last_at = at;

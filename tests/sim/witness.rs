@@ -252,7 +252,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
         loop {
             match self.next() {
                 Next::End => {
-                    let what = format!("entry {seq}, {message:?}, was asked for by nobody");
+                    let what = format!("entry {seq}, {message:?}, was sent by no client");
                     return Err(Violation::new(Promise::EntriesRight, what));
                 }
                 Next::Unknown(call) if call.saw < seq => {

@@ -165,11 +165,7 @@ impl World {
             ensure(
                 stands(attempt) || may_be_lost(attempt),
                 Promise::ActedOnIt,
-                || {
-                    format!(
-                        "{id:?} was acted on by attempt {attempt}, of which the log has nothing"
-                    )
-                },
+                || format!("{id:?} was acted on by attempt {attempt}, which is not in the log"),
             )?;
         }
         Ok(())
@@ -189,7 +185,7 @@ impl World {
             let attempt = ((host.actor(), name.0.into()), counter.attempt);
             let right = !is_done || bells.rung.contains_key(&attempt);
             ensure(right, Promise::ActedOnIt, || {
-                format!("{ID} takes {attempt:?} for rung, which was not")
+                format!("{ID} counts {attempt:?} as rung, which was not")
             })?;
         }
         Ok(())

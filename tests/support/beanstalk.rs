@@ -109,7 +109,7 @@ fn answered<T>(read: io::Result<T>) -> io::Result<T> {
         |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
     assert!(
         !read.as_ref().is_err_and(slow),
-        "the server says nothing for {PATIENCE:?}"
+        "the server sent nothing for {PATIENCE:?}"
     );
     read
 }

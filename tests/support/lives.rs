@@ -190,7 +190,7 @@ impl<M: Actor> Lives<M> {
         assert_eq!(
             live_digest(Path::new(&self.data()), M::NAME),
             self.past.machine().digest().to_string(),
-            "it has what a replay gives"
+            "it has the state that a replay gives"
         );
     }
 
@@ -278,7 +278,7 @@ impl Counts {
             ("checkpoints", self.checkpoints, kills / 2),
             ("kills during a checkpoint", self.kills_amid, kills / 5),
             ("starts from a snapshot", self.starts_from, kills / 2),
-            ("segments let go", self.trimmed, kills / 50),
+            ("segments removed", self.trimmed, kills / 50),
         ];
         let missing = floors.iter().find(|(_, count, floor)| count < floor);
         missing.map(|(what, count, floor)| format!("{what}: {count} of {floor}"))

@@ -93,7 +93,7 @@ fn compare(
             .sum()
     });
     println!(
-        "{} sequences compared, {} begun anew: the machine was busy, and spans ended; {coverage}",
+        "{} sequences compared, {} started again: the machine was busy, and spans ended; {coverage}",
         seeds.len(),
         late.into_inner(),
     );

@@ -34,7 +34,7 @@ fn dialogues() -> Vec<Dialogue> {
             });
             continue;
         }
-        let (who, rest) = line.split_once(' ').expect("somebody does something");
+        let (who, rest) = line.split_once(' ').expect("a line names its client");
         let (what, words) = rest.split_at(1);
         let dialogue = dialogues.last_mut().expect("a dialogue has a name");
         let what = what.chars().next().expect("the line is not empty");

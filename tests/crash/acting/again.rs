@@ -41,7 +41,7 @@ pub(super) fn other<const ID: u8>(files: &Path, bend: fn(&mut Moment)) -> Result
                 let again = replica.machine().decide(&moment, &entry.message);
                 if again != entry.outcome {
                     let was = (&entry.message, &entry.outcome);
-                    return Err(format!("{seq} is decided otherwise: {was:?}, {again:?}"));
+                    return Err(format!("{seq} is decided differently: {was:?}, {again:?}"));
                 }
                 let committed = replica.commit(stamp, &entry);
                 committed.expect("a recorded outcome can be applied again");

@@ -132,7 +132,7 @@ fn undelivered(files: &Path) -> Option<String> {
             .iter()
             .find(|(name, strides)| **strides > 0 && other.heard.get(name) != Some(strides));
         if let Some(unheard) = unheard {
-            return Some(format!("nobody heard {unheard:?} of {id}"));
+            return Some(format!("{unheard:?} of {id} was not received"));
         }
     }
     None
@@ -153,7 +153,7 @@ fn untrue(files: &Path) -> Option<String> {
         let it = if actor == LEFT { &left } else { &right };
         if !it.entries.contains(&attempt) {
             return Some(format!(
-                "{actor} {id} was acted on by {attempt}, of which the log has nothing"
+                "{actor} {id} was acted on by {attempt}, which is not in the log"
             ));
         }
         if what == RingResult::Rung && !rung.insert((actor, id, attempt)) {
@@ -163,7 +163,7 @@ fn untrue(files: &Path) -> Option<String> {
     for (actor, it) in [(LEFT, &left), (RIGHT, &right)] {
         for (id, attempt) in &it.done {
             if !rung.contains(&(actor, *id, *attempt)) {
-                return Some(format!("{actor} takes {attempt} of {id} for rung"));
+                return Some(format!("{actor} counts {attempt} of {id} as rung"));
             }
         }
     }
@@ -259,7 +259,7 @@ fn a_port_that_takes_the_end_of_an_older_attempt_for_that_of_the_newest_is_caugh
 #[test]
 fn an_action_that_leaves_before_its_entry_is_written_is_caught() {
     let found = caught("early");
-    assert!(found.contains("of which the log has nothing"), "{found}");
+    assert!(found.contains("which is not in the log"), "{found}");
 }
 
 #[test]

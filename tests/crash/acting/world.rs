@@ -75,7 +75,7 @@ impl World {
 fn parse(line: &str) -> Line {
     let words: Vec<&str> = line.split(' ').collect();
     let [actor, id, attempt, word] = words.as_slice() else {
-        panic!("{line:?} is no line of the world");
+        panic!("{line:?} is not a line of the world");
     };
     let what = WORDS.iter().find(|(_, known)| known == word);
     Line {

@@ -193,7 +193,7 @@ impl Pages {
         let reserving = std::mem::take(&mut self.reserving);
         assert!(
             unknown <= reserving,
-            "{unknown} reservations that nobody asked for"
+            "{unknown} reservations that no client requested"
         );
         let lost = |(id, _): &(&u64, &TrackedJob)| !found.jobs.contains_key(id);
         let lost: Vec<(u64, bool)> = self

@@ -153,7 +153,7 @@ impl Reference for Dispatches {
         let due = self.model.due(now);
         let due = due.filter(|due| *due != Item::Dispatch || is.is_some());
         if due != is {
-            return Err(format!("time acted on {is:?}, where {due:?} is due"));
+            return Err(format!("time acted on {is:?}, but {due:?} is due"));
         }
         let entry = Entry {
             seq: stamp.seq,
@@ -165,7 +165,7 @@ impl Reference for Dispatches {
         // The messages between actors are compared by the tests of the library.
         self.model.tells.clear();
         if right != (reply.clone(), true) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Reference for Dispatches {
         let (view, mine) = (machine.view(), self.model.views());
         (view == mine)
             .then_some(())
-            .ok_or_else(|| format!("tasks are {view:?}, where {mine:?} is right"))
+            .ok_or_else(|| format!("tasks are {view:?}, expected {mine:?}"))
     }
 
     fn origin(message: &Message) -> Origin {

@@ -56,7 +56,10 @@ impl Promises {
         let is_report = |it: &&Step| matches!(it, Step::Task(_, TaskStep::Reported { .. }));
         let reports = steps.iter().filter(is_report).count();
         ensure(reports <= 1, Promise::OnlyTheLive, || {
-            format!("entry {}: {message:?} is taken {reports} times", stamp.seq)
+            format!(
+                "entry {}: {message:?} is applied {reports} times",
+                stamp.seq
+            )
         })?;
         for step in steps {
             self.step(message, step).map_err(|it| {
@@ -83,7 +86,7 @@ impl Promises {
             Step::Task(slot, TaskStep::Forgotten) => {
                 let live = self.at(*slot).live.clone();
                 ensure(live.is_none(), Promise::UnderWay, || {
-                    format!("it is forgotten, and {live:?} is live")
+                    format!("it is forgotten while {live:?} is live")
                 })?;
                 self.tasks.retain(|it| it.slot != *slot);
             }
@@ -194,7 +197,7 @@ impl Promises {
         ensure(
             known.under_way || used < max as usize,
             Promise::HeldBack,
-            || format!("{known:?} is started, and {used} of {max} of its group are"),
+            || format!("{known:?} is started although {used} of {max} of its group are"),
         )?;
         let it = self.at(slot);
         (it.under_way, it.woken) = (true, false);
@@ -220,7 +223,7 @@ impl Promises {
         let used = self.used(server);
         let free = found.is_some_and(|it| used < it.threads as usize);
         ensure(free, Promise::ThreadOwned, || {
-            format!("{used} attempts run on {found:?}, and one more begins")
+            format!("{used} attempts run on {found:?}, and another one begins")
         })
     }
 
@@ -234,13 +237,13 @@ impl Promises {
                 let woken = std::mem::take(&mut known.woken);
                 let live = known.live.take();
                 ensure(live.is_some(), Promise::OneAttempt, || {
-                    format!("an attempt of {known:?} ends that is over")
+                    format!("an attempt of {known:?} that is over ends")
                 })?;
                 known.under_way = verdict.exit().is_none();
                 ensure(
                     !known.under_way || !woken || *is_due,
                     Promise::WakeKept,
-                    || format!("{known:?} was woken, and waits"),
+                    || format!("{known:?} was woken, but waits"),
                 )?;
                 let failed = verdict.exit() == Some(ExitStatus::SystemError);
                 let has_cause = matches!(verdict, Verdict::FailedOut(_));
@@ -251,14 +254,14 @@ impl Promises {
             TaskStep::Blocked => {
                 let live = known.live.take();
                 return ensure(live.is_some(), Promise::OneAttempt, || {
-                    format!("an attempt of {known:?} is held up that is over")
+                    format!("an attempt of {known:?} that is over is held up")
                 });
             }
             TaskStep::Over { .. } => {
                 known.under_way = false;
                 let live = known.live.clone();
                 return ensure(live.is_none(), Promise::UnderWay, || {
-                    format!("{known:?} is over, and {live:?} is live")
+                    format!("{known:?} is over, but {live:?} is live")
                 });
             }
             TaskStep::Woken(_) => known.woken = known.live.is_some(),
@@ -309,7 +312,7 @@ impl TrackedTask {
         let is_far = matches!(report, Report::Far(_));
         let its = live.is_some_and(|it| it.process == *process && (!it.stopping || is_far));
         ensure(its, Promise::OnlyTheLive, || {
-            format!("{process} is taken for an attempt of {self:?}")
+            format!("{process} is mistaken for an attempt of {self:?}")
         })
     }
 
@@ -330,7 +333,7 @@ impl TrackedTask {
             ensure(
                 heard.is_none_or(|heard| *nth > heard),
                 Promise::OnlyTheLive,
-                || format!("report {nth} is taken after {heard:?} by {self:?}"),
+                || format!("report {nth} is accepted after {heard:?} by {self:?}"),
             )?;
             self.change_live(|it| it.heard = it.heard.max(*nth));
         }

@@ -35,7 +35,7 @@ pub(crate) fn check_tasks(
         check_reason(task)?;
         let is_held = task.attempt.is_none() && task.status != RunStatus::Complete;
         ensure(!is_held || obstacle.is_some(), Promise::RoomAgain, || {
-            format!("nothing holds it back, and its burst does not begin: {task:?}")
+            format!("nothing holds it back, but its burst does not begin: {task:?}")
         })?;
         let runs = task.status == RunStatus::Processing;
         ensure(runs == task.attempt.is_some(), Promise::UnderWay, || {
@@ -43,13 +43,13 @@ pub(crate) fn check_tasks(
         })?;
         if let Some(attempt) = &task.attempt {
             ensure(attempt.stage == Stage::Launched, Promise::Told, || {
-                format!("a lock is not given, or a launch not taken on: {task:?}")
+                format!("a lock is not granted, or a launch not accepted: {task:?}")
             })?;
             lives(attempt.process, task, Promise::UnderWay)?;
         }
         if let Some(cleaning) = task.cleaning {
             ensure(cleaning.taken, Promise::Told, || {
-                format!("a launch is not taken on: {task:?}")
+                format!("a launch is not accepted: {task:?}")
             })?;
             lives(cleaning.process, task, Promise::EndsWithOwner)?;
         }
@@ -63,7 +63,7 @@ pub(crate) fn check_tasks(
             entry.index.to_text() == task.id.to_string() && owner == Some(entry.owner.to_text())
         };
         ensure(views.iter().any(is_its), Promise::EndsWithOwner, || {
-            format!("{entry:?} is held by no attempt that is live")
+            format!("{entry:?} is not held by a live attempt")
         })?;
     }
     Ok(())
@@ -73,6 +73,6 @@ pub(crate) fn check_tasks(
 fn check_reason(task: &Task) -> Result<(), Violation> {
     let failed = task.exit == ExitStatus::SystemError;
     ensure(!failed || !task.words.is_empty(), Promise::Reasoned, || {
-        format!("it failed, and does not say why: {task:?}")
+        format!("it failed without a reason: {task:?}")
     })
 }

@@ -151,17 +151,17 @@ impl Reference for Processes {
         let due = self.first_due(stamp.at);
         let acted = Some(message).filter(|it| Self::origin(it) == Origin::Tick);
         if due.as_ref() != acted {
-            return Err(format!("time acted on {acted:?}, where {due:?} is due"));
+            return Err(format!("time acted on {acted:?}, but {due:?} is due"));
         }
         let insertion = insertion_of(outcome);
         let (after, right) = self.follow(stamp, message, insertion);
         if right.verdict != Verdict::Changed || right.reply != *reply {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         if let Some(insertion) = insertion {
             check_insertion(&after, insertion)?;
         } else if after.records.iter().any(|it| it.slot == Slot::NONE) {
-            return Err("there is no new record, where one is right".to_owned());
+            return Err("a new record is missing".to_owned());
         }
         self.model = after;
         Ok(())
@@ -223,16 +223,14 @@ impl Reference for Processes {
         let right: View = records.map(|it| (it.view.id, it.view.clone())).collect();
         let view = machine.view();
         if view != right {
-            return Err(format!("records are {view:?}, where {right:?} is right"));
+            return Err(format!("records are {view:?}, expected {right:?}"));
         }
         // As if no time had passed: all remembered restarts are shown.
         let now = self.now(Timestamp(0));
         let services = machine.query(now, &Query::Services(None));
         let right = Reply::Services(self.model.services_as_shown(now));
         if services != right {
-            return Err(format!(
-                "services are {services:?}, where {right:?} is right"
-            ));
+            return Err(format!("services are {services:?}, expected {right:?}"));
         }
         Ok(())
     }

@@ -135,7 +135,7 @@ fn say(machine: &mut Machine, chance: &mut Chance) -> Option<Message> {
 
 fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     match turn {
-        Turn::Says | Turn::ServiceEnds => unreachable!("that is no matter of the kernel"),
+        Turn::Says | Turn::ServiceEnds => unreachable!("these are not events of the kernel"),
         Turn::End => {
             let status = *chance.pick(&[0, 0, 1 << 8, 3 << 8, 9, 15]);
             end_one(kernel, chance, (false, status));

@@ -118,7 +118,7 @@ impl Port {
         room.reports.extend(reports);
         let stray = room.follower.world().take_stray();
         ensure(stray.is_none(), Promise::NoStranger, || {
-            format!("{stray:?} was sent to a process for which nobody asked it")
+            format!("{stray:?} was sent to a process for which it was not requested")
         })?;
         Ok(true)
     }
@@ -177,7 +177,7 @@ impl Port {
         for cause in std::mem::take(&mut self.room().causes) {
             let right = stands(cause) || may_be_lost(cause);
             ensure(right, Promise::ActedOnIt, || {
-                format!("a process was acted on by entry {cause}, of which the log has nothing")
+                format!("a process was acted on by entry {cause}, which is not in the log")
             })?;
         }
         Ok(())

@@ -47,7 +47,7 @@ fn leaders(kernel: &Kernel) -> impl Iterator<Item = ProcessId> {
 pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let right = record.announced != Announced::Ready || machine.ready.contains(&record.id);
     ensure(right, Promise::ReadyTrue, || {
-        format!("it never said that it is ready: {record:?}")
+        format!("it never reported that it is ready: {record:?}")
     })
 }
 
@@ -73,7 +73,7 @@ impl Port {
                 .iter()
                 .all(|it| stands_right((service, it), &records, &services));
             ensure(right, Promise::KeptUp, || {
-                format!("it is not as it is to be at {now:?}: {service:?}")
+                format!("it is not in its intended state at {now:?}: {service:?}")
             })?;
         }
         check_strays(machine, &services)?;
@@ -159,7 +159,7 @@ fn nobody_waits_in_vain(
             .filter(|it| name.as_ref().is_none_or(|name| it.name == *name));
         let goes_on = meant.any(|it| !it.listed || !it.instances.iter().all(rests));
         ensure(goes_on, Promise::Woken, || {
-            format!("{name:?} is waited for, and {services:?} stand still")
+            format!("{name:?} is waited for, but {services:?} make no progress")
         })?;
     }
     Ok(())

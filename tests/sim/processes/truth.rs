@@ -46,7 +46,7 @@ impl Port {
         let lives = leader_lives(kernel, record) || tree_lives;
         ensure(!lives, Promise::GoneTrue, || {
             format!(
-                "{} is told of {gone:?}, and {left} live of {record:?}",
+                "{} is notified of {gone:?}, but {left} are alive of {record:?}",
                 tell.to
             )
         })
@@ -96,7 +96,7 @@ impl Port {
                 Phase::Exited => true,
             };
             ensure(right, Promise::Reconciled, || {
-                format!("{record:?}, whose process lives: {lives}")
+                format!("{record:?}, whose process is alive: {lives}")
             })?;
         }
         Ok(())
@@ -132,7 +132,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
         let leads = kernel.processes.values();
         let leads = leads.filter(|it| it.leads == Some(record.id)).count();
         if record.failure.is_some() && leads > 0 {
-            return wrong("it could not be started, and lives");
+            return wrong("it could not be started, but is alive");
         }
         return Ok(());
     };
@@ -141,7 +141,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
         return Ok(());
     }
     if leader_lives(kernel, record) {
-        return wrong("it has ended, and lives");
+        return wrong("it has ended, but is alive");
     }
     let spawned = kernel.launched.get(&record.id).and_then(|it| it.last());
     let known = record.identity.map(|it| (it.boot, it.inode));
@@ -173,7 +173,7 @@ fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Viol
     ensure(
         !stopped || !is_over || left == 0,
         Promise::TreeEmpty,
-        || format!("{left} processes of a tree live that was stopped: {record:?}"),
+        || format!("{left} processes of a stopped tree are alive: {record:?}"),
     )
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn check_passes(
         let running = lease.running();
         let launching = running.is_some_and(Current::is_launching);
         ensure(!launching, Promise::Told, || {
-            format!("a launch is not taken on: {lease:?}")
+            format!("a launch is not accepted: {lease:?}")
         })?;
         let of_pass = running.and_then(|it| match &it.holder {
             Holder::Launched { process, .. } => Some((*process, Until::Tree)),

@@ -68,7 +68,7 @@ impl Queues {
         };
         let due = self.model.next_due(at);
         if due.as_ref() != Some(&acted) {
-            return Err(format!("time acted on {acted:?}, where {due:?} is due"));
+            return Err(format!("time acted on {acted:?}, but {due:?} is due"));
         }
         self.model.tick(&acted);
         Ok(())
@@ -131,12 +131,12 @@ impl Reference for Queues {
         };
         let right = self.model.message(message, (stamp.seq, stamp.at));
         if right != *reply || !Self::changes(reply) {
-            return Err(format!("{reply:?}, where {right:?} is right"));
+            return Err(format!("{reply:?}, expected {right:?}"));
         }
         if let Outcome::Put { slot, job } = outcome
             && self.find(job.id).is_none_or(|it| it.slot != *slot)
         {
-            return Err(format!("{slot:?} is not the lowest that is free"));
+            return Err(format!("{slot:?} is not the lowest free slot"));
         }
         self.seen
             .extend(self.model.jobs.iter().map(|job| job.view.id));
@@ -224,7 +224,7 @@ impl Reference for Queues {
             | Query::SelectQueues(_)
             | Query::Busiest { .. }
             | Query::Next(_) => {
-                unreachable!("clients do not ask for what is volatile, nor for pages")
+                unreachable!("clients query neither volatile state nor pages")
             }
         })
     }
@@ -234,7 +234,7 @@ impl Reference for Queues {
         let mut mine: Vec<&JobView> = self.model.jobs.iter().map(|job| &job.view).collect();
         mine.sort_by_key(|job| job.id);
         if view.jobs.iter().ne(mine.iter().copied()) {
-            return Err(format!("jobs are {:?}, where {mine:?} is right", view.jobs));
+            return Err(format!("jobs are {:?}, expected {mine:?}", view.jobs));
         }
         if (view.next_id, view.totals.draining) != (self.model.next_id, self.model.draining) {
             let (next, draining) = (view.next_id, view.totals.draining);
@@ -256,7 +256,7 @@ impl Reference for Queues {
         let mine: BTreeSet<_> = mine.map(|pause| (&pause.queue, pause.until)).collect();
         if paused.clone().ne(mine.iter().copied()) {
             let paused: Vec<_> = paused.collect();
-            return Err(format!("{paused:?}, where {mine:?} is right"));
+            return Err(format!("{paused:?}, expected {mine:?}"));
         }
         Ok(())
     }

@@ -192,7 +192,7 @@ fn what_is_made_now_is_what_was_made_then() {
         let remedy = if recorded.frozen {
             "the format is frozen: raise FORMAT_VERSION"
         } else {
-            "`just golden` makes it anew"
+            "`just golden` regenerates it"
         };
         let now = Record {
             frozen: recorded.frozen,
