@@ -74,7 +74,7 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
     assert_eq!(
         connections(CLIENTS + 1),
         CLIENTS + 1,
-        "all connections are open"
+        "the limit of descriptors is high enough"
     );
     let mut server = Server::sexton(&[]);
     let mut silent: BTreeMap<String, Silent> = (0..CLIENTS)

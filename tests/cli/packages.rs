@@ -269,10 +269,7 @@ fn the_package_is_installed_upgraded_and_removed() {
 
     // An upgrade stops neither the coordinator nor the processes that it launched; the restarted coordinator finds them.
     root.dpkg(&["--install", text(&package)]);
-    assert!(
-        is_there(child),
-        "an upgrade does not stop launched processes"
-    );
+    assert!(is_there(child), "an upgrade does not stop it");
     assert_eq!(ask(&["ps", "--count"]).trim_end(), "1");
     daemon.kill();
     let daemon = serve();

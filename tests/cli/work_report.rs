@@ -168,7 +168,7 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     );
     assert!(
         !done.err.contains("not a setting"),
-        "its variables are inherited: {done:?}"
+        "its variables are known: {done:?}"
     );
     assert_eq!(job(&tree, &id)["attempts"], 0);
     assert_eq!(job(&tree, &id)["error"], "soon");

@@ -152,7 +152,7 @@ fn what_differs_or_is_not_there_is_noticed() {
     assert_eq!(
         all(empty.path()),
         Vec::<PathBuf>::new(),
-        "a wrong record is not accepted"
+        "an empty directory has none"
     );
 }
 
